@@ -18,7 +18,7 @@ namespace pipewright {
 namespace {
 
 int members_of(const RunPlan& run, VirtualStageId v) {
-  return run.plan->data_parallel * run.schedule->shape.replicas_of(run.plan->stage_of(v));
+  return run.schedule->seating().members(v);
 }
 
 // A worker's compute stream and its collective stream, on one core.

@@ -76,7 +76,7 @@ std::string report(const RealRun& run, const Answer& measured, const std::vector
   text += "  worker  stage        busy    live peak       extent\n";
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const auto worker = static_cast<WorkerId>(w);
-    text += fmt::format("  {:>6}  {:>5}  {:>10} {}\n", w, plan.stage_at(worker % plan.positions()),
+    text += fmt::format("  {:>6}  {:>5}  {:>10} {}\n", w, plan.seating().stage_at(worker % plan.positions()),
                         short_time(measured.report.workers[w].busy), memory_line(run.run_plan(), w, workers[w].memory));
   }
   if (plan.workers() > run.cores())

@@ -20,8 +20,10 @@ ScheduleShape example(const ScheduleRule& rule) {
   const ScheduleShape plain{.stages = 4, .micro_batches = 8};
   const ScheduleShape interleaved{.stages = 4, .virtual_stages = 2, .micro_batches = 8};
   const ScheduleShape copies{.stages = 1, .micro_batches = 2, .data_parallel = 4};
-  for (const ScheduleShape& shape : {plain, interleaved, copies})
+  for (ScheduleShape shape : {plain, interleaved, copies}) {
+    shape.chunk_order = rule.chunk_order;
     if (rule.refusal(shape).empty()) return shape;
+  }
   check_failed("an example shape fits every schedule", __FILE__, __LINE__);
 }
 

@@ -26,12 +26,11 @@ std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulat
   const bool flush = find_schedule(plan.schedule)->flush;
   double sum = 0;  // a product of four large numbers of a scenario passes 2^63
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const int replicas = plan.replicas[static_cast<std::size_t>(plan.stage_of(v))];
-    if (plan.data_parallel < 2 && replicas < 2) continue;
-    const std::int64_t rounds = flush ? 1 : (plan.micro_batches + replicas - 1) / replicas;
+    const Rounds rounds{plan.seating(), flush};
+    if (!rounds.seating.reduced(v)) continue;
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
     const auto count = buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket).size();
-    sum += static_cast<double>(count) * replicas * simulated_copies * static_cast<double>(rounds);
+    sum += static_cast<double>(count) * rounds.seating.holders(v) * simulated_copies * rounds.count(v);
   }
   return sum < 9e18 ? static_cast<std::int64_t>(sum) : std::numeric_limits<std::int64_t>::max();
 }

@@ -149,8 +149,8 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   for (StageId k = 0; k < plan.stages; ++k) {
     if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
     const auto here = [&](std::int64_t layer) {
-      for (int i = 0; i < plan.virtual_stages; ++i) {
-        const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.chunk_of(k, i))];
+      for (int i = 0; i < plan.seating().held(); ++i) {
+        const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.seating().chunk_of(k, i))];
         if (layer >= chunk.begin && layer < chunk.end) return true;
       }
       return false;
@@ -407,6 +407,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (rule != nullptr) plan.facts = rule->facts;
   plan.stages = static_cast<int>(request.stages.value);
   plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  if (rule != nullptr) plan.chunk_order = rule->chunk_order;
   if (rule != nullptr && rule->from_file && request.given) {
     plan.given = request.given;
     plan.chunk_order = request.given->chunk_order;

@@ -168,7 +168,7 @@ ReplicaShapes::Traffic ReplicaShapes::traffic_of(const ReplicaShape& shape) cons
       const auto message = static_cast<double>(problem.boundary[at(end) - 1].value);
       int crossing = 0;
       for (int m = 0; m < turns; ++m) {
-        const int from = seats[at(position + m % r)] / g, to = seats[at(next + m % behind)] / g;
+        const int from = seats[at(position + dealt_to(m, r))] / g, to = seats[at(next + dealt_to(m, behind))] / g;
         if (from == to) continue;
         ++crossing;
         bytes[at(from)] += message / turns, bytes[at(to)] += message / turns;

@@ -226,7 +226,7 @@ class Search {
     std::optional<Excess> most;
     const std::vector<MemoryPeak> fullest = peaks(memory, schedule, costs, timeline);
     for (std::size_t w = 0; w < fullest.size(); ++w) {
-      const StageId stage = run.stage_at(static_cast<PositionId>(w));
+      const StageId stage = run.seating().stage_at(static_cast<PositionId>(w));
       const MemoryNeed needed = need(memory, fullest[w].bytes, stage);
       const Bytes excess = needed.to_fit - needed.capacity;
       if (excess > Bytes{} && (!most || excess > most->bytes)) most = Excess{stage, excess};

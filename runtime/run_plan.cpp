@@ -233,9 +233,10 @@ void add_channels(RunPlan& run, const Places& places) {
 // Updates of the input stage before it ran the forward of every micro-batch.
 std::vector<int> versions_of_input_stage(const Schedule& schedule) {
   std::vector<int> version(static_cast<std::size_t>(schedule.shape.micro_batches));
-  for (PositionId p = 0; p < schedule.shape.replicas_of(0); ++p) {
+  const Seating seating = schedule.seating();
+  for (int holder = 0; holder < seating.holders(0); ++holder) {
     int updates = 0;
-    for (const Op& op : schedule.positions[static_cast<std::size_t>(p)].compute)
+    for (const Op& op : schedule.positions[static_cast<std::size_t>(seating.position(0, holder))].compute)
       if (op.kind == Kind::Update)
         ++updates;
       else if (op.kind == Kind::F && op.virtual_stage == 0)
@@ -261,8 +262,8 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       int version = updates[v];
       if (op.kind == Kind::F) {
         if (!of_input.empty())
-          version = std::min(version, of_input[op.micro_batch] * shape.replicas_of(0) /
-                                          shape.replicas_of(shape.stage_of(static_cast<int>(v))));
+          version = std::min(version, of_input[op.micro_batch] * shape.seating().holders(0) /
+                                          shape.seating().holders(op.virtual_stage));
         used[{op.virtual_stage, op.micro_batch}] = version;
       } else if (op.kind != Kind::Update && (stashing || !of_input.empty())) {
         version = used.at({op.virtual_stage, op.micro_batch});
@@ -270,10 +271,8 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       list[i].version = version;
       last_read[v][version] = i;
       if (op.kind == Kind::Update) ++updates[v];
-      const int replicas = shape.replicas_of(shape.stage_of(static_cast<int>(v)));
       const int round = op.kind == Kind::Update ? static_cast<int>(op.micro_batch)
-                        : schedule.flush        ? 0
-                                                : static_cast<int>(op.micro_batch) / replicas;
+                                                : schedule.rounds().of(op.virtual_stage, op.micro_batch);
       list[i].gradient_set = round % run.chunks[v].gradient_sets;
     }
     // Buffers: a version takes the first free one; in place where the version before is read no more.
@@ -359,9 +358,8 @@ float RunPlan::loss_scale(MicroBatchId m) const {
 
 float RunPlan::gradient_factor(VirtualStageId v, int round) const {
   if (schedule->flush) return static_cast<float>(1 / scaled_by);
-  const int replicas = schedule->shape.replicas_of(plan->stage_of(v));
-  const int here = std::min(replicas, schedule->shape.micro_batches - round * replicas);
-  return static_cast<float>(1 / (scaled_by * static_cast<double>(std::max(1, here))));
+  const std::int64_t here = schedule->rounds().micro_batches(v, round);
+  return static_cast<float>(1 / (scaled_by * static_cast<double>(std::max(std::int64_t{1}, here))));
 }
 
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
@@ -381,7 +379,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                      "a run sends gradients off as soon as they are complete; use overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     RunChunk chunk;
-    chunk.members = schedule.shape.replicas_of(plan.stage_of(v)) * plan.data_parallel;
+    chunk.members = schedule.seating().members(v);
     if (chunk.members > 1 && !schedule.flush) chunk.gradient_sets = 2;
     run.chunks.push_back(chunk);
   }
@@ -392,10 +390,10 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
 
 SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) {
   SteadyBlocks blocks;
-  const StageId stage = stage_at(run.schedule->shape, position);
+  const StageId stage = run.schedule->seating().stage_at(position);
   blocks.chunks.resize(run.code.size());
   for (std::size_t v = 0; v < run.code.size(); ++v) {
-    if (run.plan->stage_of(static_cast<int>(v)) != stage) continue;
+    if (!run.schedule->seating().holds(stage, static_cast<VirtualStageId>(v))) continue;
     SteadyChunk& chunk = blocks.chunks[v];
     const ChunkCode& code = run.code[v];
     if (code.parameter_bytes == 0) continue;

@@ -71,11 +71,11 @@ std::vector<float> Sequential::values_of(std::size_t v, const Block& block) cons
 
 // Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart.
 void Sequential::add_copy(CopyId copy, std::size_t v, std::vector<float>& sum) {
-  const StageId stage = run_.plan->stage_of(static_cast<int>(v));
-  const PositionId first = first_position(run_.schedule->shape, stage);
-  for (int r = 0; r < run_.schedule->shape.replicas_of(stage); ++r) {
+  const Seating seating = run_.schedule->seating();
+  const auto chunk = static_cast<VirtualStageId>(v);
+  for (int holder = 0; holder < seating.holders(chunk); ++holder) {
     const Block own = zeros_of(v);
-    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(first + r)].compute)
+    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute)
       if (op.virtual_stage == v && (op.kind == Kind::BW || op.kind == Kind::W))
         follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own.at());
     std::vector<float> mine = values_of(v, own);

@@ -26,8 +26,7 @@ std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
   std::map<std::pair<int, int>, std::size_t> last;
   for (std::size_t i = 0; i < ops.size(); ++i)
     if (ops[i].kind == Kind::BW || ops[i].kind == Kind::W) {
-      const int replicas = run.schedule->shape.replicas_of(run.plan->stage_of(ops[i].virtual_stage));
-      last[{ops[i].virtual_stage, run.schedule->flush ? 0 : static_cast<int>(ops[i].micro_batch) / replicas}] = i;
+      last[{ops[i].virtual_stage, run.schedule->rounds().of(ops[i].virtual_stage, ops[i].micro_batch)}] = i;
     }
   for (const auto& [round, i] : last)
     closes[i] = 1;
@@ -290,13 +289,7 @@ Worker::HostState Worker::downloaded_state() {
 }
 
 std::vector<WorkerId> Worker::members(VirtualStageId v) const {
-  std::vector<WorkerId> all;
-  const StageId stage = run_.plan->stage_of(v);
-  const PositionId first = first_position(run_.schedule->shape, stage);
-  for (int copy = 0; copy < run_.plan->data_parallel; ++copy)
-    for (int r = 0; r < run_.schedule->shape.replicas_of(stage); ++r)
-      all.push_back(copy * run_.plan->positions() + first + r);
-  return all;
+  return holders(run_.schedule->seating(), v);
 }
 
 std::vector<float> Worker::values(std::size_t v, const std::byte* block) const {
@@ -513,9 +506,7 @@ void Worker::add_loss(const std::byte* block, std::int64_t samples, MicroBatchId
 
 int Worker::versions_round(std::size_t index) const {
   const Op& op = lane_.compute[index];
-  return run_.schedule->flush ? 0
-                              : static_cast<int>(op.micro_batch) /
-                                    run_.schedule->shape.replicas_of(run_.plan->stage_of(op.virtual_stage));
+  return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch);
 }
 
 void Worker::ready(VirtualStageId v, int round, int buckets) {

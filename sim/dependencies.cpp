@@ -6,19 +6,18 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     : copies(schedule.shape.data_parallel),
       positions(static_cast<int>(schedule.positions.size())),
       micro_batches(schedule.shape.micro_batches),
-      flush(schedule.flush) {
+      seating_(schedule.seating()),
+      rounds_(schedule.rounds()) {
   const ScheduleShape& shape = schedule.shape;
   const auto count = static_cast<std::size_t>(shape.chunks());
   chunks.resize(count);
-  std::vector<PositionId> first(static_cast<std::size_t>(shape.stages), 0);
-  for (int stage = 1; stage < shape.stages; ++stage)
-    first[stage] = first[stage - 1] + shape.replicas_of(stage - 1);
   for (std::size_t v = 0; v < count; ++v) {
-    const int stage = shape.stage_of(static_cast<int>(v));
-    chunks[v].stage = stage;
-    chunks[v].replicas = shape.replicas_of(stage);
-    chunks[v].first_position = first[static_cast<std::size_t>(stage)];
-    replicated = replicated || chunks[v].replicas > 1;
+    const auto chunk = static_cast<VirtualStageId>(v);
+    chunks[v].group = seating_.group_of(chunk);
+    chunks[v].first = seating_.position(chunk, 0);
+    for (int holder = 0; holder < seating_.holders(chunk); ++holder)
+      chunks[v].at.push_back(seating_.position(chunk, holder));
+    replicated = replicated || !chunks[v].one_holder();
   }
   for (std::uint32_t edge = 0; edge < costs.edges.size(); ++edge) {
     chunks[costs.edges[edge].from].out.push_back(edge);
@@ -34,15 +33,6 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
   }
 }
 
-int Wiring::rounds(VirtualStageId v) const {
-  const int replicas = chunks[static_cast<std::size_t>(v)].replicas;
-  return flush ? 1 : (micro_batches + replicas - 1) / replicas;
-}
-
-int Wiring::round_of(const Op& backward) const {
-  return flush ? 0 : static_cast<int>(backward.micro_batch) / chunks[backward.virtual_stage].replicas;
-}
-
 std::size_t Wiring::meeting_key(VirtualStageId v, int round, int bucket) const {
   return first_meeting_[static_cast<std::size_t>(v)] +
          static_cast<std::size_t>(round) * static_cast<std::size_t>(buckets_[static_cast<std::size_t>(v)]) +
@@ -51,9 +41,11 @@ std::size_t Wiring::meeting_key(VirtualStageId v, int round, int bucket) const {
 
 std::size_t Wiring::gradient_key(WorkerId worker, VirtualStageId v, int round) const {
   const Chunk& chunk = chunks[static_cast<std::size_t>(v)];
-  const int copy = worker / positions, replica = worker % positions - chunk.first_position;
+  const int copy = worker / positions;
+  const int holder = seating_.holder_at(v, worker % positions);
   return first_gradient_[static_cast<std::size_t>(v)] +
-         static_cast<std::size_t>(copy * chunk.replicas + replica) * static_cast<std::size_t>(rounds(v)) +
+         (static_cast<std::size_t>(copy) * chunk.at.size() + static_cast<std::size_t>(holder)) *
+             static_cast<std::size_t>(rounds(v)) +
          static_cast<std::size_t>(round);
 }
 

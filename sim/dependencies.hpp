@@ -10,36 +10,42 @@
 
 namespace pipewright {
 
+// The schedule must stay as it is.
 class Wiring {
  public:
   Wiring(const Schedule& schedule, const StepCosts& costs);
 
   struct Chunk {
     std::vector<std::uint32_t> in, out;  // edges into and out of a virtual stage, ascending
-    int stage = 0, replicas = 1;
-    PositionId first_position = 0;
+    StageId group = 0;                   // of the workers that hold it
+    std::vector<PositionId> at;          // its holders
+    PositionId first = 0;                // the first of them
+    bool one_holder() const { return at.size() == 1; }
   };
   std::vector<Chunk> chunks;
   int copies = 1;
   int positions = 1;
   int micro_batches = 1;
-  bool flush = true;
-  bool replicated = false;  // any stage with more than one replica
+  bool replicated = false;  // any chunk with more than one holder
 
   int workers() const { return copies * positions; }
 
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
     const Chunk& chunk = chunks[static_cast<std::size_t>(v)];
-    return copy * positions + chunk.first_position + (chunk.replicas == 1 ? 0 : m % chunk.replicas);
+    return copy * positions + (chunk.one_holder() ? chunk.first : chunk.at[at(seating_.holder_of(v, m))]);
   }
   WorkerId receiver(const Edge& edge, Direction direction, CopyId copy, MicroBatchId m) const {
     return worker_of(direction == Direction::Forward ? edge.to : edge.from, copy, m);
   }
 
-  // Rounds of all-reduce and update: one in a flush schedule, else one per `replicas` micro-batches.
-  int rounds(VirtualStageId v) const;
-  int round_of(const Op& backward) const;
-  int members(VirtualStageId v) const { return copies * chunks[static_cast<std::size_t>(v)].replicas; }
+  int rounds(VirtualStageId v) const { return rounds_.count(v); }
+  int round_of(const Op& backward) const { return rounds_.of(backward.virtual_stage, backward.micro_batch); }
+  int members(VirtualStageId v) const { return seating_.members(v); }
+  void for_each_member(VirtualStageId v, const auto& use) const {
+    for (CopyId copy = 0; copy < copies; ++copy)
+      for (const PositionId position : chunks[at(v)].at)
+        use(copy * positions + position);
+  }
 
   // Dense keys of (virtual stage, round, bucket), and of (worker, virtual stage, round).
   std::size_t meetings() const { return meetings_; }
@@ -51,6 +57,10 @@ class Wiring {
   std::vector<std::int32_t> backwards_per_round(const Schedule& schedule) const;
 
  private:
+  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
+
+  Seating seating_;  // of a schedule that stays
+  Rounds rounds_;
   std::vector<std::size_t> first_meeting_, first_gradient_;
   std::vector<int> buckets_;
   std::size_t meetings_ = 0, gradient_keys_ = 0;

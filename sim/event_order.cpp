@@ -27,13 +27,13 @@ constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 // What an event says, and about which worker, message or stage.
 enum class What : std::uint32_t {
   OpEnds,          // Finish, worker
-  StepEnds,        // Finish, stage: a phase of its all-reduce is over
+  StepEnds,        // Finish, group: a phase of its all-reduce is over
   MessageLeaves,   // Finish, message: its channel is free again
   FlowsEnd,        // Finish: flows over shared links are over
   MessageArrives,  // Arrive, message
   GradientReady,   // Arrive, worker: its next all-reduce may find its gradients complete
   OpStarts,        // Start, worker
-  MeetingStarts,   // Start, stage: all members of its all-reduce have joined
+  MeetingStarts,   // Start, group: all members of its all-reduce have joined
 };
 constexpr int kSubjectBits = 29;
 constexpr std::uint32_t about(What what, std::size_t subject) {
@@ -42,10 +42,12 @@ constexpr std::uint32_t about(What what, std::size_t subject) {
 
 // One direction of one edge, as seen from the virtual stage that sends.
 struct Leg {
-  std::uint32_t edge = 0, first_message = 0;
-  int from_replicas = 1, to_replicas = 1;   // of Edge::from and Edge::to, whatever the direction
-  int receiver = 0, receiver_replicas = 1;  // first position that receives
-  std::size_t counter = 0;                  // of the receiving virtual stage, within a copy
+  std::uint32_t edge = 0;
+  Direction direction{};
+  std::uint32_t first_message = 0;
+  bool one_way = true;  // one holder on both ends: one message for all micro-batches
+  VirtualStageId receiver = 0;
+  std::size_t counter = 0;  // of the receiving virtual stage, within a copy
 };
 
 struct Worker {
@@ -64,7 +66,7 @@ struct Worker {
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 };
 
-// The all-reduce that the members of a stage are in, or gather for.
+// The all-reduce that the members of a group are in, or gather for.
 struct Meeting {
   const Collective* what = nullptr;
   VirtualStageId chunk = 0;
@@ -202,11 +204,8 @@ class EventOrder {
   }
 
   const Message& message(const Leg& leg, CopyId copy, MicroBatchId m) const {
-    std::size_t index = leg.first_message + static_cast<std::size_t>(copy);
-    if (leg.from_replicas * leg.to_replicas != 1)
-      index = leg.first_message +
-              static_cast<std::size_t>((copy * leg.from_replicas + m % leg.from_replicas) * leg.to_replicas +
-                                       m % leg.to_replicas);
+    if (!leg.one_way) return costs_.message(leg.edge, leg.direction, copy, m);
+    const std::size_t index = leg.first_message + static_cast<std::size_t>(copy);
     return m + 1 == wiring_.micro_batches ? costs_.messages_last[index] : costs_.messages[index];
   }
   const Message& message(const Transfer& transfer) const {
@@ -218,8 +217,7 @@ class EventOrder {
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
     for (const Leg& leg : legs_of(op.virtual_stage, direction)) {
       const Message& sent = message(leg, worker.copy, m);
-      const WorkerId to =
-          worker.copy * wiring_.positions + leg.receiver + (leg.receiver_replicas == 1 ? 0 : m % leg.receiver_replicas);
+      const WorkerId to = wiring_.worker_of(leg.receiver, worker.copy, m);
       if (sent.channel < 0) {
         deliver(static_cast<std::size_t>(to), worker.first_counter + leg.counter + op.micro_batch);
         continue;
@@ -370,37 +368,37 @@ class EventOrder {
     if (worker.joined || worker.collective == ops.size() || gradient_ready_[w][worker.collective] > now()) return;
     worker.joined = true;
     const Op& op = ops[worker.collective];
-    const auto stage = static_cast<std::size_t>(wiring_.chunks[op.virtual_stage].stage);
-    Meeting& meeting = meetings_[stage];
+    const auto group = static_cast<std::size_t>(wiring_.chunks[op.virtual_stage].group);
+    Meeting& meeting = meetings_[group];
     const Collective* const what = &costs_.collectives[op.virtual_stage][op.bucket];
     PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
     meeting.what = what;
     meeting.chunk = op.virtual_stage;
     if (++meeting.joined == wiring_.members(op.virtual_stage))
-      queue_.push(now(), Rank::Start, about(What::MeetingStarts, stage));
+      queue_.push(now(), Rank::Start, about(What::MeetingStarts, group));
   }
 
-  void meeting_starts(std::uint32_t stage) {
-    Meeting& meeting = meetings_[stage];
+  void meeting_starts(std::uint32_t group) {
+    Meeting& meeting = meetings_[group];
     meeting.start = now();
     meeting.step = 0;
-    begin_step(stage);
+    begin_step(group);
   }
 
-  void step_ends(std::uint32_t stage) {
-    ++meetings_[stage].step;
-    begin_step(stage);
+  void step_ends(std::uint32_t group) {
+    ++meetings_[group].step;
+    begin_step(group);
   }
 
-  void begin_step(std::uint32_t stage) {
-    const Meeting& meeting = meetings_[stage];
+  void begin_step(std::uint32_t group) {
+    const Meeting& meeting = meetings_[group];
     const Collective& what = *meeting.what;
     const bool whole = !links_ || what.phases.empty();
-    if (meeting.step == (whole ? 1 : what.phases.size())) return meeting_ends(stage);
+    if (meeting.step == (whole ? 1 : what.phases.size())) return meeting_ends(group);
     if (whole)
-      queue_.push(now() + what.time, Rank::Finish, about(What::StepEnds, stage));
+      queue_.push(now() + what.time, Rank::Finish, about(What::StepEnds, group));
     else
-      begin_phase(what.phases[meeting.step], about(What::StepEnds, stage));
+      begin_phase(what.phases[meeting.step], about(What::StepEnds, group));
   }
 
   void begin_phase(const CollectivePhase& phase, std::uint32_t owner) {
@@ -414,20 +412,18 @@ class EventOrder {
     start_flow({phase.bytes, phase.rate, phase.time - phase.latency, owner}, phase.latency);
   }
 
-  void meeting_ends(std::uint32_t stage) {
-    Meeting& meeting = meetings_[stage];
+  void meeting_ends(std::uint32_t group) {
+    Meeting& meeting = meetings_[group];
     const Span span{meeting.start, now()};
     meeting.joined = 0;
-    const Wiring::Chunk& chunk = wiring_.chunks[static_cast<std::size_t>(meeting.chunk)];
-    for (CopyId copy = 0; copy < wiring_.copies; ++copy)
-      for (int replica = 0; replica < chunk.replicas; ++replica) {
-        const auto w = static_cast<std::size_t>(copy * wiring_.positions + chunk.first_position + replica);
-        Worker& worker = workers_[w];
-        times_[w].collective.push_back(span);
-        worker.joined = false;
-        if (++worker.collective == worker.needs_collectives) queue_.push(now(), Rank::Start, about(What::OpStarts, w));
-        join(w);
-      }
+    wiring_.for_each_member(meeting.chunk, [&](WorkerId member) {
+      const auto w = static_cast<std::size_t>(member);
+      Worker& worker = workers_[w];
+      times_[w].collective.push_back(span);
+      worker.joined = false;
+      if (++worker.collective == worker.needs_collectives) queue_.push(now(), Rank::Start, about(What::OpStarts, w));
+      join(w);
+    });
   }
 
   // --- preparation -------------------------------------------------------------------------------------------------
@@ -450,7 +446,7 @@ class EventOrder {
   std::vector<std::size_t> first_leg_;  // [2 * virtual stage + direction]
   std::vector<Transfer> transfers_;
   std::vector<Time> channel_free_;                 // links private
-  std::vector<Meeting> meetings_;                  // by stage
+  std::vector<Meeting> meetings_;                  // by group
   std::vector<std::vector<Time>> gradient_ready_;  // [worker][all-reduce]
 
   std::optional<SharedLinks> links_;
@@ -468,14 +464,12 @@ void EventOrder::prepare_legs() {
       const auto& edges = direction == Direction::Forward ? wiring_.chunks[v].out : wiring_.chunks[v].in;
       for (const std::uint32_t edge : edges) {
         const auto [from, to] = costs_.edges[edge];
-        const int receiver = direction == Direction::Forward ? to : from;
-        const Wiring::Chunk& chunk = wiring_.chunks[static_cast<std::size_t>(receiver)];
+        const VirtualStageId receiver = direction == Direction::Forward ? to : from;
         legs_.push_back({.edge = edge,
+                         .direction = direction,
                          .first_message = costs_.first_message[2 * edge + static_cast<std::size_t>(direction)],
-                         .from_replicas = wiring_.chunks[from].replicas,
-                         .to_replicas = wiring_.chunks[to].replicas,
-                         .receiver = chunk.first_position,
-                         .receiver_replicas = chunk.replicas,
+                         .one_way = wiring_.chunks[from].one_holder() && wiring_.chunks[to].one_holder(),
+                         .receiver = receiver,
                          .counter = first_counter(receiver, direction)});
       }
       first_leg_.push_back(legs_.size());

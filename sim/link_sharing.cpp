@@ -34,13 +34,13 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
     for (const int link : costs.routes[static_cast<std::size_t>(message.route)].links)
       use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
   }
-  const ScheduleShape& shape = schedule.shape;
+  const Seating seating = schedule.seating();
   for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
     const auto& ops = schedule.positions[position].collective;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      // All members have the same span: count the collective once, at the first replica of the first copy.
+      // All members have the same span: count the collective once, at the first holder in the first copy.
       const int v = ops[i].virtual_stage;
-      if (position != static_cast<std::size_t>(position_of(shape, v, 0))) break;
+      if (position != static_cast<std::size_t>(seating.position(v, 0))) continue;
       const Span span = timeline.workers[position].collective[i];
       if (span.start == span.end) continue;
       for (const int link : links_of(costs.collectives[static_cast<std::size_t>(v)][ops[i].bucket]))

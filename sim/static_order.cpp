@@ -53,7 +53,7 @@ class Arrivals {
 // Runs every worker as far as it gets, parks it on the arrival that it lacks, and wakes it when that arrival is known.
 // `Record` keeps the times of ops and transfers.
 //
-// The usual virtual stage has one edge in, one edge out and one replica: a `Side` holds all that its
+// The usual virtual stage has one edge in, one edge out and one holder: a `Side` holds all that its
 // forwards or backwards touch, and the ends of the pipeline have sides onto dummies, so that the hot path has no branch
 // for them. Replicas, skips, split backwards and ragged last micro-batches take the general path.
 template <bool Record>
@@ -415,12 +415,9 @@ class Relaxation {
   }
 
   void wake_members(WorkerId worker, VirtualStageId v) {
-    const Wiring::Chunk& chunk = wiring_.chunks[static_cast<std::size_t>(v)];
-    for (CopyId copy = 0; copy < wiring_.copies; ++copy)
-      for (int replica = 0; replica < chunk.replicas; ++replica) {
-        const WorkerId member = wiring_.worker_of(v, copy, replica);
-        if (member != worker) runnable_.push_back(&lanes_[static_cast<std::size_t>(member)]);
-      }
+    wiring_.for_each_member(v, [&](WorkerId member) {
+      if (member != worker) runnable_.push_back(&lanes_[static_cast<std::size_t>(member)]);
+    });
   }
 
   // --- record ------------------------------------------------------------------------------------------------------

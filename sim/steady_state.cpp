@@ -23,7 +23,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Ends of the ops of one kind of one worker, in the order of the micro-batches that come by it.
+// Ends of the ops of one kind of one worker, in the order of the micro-batches that come by it. There is a steady state
+// only where micro-batches are dealt in turns: no schedule without a flush goes both ways.
 struct Ends {
   std::int64_t replicas = 1;
   std::int64_t replica = 0;
@@ -36,15 +37,15 @@ struct Run {
 };
 
 Run run_of(const Schedule& schedule, const Timeline& timeline) {
-  const ScheduleShape& shape = schedule.shape;
+  const Seating seating = schedule.seating();
   Run run;
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     const auto position = static_cast<PositionId>(worker % schedule.positions.size());
-    const StageId stage = stage_at(shape, position);
-    const int replicas = shape.replicas_of(stage);
-    std::vector<Ends> of_chunk(2 * at(shape.virtual_stages));
+    const StageId stage = seating.stage_at(position);
+    const int replicas = seating.replicas_of(stage);
+    std::vector<Ends> of_chunk(2 * at(seating.held()));
     for (Ends& ends : of_chunk)
-      ends.replicas = replicas, ends.replica = position - first_position(shape, stage);
+      ends.replicas = replicas, ends.replica = position - seating.first_position(stage);
     std::int64_t in_flight = 0;
     const auto& ops = schedule.positions[at(position)].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -52,8 +53,8 @@ Run run_of(const Schedule& schedule, const Timeline& timeline) {
       if (!forward && ops[i].kind != Kind::BW && ops[i].kind != Kind::W) continue;
       in_flight += forward ? 1 : -1;
       run.deepest = std::max(run.deepest, in_flight * replicas);
-      auto& ends = of_chunk[2 * at(ops[i].virtual_stage / shape.stages) + (forward ? 0 : 1)].end;
-      const std::size_t j = ops[i].micro_batch / static_cast<std::uint32_t>(replicas);
+      auto& ends = of_chunk[2 * at(seating.local(ops[i].virtual_stage, stage)) + (forward ? 0 : 1)].end;
+      const auto j = static_cast<std::size_t>(seating.turn_of(ops[i].virtual_stage, ops[i].micro_batch));
       if (ends.size() <= j) ends.resize(j + 1);
       ends[j] = timeline.workers[worker].compute[i].end;
     }
@@ -95,7 +96,8 @@ void add_busy(SteadyState& steady, const Schedule& schedule, const StepCosts& co
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     const std::size_t position = worker % schedule.positions.size();
     const int times = alike[worker / schedule.positions.size()];
-    const int replicas = schedule.shape.replicas_of(stage_at(schedule.shape, static_cast<PositionId>(position)));
+    const Seating seating = schedule.seating();
+    const int replicas = seating.replicas_of(seating.stage_at(static_cast<PositionId>(position)));
     const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const bool update = ops[i].kind == Kind::Update;

@@ -17,9 +17,10 @@ StreamLinks stream_links(const Schedule& schedule, const Wiring& wiring, Positio
   // Keys of this worker's (virtual stage, round) pairs, dense.
   std::vector<std::size_t> first(wiring.chunks.size());
   std::size_t keys = 0;
-  const StageId stage = schedule.shape.stage_of(ops.collective.front().virtual_stage);
-  for (int i = 0; i < schedule.shape.virtual_stages; ++i) {
-    const VirtualStageId v = schedule.shape.chunk_of(stage, i);
+  const Seating seating = schedule.seating();
+  const StageId stage = seating.stage_at(position);
+  for (int i = 0; i < seating.held(); ++i) {
+    const VirtualStageId v = seating.chunk_of(stage, i);
     first[static_cast<std::size_t>(v)] = keys;
     keys += static_cast<std::size_t>(wiring.rounds(v));
   }

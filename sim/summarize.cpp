@@ -59,8 +59,8 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
     const auto position = static_cast<PositionId>(w % schedule.positions.size());
     worker.id = static_cast<WorkerId>(w);
     worker.copy = static_cast<CopyId>(w / schedule.positions.size());
-    worker.stage = stage_at(schedule.shape, position);
-    worker.replica = position - first_position(schedule.shape, worker.stage);
+    worker.stage = schedule.seating().stage_at(position);
+    worker.replica = position - schedule.seating().first_position(worker.stage);
     if (w < plan.device.size()) worker.device = plan.device[w];
     const WorkerTimes times = times_of(schedule.positions[at(position)], timeline.workers[w]);
     worker.busy = times.busy;
@@ -97,18 +97,20 @@ bool splits_backward(const Lane& lane) {
   return std::any_of(lane.compute.begin(), lane.compute.end(), [](const Op& op) { return op.kind == Kind::W; });
 }
 
-// Times of one full micro-batch through all chunks of a stage.
+// Times of one full micro-batch through the chunks of a stage; both ways, where it passes one of them, their mean.
 void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& costs) {
   const ScheduleShape& shape = schedule.shape;
-  const bool split = splits_backward(schedule.positions[at(first_position(shape, stage.stage))]);
+  const bool split = splits_backward(schedule.positions[at(schedule.seating().first_position(stage.stage))]);
   const auto price = [&](VirtualStageId v, Kind kind) { return costs.duration[at(v) * kKinds + at(int(kind))]; };
-  for (int i = 0; i < shape.virtual_stages; ++i) {
-    const VirtualStageId v = shape.chunk_of(stage.stage, i);
+  for (int i = 0; i < schedule.seating().held(); ++i) {
+    const VirtualStageId v = schedule.seating().chunk_of(stage.stage, i);
     stage.forward += price(v, Kind::F);
     stage.backward += split ? price(v, Kind::B) + price(v, Kind::W) : price(v, Kind::BW);
     if (shape.recomputes(stage.stage)) stage.recompute += price(v, Kind::R);
     stage.update += price(v, Kind::Update);
   }
+  for (Time* const time : {&stage.forward, &stage.backward, &stage.recompute})
+    *time = Time{time->value * shape.virtual_stages / schedule.seating().held()};
 }
 
 std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers, const Schedule& schedule,
@@ -117,8 +119,8 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
   for (std::size_t k = 0; k < stages.size(); ++k) {
     StageReport& stage = stages[k];
     stage.stage = static_cast<StageId>(k);
-    for (int i = 0; i < plan.virtual_stages; ++i) {
-      const std::size_t v = at(plan.chunk_of(stage.stage, i));
+    for (int i = 0; i < plan.seating().held(); ++i) {
+      const std::size_t v = at(plan.seating().chunk_of(stage.stage, i));
       stage.layers.push_back(plan.layers[v]);
       for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
         stage.parameters += model.layers[at(layer)].parameters;
@@ -204,10 +206,12 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
     for (const int link : costs.routes[at(message.route)].links)
       bytes[at(link)] += static_cast<double>(transfer.bytes.value);
   }
-  // The members of an all-reduce run it together: it is counted on the first replica of its stage.
+  // The members of an all-reduce run it together: it is counted on the first holder of its chunk.
   for (StageId stage = 0; stage < schedule.shape.stages; ++stage) {
-    for (const Op& op : schedule.positions[at(first_position(schedule.shape, stage))].collective) {
+    const PositionId first = schedule.seating().first_position(stage);
+    for (const Op& op : schedule.positions[at(first)].collective) {
       if (op.virtual_stage >= costs.collectives.size()) continue;
+      if (schedule.seating().position(op.virtual_stage, 0) != first) continue;
       const auto& buckets = costs.collectives[op.virtual_stage];
       if (op.bucket >= buckets.size()) continue;
       for (const CollectivePhase& phase : buckets[op.bucket].phases)

@@ -35,9 +35,8 @@ class Check {
   int workers() const { return positions_ * schedule_.shape.data_parallel; }
   const Lane& lane(WorkerId worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
   const LaneTimes& times(WorkerId worker) const { return timeline_.workers[static_cast<std::size_t>(worker)]; }
-  int replicas(VirtualStageId v) const { return schedule_.shape.replicas_of(schedule_.shape.stage_of(v)); }
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
-    return copy * positions_ + position_of(schedule_.shape, v, m);
+    return copy * positions_ + schedule_.seating().position_of(v, m);
   }
   std::string where(WorkerId worker, const Op& op) const { return fmt::format("worker {}: {}", worker, label(op)); }
 
@@ -99,7 +98,8 @@ class Check {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Op& op = ops[i];
       const Span span = times(worker).collective[i];
-      const auto [entry, first] = meetings_.emplace(std::tuple{op.virtual_stage, op.micro_batch, op.bucket}, span);
+      const auto [entry, first] =
+          meetings_.emplace(std::tuple{op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
       if (!first && entry->second != span)
         return fmt::format("worker {}: an all-reduce of stage {} has other times than at another member", worker,
                            op.virtual_stage);
@@ -118,9 +118,8 @@ class Check {
     const auto& ops = lane(worker).compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].virtual_stage != reduce.virtual_stage || (ops[i].kind != Kind::BW && ops[i].kind != Kind::W)) continue;
-      const auto round =
-          schedule_.flush ? 0u : ops[i].micro_batch / static_cast<std::uint32_t>(replicas(ops[i].virtual_stage));
-      if (round != reduce.micro_batch) continue;
+      const int round = schedule_.rounds().of(ops[i].virtual_stage, ops[i].micro_batch);
+      if (round != static_cast<int>(reduce.micro_batch)) continue;
       const Span span = times(worker).compute[i];
       ready = std::max(span.start, span.end - costs_.ready_before_end_of(ops[i], reduce.bucket));
     }

@@ -30,38 +30,38 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
     std::int32_t& latest = transfer_[first_op_[at(transfer.to)] + at(user)];
     if (latest < 0 || timeline.transfers[at(latest)].arrived < transfer.arrived) latest = static_cast<std::int32_t>(i);
   }
-  for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
-    const StageId stage = stage_at(schedule.shape, static_cast<PositionId>(position));
-    rounds_.push_back(rounds_of(schedule.positions[position], schedule.shape.replicas_of(stage)));
-  }
+  for (std::size_t position = 0; position < schedule.positions.size(); ++position)
+    ends_.push_back(ends_of(schedule.positions[position], schedule.seating().stage_at(static_cast<int>(position))));
 }
 
-std::size_t Causes::slot(const Rounds& rounds, std::size_t v, std::uint32_t round) const {
-  return v / at(schedule_.shape.stages) * rounds.count + round;
+std::size_t Causes::Ends::slot(const Seating& seating, VirtualStageId v, std::uint32_t round) const {
+  return at(seating.local(v, stage)) * count + round;
 }
 
-Causes::Rounds Causes::rounds_of(const Lane& lane, int replicas) const {
-  Rounds rounds;
-  if (lane.collective.empty()) return rounds;
-  rounds.count = schedule_.flush ? 1 : at((schedule_.shape.micro_batches + replicas - 1) / replicas);
-  rounds.all_reduce.assign(at(schedule_.shape.virtual_stages) * rounds.count, -1);
-  rounds.last_backward = rounds.all_reduce;
+Causes::Ends Causes::ends_of(const Lane& lane, StageId stage) const {
+  const Seating seating = schedule_.seating();
+  Ends ends{.stage = stage};
+  if (lane.collective.empty()) return ends;
+  ends.count = at(schedule_.rounds().count(stage));
+  ends.all_reduce.assign(at(seating.held()) * ends.count, -1);
+  ends.last_backward = ends.all_reduce;
   for (std::size_t i = 0; i < lane.collective.size(); ++i) {
     const Op& op = lane.collective[i];
-    rounds.all_reduce[slot(rounds, op.virtual_stage, op.micro_batch)] = static_cast<std::int32_t>(i);
+    ends.all_reduce[ends.slot(seating, op.virtual_stage, op.micro_batch)] = static_cast<std::int32_t>(i);
   }
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
     const Op& op = lane.compute[i];
     if (!is_backward(op.kind)) continue;
-    const std::uint32_t round = schedule_.flush ? 0 : op.micro_batch / static_cast<std::uint32_t>(replicas);
-    rounds.last_backward[slot(rounds, op.virtual_stage, round)] = static_cast<std::int32_t>(i);
+    const int round = schedule_.rounds().of(op.virtual_stage, op.micro_batch);
+    ends.last_backward[ends.slot(seating, op.virtual_stage, static_cast<std::uint32_t>(round))] =
+        static_cast<std::int32_t>(i);
   }
-  return rounds;
+  return ends;
 }
 
 int Causes::last_backward(PositionId position, VirtualStageId v, std::uint32_t round) const {
-  const Rounds& rounds = rounds_[at(position)];
-  return rounds.count == 0 ? -1 : rounds.last_backward[slot(rounds, at(v), round)];
+  const Ends& ends = ends_[at(position)];
+  return ends.count == 0 ? -1 : ends.last_backward[ends.slot(schedule_.seating(), v, round)];
 }
 
 Cause Causes::of(WorkerId worker, std::size_t op) const {
@@ -71,9 +71,9 @@ Cause Causes::of(WorkerId worker, std::size_t op) const {
   }
   const std::size_t position = at(worker) % schedule_.positions.size();
   const Op& what = schedule_.positions[position].compute[op];
-  const Rounds& rounds = rounds_[position];
-  if (what.kind != Kind::Update || rounds.count == 0) return {};
-  const std::int32_t last = rounds.all_reduce[slot(rounds, what.virtual_stage, what.micro_batch)];
+  const Ends& ends = ends_[position];
+  if (what.kind != Kind::Update || ends.count == 0) return {};
+  const std::int32_t last = ends.all_reduce[ends.slot(schedule_.seating(), what.virtual_stage, what.micro_batch)];
   if (last < 0) return {};
   const auto& collective = timeline_.workers[at(worker)].collective;
   std::size_t first = at(last);
@@ -258,23 +258,18 @@ class WalkBack {
   // An all-reduce begins when every member's gradients are there and every member's collective stream is free.
   Here before_all_reduce(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
-    const ScheduleShape& shape = schedule_.shape;
-    const StageId stage = shape.stage_of(op.virtual_stage);
     Here best{.worker = here.worker, .until = Time{-1}};
-    for (CopyId copy = 0; copy < shape.data_parallel; ++copy) {
-      for (int replica = 0; replica < shape.replicas_of(stage); ++replica) {
-        const PositionId member = first_position(shape, stage) + replica;
-        const WorkerId worker = copy * static_cast<int>(schedule_.positions.size()) + member;
-        const LaneTimes& times = timeline_.workers[at(worker)];
-        const int gradient = causes_.last_backward(member, op.virtual_stage, op.micro_batch);
-        if (gradient >= 0) {
-          const Op& last = schedule_.positions[at(member)].compute[at(gradient)];
-          const Span& span = times.compute[at(gradient)];
-          const Time ready = std::max(span.start, span.end - costs_.ready_before_end_of(last, op.bucket));
-          keep_later(best, {worker, false, gradient, ready}, start);
-        }
-        if (here.op > 0) keep_later(best, {worker, true, here.op - 1, times.collective[at(here.op - 1)].end}, start);
+    for (const WorkerId worker : holders(schedule_.seating(), op.virtual_stage)) {
+      const auto member = static_cast<PositionId>(at(worker) % schedule_.positions.size());
+      const LaneTimes& times = timeline_.workers[at(worker)];
+      const int gradient = causes_.last_backward(member, op.virtual_stage, op.micro_batch);
+      if (gradient >= 0) {
+        const Op& last = schedule_.positions[at(member)].compute[at(gradient)];
+        const Span& span = times.compute[at(gradient)];
+        const Time ready = std::max(span.start, span.end - costs_.ready_before_end_of(last, op.bucket));
+        keep_later(best, {worker, false, gradient, ready}, start);
       }
+      if (here.op > 0) keep_later(best, {worker, true, here.op - 1, times.collective[at(here.op - 1)].end}, start);
     }
     if (best.until < Time{0}) best.until = Time{0};
     return waited(best, start);

@@ -30,20 +30,21 @@ class Causes {
   const OpIndex& index() const { return index_; }
 
  private:
-  struct Rounds {
+  struct Ends {
+    StageId stage = 0;
     std::size_t count = 0;                    // rounds per chunk
     std::vector<std::int32_t> all_reduce;     // [chunk here * count + round]: last op on the collective stream, or -1
     std::vector<std::int32_t> last_backward;  // likewise, on the compute stream
+    std::size_t slot(const Seating& seating, VirtualStageId v, std::uint32_t round) const;
   };
-  std::size_t slot(const Rounds& rounds, std::size_t v, std::uint32_t round) const;
-  Rounds rounds_of(const Lane& lane, int replicas) const;
+  Ends ends_of(const Lane& lane, StageId stage) const;
 
   const Timeline& timeline_;
   const Schedule& schedule_;
   OpIndex index_;
   std::vector<std::size_t> first_op_;   // by worker
   std::vector<std::int32_t> transfer_;  // [first_op_[worker] + op]: the message that arrived last, or -1
-  std::vector<Rounds> rounds_;          // by position
+  std::vector<Ends> ends_;              // by position
 };
 
 // Where the idle time of a worker went; sums to makespan - busy.     tests/sim/summarize_test.cpp "idle"

@@ -129,7 +129,7 @@ std::vector<ComparedRow> compared_rows(const RunComparison& c) {
        fmt::format("{:+.1f} pt", 100 * (c.predicted.report.bubble_fraction - c.measured.report.bubble_fraction))});
   for (std::size_t w = 0; w < c.workers.size(); ++w)
     times(fmt::format("busy, worker {} (stage {})", w,
-                      c.predicted.plan.stage_at(static_cast<int>(w) % c.predicted.plan.positions())),
+                      c.predicted.plan.seating().stage_at(static_cast<int>(w) % c.predicted.plan.positions())),
           c.predicted.report.workers[w].busy, c.measured.report.workers[w].busy);
   for (std::size_t w = 0; w < c.workers.size(); ++w) {
     const ArenaUse counted = replayed(c.run, static_cast<PositionId>(w) % c.run.plan->positions());

@@ -53,8 +53,8 @@ std::string check_messages(const StepCosts& costs) {
     for (const std::size_t direction : {0, 1}) {
       if (costs.first_message[2 * e + direction] != next) return where + ": messages overlap or leave a gap";
       next += static_cast<std::size_t>(shape.data_parallel) *
-              static_cast<std::size_t>(shape.replicas_of(shape.stage_of(edge.from))) *
-              static_cast<std::size_t>(shape.replicas_of(shape.stage_of(edge.to)));
+              static_cast<std::size_t>(shape.seating().holders(edge.from)) *
+              static_cast<std::size_t>(shape.seating().holders(edge.to));
       if (next > costs.messages.size() || next > costs.messages_last.size()) return where + ": messages are missing";
       for (std::size_t i = costs.first_message[2 * e + direction]; i < next; ++i)
         for (const auto* table : {&costs.messages, &costs.messages_last})
@@ -98,13 +98,10 @@ std::string check_collectives(const StepCosts& costs) {
   for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
     if (table->size() != chunks && (table == &costs.ready_before_end || !table->empty()))
       return "ready_before_end: one list per virtual stage is needed";
-  bool any = false;
-  for (int k = 0; k < costs.shape.stages; ++k)
-    any = any || costs.shape.data_parallel > 1 || costs.shape.replicas_of(k) > 1;
+  const bool any = costs.shape.seating().any_reduced();
   if (costs.collectives.size() != (any ? chunks : 0)) return "collectives: one list per virtual stage is needed";
   for (std::size_t v = 0; v < chunks; ++v) {
     const std::string where = "all-reduce of virtual stage " + std::to_string(v);
-    const int stage = costs.shape.stage_of(static_cast<int>(v));
     const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
     for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last}) {
       if (table->empty()) continue;
@@ -114,7 +111,7 @@ std::string check_collectives(const StepCosts& costs) {
         if (ready[j] < Time{} || (j > 0 && ready[j] > ready[j - 1])) return where + ": buckets are not in order";
     }
     if (!any) continue;
-    const bool group = costs.shape.data_parallel > 1 || costs.shape.replicas_of(stage) > 1;
+    const bool group = costs.shape.seating().reduced(static_cast<int>(v));
     if (costs.collectives[v].size() != (group ? count : 0)) return where + ": one collective per bucket is needed";
     for (const Collective& collective : costs.collectives[v])
       if (std::string wrong = check_collective(costs, collective, where); !wrong.empty()) return wrong;

@@ -297,13 +297,10 @@ Collective AllReduceGroup::best(Bytes bytes) const {
   return price(best, bytes);
 }
 
-std::vector<DeviceId> members(const Plan& plan, StageId stage) {
+std::vector<DeviceId> members(const Plan& plan, VirtualStageId v) {
   std::vector<DeviceId> devices;
-  const PositionId first = plan.first_position(stage);
-  const int positions = plan.positions();
-  for (CopyId copy = 0; copy < plan.data_parallel; ++copy)
-    for (int replica = 0; replica < plan.replicas[static_cast<std::size_t>(stage)]; ++replica)
-      devices.push_back(plan.device[static_cast<std::size_t>(copy * positions + first + replica)]);
+  for (const WorkerId worker : holders(plan.seating(), v))
+    devices.push_back(plan.device[static_cast<std::size_t>(worker)]);
   return devices;
 }
 

@@ -198,7 +198,7 @@ Bytes gradient_bytes(const Training& training) {
 
 std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training) {
   if (training.zero == 0) return parameters;
-  const std::int64_t members = std::int64_t{plan.data_parallel} * plan.replicas[static_cast<std::size_t>(stage)];
+  const std::int64_t members = plan.seating().members(stage);
   return parameters / members + (parameters % members != 0 ? 1 : 0);
 }
 

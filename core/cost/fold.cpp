@@ -18,21 +18,23 @@ using Tokens = std::vector<std::int64_t>;  // what is equal for copies, componen
 
 // Pairs of positions of one copy that exchange messages, in both directions.
 std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
-  std::vector<std::pair<StageId, StageId>> stages;
+  const Seating seating = plan.seating();
+  std::vector<std::pair<VirtualStageId, VirtualStageId>> chunks;
   for (int v = 0; v + 1 < plan.chunks(); ++v)
-    stages.emplace_back(plan.stage_of(v), plan.stage_of(v + 1));
-  if (plan.skips == Skips::Direct)
-    for (StageId a = 0; a < plan.stages; ++a)
-      for (StageId b = 0; b < plan.stages; ++b)
-        stages.emplace_back(a, b);
+    chunks.emplace_back(v, v + 1);
+  if (plan.skips == Skips::Direct)  // every stage with every other
+    for (VirtualStageId a = 0; a < plan.stages; ++a)
+      for (VirtualStageId b = 0; b < plan.stages; ++b)
+        chunks.emplace_back(a, b);
   std::vector<std::pair<PositionId, PositionId>> pairs;
-  for (const auto& [from, to] : stages) {
-    if (from == to) continue;
-    const int r_from = plan.replicas[at(from)], r_to = plan.replicas[at(to)], common = std::gcd(r_from, r_to);
-    for (int a = 0; a < r_from; ++a)
-      for (int b = a % common; b < r_to; b += common) {
-        pairs.emplace_back(plan.first_position(from) + a, plan.first_position(to) + b);
-        pairs.emplace_back(pairs.back().second, pairs.back().first);
+  for (const auto& [from, to] : chunks) {
+    for (int a = 0; a < seating.holders(from); ++a)
+      for (int b = 0; b < seating.holders(to); ++b) {
+        if (!seating.meet(from, a, to, b)) continue;
+        const PositionId one = seating.position(from, a), other = seating.position(to, b);
+        if (one == other) continue;
+        pairs.emplace_back(one, other);
+        pairs.emplace_back(other, one);
       }
   }
   std::sort(pairs.begin(), pairs.end());
@@ -278,12 +280,12 @@ class Folding {
 // Pairs of workers to be looked at: beyond it, plans with thousands of replicas, which have few copies.
 constexpr double kMostPairs = 1 << 25;
 double pairs_of_workers(const Plan& plan) {
-  double replicas = 0, neighbours = 0;
-  for (const int r : plan.replicas)
-    replicas += r;
+  const Seating seating = plan.seating();
+  const double workers = plan.positions();
+  double neighbours = 0;
   for (int v = 0; v + 1 < plan.chunks(); ++v)
-    neighbours += double(plan.replicas[at(plan.stage_of(v))]) * plan.replicas[at(plan.stage_of(v + 1))];
-  return plan.data_parallel * (plan.skips == Skips::Direct ? replicas * replicas : 2 * neighbours);
+    neighbours += double(seating.holders(v)) * seating.holders(v + 1);
+  return plan.data_parallel * (plan.skips == Skips::Direct ? workers * workers : 2 * neighbours);
 }
 
 // What no fold can be proven for, and what is not worth one.

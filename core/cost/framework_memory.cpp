@@ -229,8 +229,7 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
 
 std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, StageId k) {
   if (const auto& stated = scenario.training.framework.communicators) return *stated;
-  const bool copies =
-      plan.data_parallel > 1 || (!plan.replicas.empty() && plan.replicas[static_cast<std::size_t>(k)] > 1);
+  const bool copies = plan.seating().reduced(k);
   return (plan.tensor_parallel > 1 ? 1 : 0) + (copies ? 1 : 0) + (plan.stages > 1 ? 1 : 0);
 }
 

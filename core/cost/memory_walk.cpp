@@ -22,9 +22,9 @@ std::vector<int> versions_of_input_stage(const Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
   if (schedule.flush || !shape.vertical_sync) return {};
   std::vector<int> version(slot_of(shape.micro_batches));
-  for (PositionId position = 0; position < shape.replicas_of(0); ++position) {
+  for (int holder = 0; holder < shape.seating().holders(0); ++holder) {
     int updates = 0;
-    for (const Op& op : schedule.positions[slot_of(position)].compute) {
+    for (const Op& op : schedule.positions[slot_of(shape.seating().position(0, holder))].compute) {
       if (op.virtual_stage != 0) continue;
       if (op.kind == Kind::Update) ++updates;
       if (op.kind == Kind::F) version[op.micro_batch] = updates;
@@ -67,22 +67,22 @@ class Ledger {
       : memory_(memory),
         shape_(schedule.shape),
         asynchronous_(!schedule.flush),
-        replicas_(shape_.replicas_of(stage_at(shape_, position))),
-        rows_((shape_.micro_batches + replicas_ - 1) / replicas_),
-        progress_(slot_of(rows_) * slot_of(shape_.virtual_stages)) {
-    const StageId stage = stage_at(shape_, position);
-    bytes_.reserve = memory.room(stage).reserve;
-    fixed_ = memory.fixed_of(stage);
+        seating_(schedule.seating()),
+        stage_(seating_.stage_at(position)),
+        rows_(static_cast<std::size_t>(seating_.most_turns(stage_))),
+        progress_(rows_ * slot_of(seating_.held())) {
+    bytes_.reserve = memory.room(stage_).reserve;
+    fixed_ = memory.fixed_of(stage_);
     bytes_.workspace = fixed_.always;
-    for (int i = 0; i < shape_.virtual_stages; ++i) {
-      const ChunkMemory& chunk = memory.chunks[slot_of(shape_.chunk_of(stage, i))];
+    for (int i = 0; i < seating_.held(); ++i) {
+      const ChunkMemory& chunk = memory.chunks[slot_of(seating_.chunk_of(stage_, i))];
       bytes_.weights += chunk.weights;
       bytes_.gradients += chunk.gradients;
       bytes_.optimizer += chunk.optimizer;
       bytes_.rounding += chunk.rounding;
     }
     if (!asynchronous_) return;
-    versions_.resize(slot_of(shape_.virtual_stages));
+    versions_.resize(slot_of(seating_.held()));
     version_used_.resize(progress_.size());
     if (!versions_of_input.empty()) promise(schedule.positions[slot_of(position)], versions_of_input);
   }
@@ -128,9 +128,9 @@ class Ledger {
  private:
   static constexpr std::uint8_t kInputDone = 1, kWeightDone = 2, kRebuilt = 4;
 
-  std::size_t local(const Op& op) const { return op.virtual_stage / slot_of(shape_.stages); }
+  std::size_t local(const Op& op) const { return slot_of(seating_.local(op.virtual_stage, stage_)); }
   std::size_t row(const Op& op) const {
-    return local(op) * slot_of(rows_) + op.micro_batch / static_cast<std::uint32_t>(replicas_);
+    return local(op) * rows_ + static_cast<std::size_t>(seating_.turn_of(op.virtual_stage, op.micro_batch));
   }
   bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape_.micro_batches); }
   bool is_recomputed(const Op& op) const {
@@ -183,7 +183,7 @@ class Ledger {
     for (const Op& op : lane.compute) {
       if (op.kind == Kind::Update) ++updates[local(op)];
       if (op.kind != Kind::F) continue;
-      const int asked = versions_of_input[op.micro_batch] * shape_.replicas_of(0) / replicas_;
+      const int asked = versions_of_input[op.micro_batch] * seating_.holders(0) / seating_.holders(op.virtual_stage);
       version_used_[row(op)] = std::min(asked, updates[local(op)]);
       versions_[local(op)].need(version_used_[row(op)]);
     }
@@ -192,8 +192,9 @@ class Ledger {
   const MemoryModel& memory_;
   const ScheduleShape& shape_;
   const bool asynchronous_;
-  const int replicas_;
-  const int rows_;                      // micro-batches that come by this worker
+  const Seating seating_;
+  const StageId stage_;
+  const std::size_t rows_;              // micro-batches that come by this worker, for each of its chunks
   std::vector<std::uint8_t> progress_;  // [chunk here][micro-batch here]: what of the backward has happened
   std::vector<int> version_used_;       // likewise; asynchronous schedules only
   std::vector<Versions> versions_;      // [chunk here]

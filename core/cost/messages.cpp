@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -114,9 +113,8 @@ EdgeTraffic edge_traffic(const Plan& plan, const Model& model, const std::vector
 void check_pairs(const StepCosts& costs, const Place& replicas) {
   std::int64_t messages = 0;
   for (const Edge& edge : costs.edges) {
-    const std::int64_t from = costs.shape.replicas_of(costs.shape.stage_of(edge.from)),
-                       to = costs.shape.replicas_of(costs.shape.stage_of(edge.to));
-    messages += 2 * from * to * costs.shape.data_parallel;
+    const Seating seating = costs.shape.seating();
+    messages += std::int64_t{2} * seating.holders(edge.from) * seating.holders(edge.to) * seating.copies;
     if (messages > kMostMessages)
       throw InputError(replicas, "plan.replicas",
                        "neighbouring stages have more than " + std::to_string(kMostMessages) +
@@ -166,20 +164,27 @@ const AllReduceGroup& Sending::group_of(DeviceId lead) {
 void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::vector<Bytes>& last,
                   const std::function<Route(WorkerId, WorkerId)>& route,
                   const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent) {
-  const ScheduleShape& shape = costs.shape;
-  const Workers workers(shape);
+  const Seating seating = costs.shape.seating();
+  const int positions = seating.positions();
+  const auto places = [&seating](VirtualStageId v) {
+    std::vector<PositionId> all;
+    for (int holder = 0; holder < seating.holders(v); ++holder)
+      all.push_back(seating.position(v, holder));
+    return all;
+  };
   Channels channels(costs);
   for (std::size_t e = 0; e < costs.edges.size(); ++e) {
-    const int from = shape.stage_of(costs.edges[e].from), to = shape.stage_of(costs.edges[e].to);
-    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to), common = std::gcd(r_from, r_to);
+    const auto [from, to] = costs.edges[e];
+    const std::vector<PositionId> of_from = places(from), of_to = places(to);
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
       costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
-      for (CopyId copy = 0; copy < shape.data_parallel; ++copy)
-        for (int a = 0; a < r_from; ++a)
-          for (int b = 0; b < r_to; ++b) {
+      for (CopyId copy = 0; copy < seating.copies; ++copy)
+        for (int a = 0; a < std::ssize(of_from); ++a)
+          for (int b = 0; b < std::ssize(of_to); ++b) {
             Message message, message_last;
-            if (a % common == b % common) {  // else no micro-batch has m mod r_from = a and m mod r_to = b
-              WorkerId sender = workers.id(copy, from, a), receiver = workers.id(copy, to, b);
+            if (seating.meet(from, a, to, b)) {
+              WorkerId sender = copy * positions + of_from[static_cast<std::size_t>(a)];
+              WorkerId receiver = copy * positions + of_to[static_cast<std::size_t>(b)];
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
               const SentShare whole = sent(full[e], sender, receiver);

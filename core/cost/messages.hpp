@@ -14,21 +14,6 @@
 
 namespace pipewright {
 
-// Worker ids of a shape: copy * positions + position.
-struct Workers {
-  explicit Workers(const ScheduleShape& shape) : first(static_cast<std::size_t>(shape.stages)) {
-    for (int k = 0; k < shape.stages; ++k) {
-      first[static_cast<std::size_t>(k)] = positions;
-      positions += shape.replicas_of(k);
-    }
-  }
-  WorkerId id(CopyId copy, StageId stage, int replica) const {
-    return copy * positions + first[static_cast<std::size_t>(stage)] + replica;
-  }
-  std::vector<PositionId> first;
-  int positions = 0;
-};
-
 // Bytes of the tensors that live across each cut of the model, and how many those are.
 StepPricer::TensorsOverCuts tensors_over_cuts(const Model& model, const std::vector<Bytes>& tensor);
 

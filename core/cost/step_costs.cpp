@@ -21,10 +21,6 @@ void add_chain(StepCosts& costs) {
     costs.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
 }
 
-bool reduces(const ScheduleShape& shape, StageId stage) {
-  return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
-}
-
 enum class Pass { Forward, Input, Weight };
 KernelQueue kernels(const LayerCosts& costs, Pass pass, LayerId layer) {
   const auto i = static_cast<std::size_t>(layer);
@@ -136,13 +132,12 @@ class RunningAhead {
   RunningAhead(const Plan& plan, StageId stage, const Model& model, const LayerCosts& layers, const Host& host)
       : around_(host.times.around_pass(host.stages)) {
     KernelQueue round;
-    for (int i = 0; i < plan.virtual_stages; ++i) {
-      const VirtualStageId v = plan.chunk_of(stage, i);
+    for (int i = 0; i < plan.seating().held(); ++i) {
+      const VirtualStageId v = plan.seating().chunk_of(stage, i);
       round = joined(round, around(forward_of(plan.layers[static_cast<std::size_t>(v)], layers)));
       round = joined(round, around(backward_of(plan, v, model, layers, Gradients::Both).front()));
     }
-    const std::int64_t rounds =
-        std::max<std::int64_t>(1, plan.micro_batches / plan.replicas[static_cast<std::size_t>(stage)]);
+    const std::int64_t rounds = std::max<std::int64_t>(1, plan.micro_batches / plan.seating().holders(stage));
     checked_product(rounds, round.end.value, "a step's time");
     const Time waits = round.times(rounds).end - round.device * rounds;
     if (round.host > Time{})
@@ -242,23 +237,17 @@ Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& gro
   return {bytes, *measured, {phase}};
 }
 
-bool any_reduces(const ScheduleShape& shape) {
-  for (StageId k = 0; k < shape.stages; ++k)
-    if (reduces(shape, k)) return true;
-  return false;
-}
-
 // Over the members of all copies, whichever are simulated.
 void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
-  if (!any_reduces(costs.shape)) return;
+  if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan.layers.size());
   for (StageId k = 0; k < plan.stages; ++k) {
-    if (!reduces(costs.shape, k)) continue;
+    if (!costs.shape.seating().reduced(k)) continue;
     AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node, &scenario.cluster);
     if (costs.fold != nullptr) group.keep_links(*costs.fold);
     for (int i = 0; i < plan.virtual_stages; ++i) {
-      const auto v = static_cast<std::size_t>(plan.chunk_of(k, i));
+      const auto v = static_cast<std::size_t>(plan.seating().chunk_of(k, i));
       for (const Bucket& bucket :
            buckets(scenario.model, plan.layers[v], gradient_bytes(scenario.training), plan.bucket))
         costs.collectives[v].push_back(priced_all_reduce(cost.source(), group, bucket.bytes, scenario.training));
@@ -457,11 +446,11 @@ std::vector<Time> StepPricer::fastest_hops() const {
 
 void StepPricer::add_all_reduces(StepCosts& costs) {
   const Scenario& scenario = cost_.scenario();
-  if (!any_reduces(costs.shape)) return;
+  if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
     const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
-    if (!reduces(costs.shape, static_cast<StageId>(stage))) continue;
+    if (!costs.shape.seating().reduced(v)) continue;
     for (const Bucket& bucket : buckets(scenario.model, plan_.layers[static_cast<std::size_t>(v)],
                                         gradient_bytes(scenario.training), plan_.bucket))
       costs.collectives[static_cast<std::size_t>(v)].push_back(
@@ -482,7 +471,7 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
   for (LayerId i = layers.begin; i < layers.end; ++i)
     parameters = checked_sum(parameters, scenario.model.layers[static_cast<std::size_t>(i)].held(), "parameters");
   Time tail = cost_.source().update(updated_parameters(parameters, plan_, k, scenario.training));
-  if (plan_.data_parallel == 1 && plan_.replicas[static_cast<std::size_t>(k)] == 1) return tail;
+  if (!plan_.seating().reduced(k)) return tail;
   const std::vector<Bucket> all =
       buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion
   const bool blocking = plan_.gradient_sync == GradientSync::Blocking;
@@ -519,12 +508,12 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
       [](Bytes bytes, WorkerId, WorkerId) {
         return SentShare{bytes, {}, {}};
       });
-  if (any_reduces(shape)) costs.collectives.resize(chunks);
+  if (shape.seating().any_reduced()) costs.collectives.resize(chunks);
   costs.ready_before_end.resize(chunks);
   for (std::size_t v = 0; v < chunks; ++v) {
     const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));
     costs.ready_before_end[v].resize(count);
-    if (reduces(shape, shape.stage_of(static_cast<int>(v)))) costs.collectives[v].resize(count);
+    if (shape.seating().reduced(static_cast<int>(v))) costs.collectives[v].resize(count);
   }
   return costs;
 }

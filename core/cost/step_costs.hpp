@@ -70,9 +70,9 @@ struct StepCosts {
   // What `settle` (sim/at_load.hpp) made of them, by op: [(chunk * kKinds + kind) * micro_batches + m]; empty: nothing.
   std::vector<Time> settled;
   std::vector<Edge> edges;
-  // Messages of full and of the last micro-batch: [first_message[2 * edge + direction] + (copy * r_from + replica of
-  // `from`) * r_to + replica of `to`], where r_from and r_to are the replicas of the edge's stages. Pairs of replicas
-  // that no micro-batch joins hold an empty message.
+  // Messages of full and of the last micro-batch: [first_message[2 * edge + direction] + (copy * r_from + holder of
+  // `from`) * r_to + holder of `to`], where r_from and r_to are the holders of the edge's chunks (core/plan/seating.hpp).
+  // Pairs of holders that no micro-batch joins hold an empty message.
   std::vector<Message> messages, messages_last;
   std::vector<std::uint32_t> first_message;
   std::int32_t channels = 0;
@@ -103,10 +103,11 @@ struct StepCosts {
   }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
-    const int from = shape.stage_of(edges[edge].from), to = shape.stage_of(edges[edge].to);
-    const int r_from = shape.replicas_of(from), r_to = shape.replicas_of(to);
+    const Seating seating = shape.seating();
+    const auto [from, to] = edges[edge];
+    const int pair = (copy * seating.holders(from) + seating.holder_of(from, m)) * seating.holders(to);
     const auto index = first_message[2 * edge + static_cast<std::size_t>(direction)] +
-                       static_cast<std::uint32_t>((copy * r_from + m % r_from) * r_to + m % r_to);
+                       static_cast<std::uint32_t>(pair + seating.holder_of(to, m));
     return m + 1 == shape.micro_batches ? messages_last[index] : messages[index];
   }
 };

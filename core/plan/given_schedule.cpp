@@ -11,6 +11,12 @@ std::string text(std::int64_t number) {
   return std::to_string(number);
 }
 
+// As the file calls it.
+std::string label_in_file(const GivenSchedule& given, Op op) {
+  op.virtual_stage = static_cast<std::uint16_t>(given.seating().number_in_file(op.virtual_stage, op.micro_batch));
+  return label(op);
+}
+
 // One op with its place in the lists.
 struct Entry {
   Op op;
@@ -39,6 +45,7 @@ class Settled {
     owners();
     chunks_per_worker();
     order_of_chunks();
+    directions();
     complete();
     forwards_first();
   }
@@ -47,6 +54,7 @@ class Settled {
   static inline const std::string kForm =
       "a schedule has one row per rank, with cells such as 0F3 (forward of micro-batch 3 on stage 0), 0B3, 0I3, 0W3";
 
+  std::string label(const Op& op) const { return label_in_file(given_, op); }
   Place place(const Entry& entry) const { return given_.place(entry.worker, entry.index); }
   Place row(std::size_t worker) const {
     return given_.compute[worker].empty() ? Place{given_.file, 0, 0} : given_.place(worker, 0);
@@ -83,19 +91,18 @@ class Settled {
     }
     given_.stages = static_cast<int>(workers);
     given_.virtual_stages = static_cast<int>(count[0]);
+    for (const Entry& entry : entries_)
+      given_.micro_batches = std::max(given_.micro_batches, static_cast<int>(entry.op.micro_batch) + 1);
   }
 
   void order_of_chunks() {
     const auto follows = [&](ChunkOrder order) {
+      given_.chunk_order = order;
       for (std::size_t v = 0; v < owner_.size(); ++v)
-        if (stage_of_chunk(order, given_.stages, static_cast<int>(v)) != static_cast<int>(owner_[v])) return false;
+        if (given_.seating().stage_of(static_cast<int>(v)) != static_cast<int>(owner_[v])) return false;
       return true;
     };
-    if (follows(ChunkOrder::Loop)) {
-      given_.chunk_order = ChunkOrder::Loop;
-    } else if (follows(ChunkOrder::V)) {
-      given_.chunk_order = ChunkOrder::V;
-    } else {
+    if (!follows(ChunkOrder::Loop) && !follows(ChunkOrder::V)) {
       std::string ranks;
       for (std::size_t v = 0; v < std::min<std::size_t>(owner_.size(), 16); ++v)
         ranks += (v == 0 ? "" : " ") + text(owner_[v]);
@@ -105,13 +112,35 @@ class Settled {
     }
   }
 
+  // Two pipelines in opposite directions: no micro-batch runs both a stage of the first K and one of the others.
+  void directions() {
+    const auto up = [&](const Entry& entry) { return entry.op.virtual_stage >= given_.stages; };
+    if (given_.chunk_order != ChunkOrder::V || given_.virtual_stages != 2) return;
+    std::vector<std::uint8_t> ways(at(given_.micro_batches));
+    for (const Entry& entry : entries_)
+      ways[entry.op.micro_batch] |= static_cast<std::uint8_t>(up(entry) ? 2 : 1);
+    if (std::find(ways.begin(), ways.end(), 3) != ways.end() || std::find(ways.begin(), ways.end(), 2) == ways.end())
+      return;
+    given_.chunk_order = ChunkOrder::BothWays, given_.virtual_stages = 1;
+    for (Entry& entry : entries_) {
+      const bool second = given_.seating().holder_of(0, entry.op.micro_batch) == 1;
+      if (second != up(entry))
+        throw InputError(place(entry), label(entry.op) + " is of a micro-batch of the other direction; of " +
+                                           text(given_.micro_batches) +
+                                           " micro-batches the first half runs stages 0 to " + text(given_.stages - 1) +
+                                           ", the second half the others");
+      if (second) entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
+      given_.compute[entry.worker][entry.index] = entry.op;
+    }
+    owner_.resize(at(given_.stages));
+    std::sort(entries_.begin(), entries_.end(), before);
+  }
+
   // Walks the sorted entries beside what has to be there.
   void complete() {
-    std::uint32_t last = 0;
-    Entry of_last = entries_.front();
-    for (const Entry& entry : entries_)
-      if (entry.op.micro_batch > last) last = entry.op.micro_batch, of_last = entry;
-    given_.micro_batches = static_cast<int>(last) + 1;
+    const auto last = static_cast<std::uint32_t>(given_.micro_batches) - 1;
+    const Entry of_last =
+        *std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.op.micro_batch == last; });
     Next next = entries_.cbegin();
     for (std::size_t v = 0; v < owner_.size(); ++v)
       for (std::uint32_t m = 0; m <= last; ++m)
@@ -136,11 +165,12 @@ class Settled {
                                          " does as a whole; write B, or I and W");
     }
     const auto missing = [&](Kind kind) {
-      std::string message = label({kind, v, m, 0}) + " is missing on rank " + text(owner_[v]);
+      const auto rank = at(given_.seating().position_of(v, m));
+      std::string message = label({kind, v, m, 0}) + " is missing on rank " + text(std::int64_t(rank));
       if (of_last.op.micro_batch > m)
         message += ", but micro-batch " + text(of_last.op.micro_batch) + " runs (" + head(place(of_last)) +
                    label(of_last.op) + ")";
-      throw InputError(row(owner_[v]).line > 0 ? Place{given_.file, row(owner_[v]).line, 1} : Place{given_.file, 0, 0},
+      throw InputError(row(rank).line > 0 ? Place{given_.file, row(rank).line, 1} : Place{given_.file, 0, 0},
                        message + "; every micro-batch runs once through every stage, forward and backward");
     };
     if (!(kinds & bit(Kind::F))) missing(Kind::F);
@@ -198,8 +228,9 @@ class Run {
       for (std::size_t& i = next_[worker]; i < list(worker).size() && !missing(list(worker)[i]).second; ++i) {
         const Op& op = list(worker)[i];
         const int v = op.virtual_stage;
-        if (op.kind == Kind::F) done_[slot(v, op.micro_batch)] |= 1, wake(v + 1, worker, ready);
-        if (op.kind == Kind::B || op.kind == Kind::BW) done_[slot(v, op.micro_batch)] |= 2, wake(v - 1, worker, ready);
+        if (op.kind == Kind::F) done_[slot(v, op.micro_batch)] |= 1, wake(v + 1, op.micro_batch, worker, ready);
+        if (op.kind == Kind::B || op.kind == Kind::BW)
+          done_[slot(v, op.micro_batch)] |= 2, wake(v - 1, op.micro_batch, worker, ready);
       }
     }
     for (std::size_t worker = 0; worker < next_.size(); ++worker)
@@ -209,11 +240,13 @@ class Run {
  private:
   const std::vector<Op>& list(std::size_t worker) const { return given_.compute[worker]; }
   std::size_t slot(int v, std::uint32_t m) const { return at(v) * at(given_.micro_batches) + m; }
-  std::size_t owner(int v) const { return at(stage_of_chunk(given_.chunk_order, given_.stages, v)); }
+  std::size_t owner(int v, std::uint32_t m) const { return at(given_.seating().position_of(v, m)); }
   int chunks() const { return given_.stages * given_.virtual_stages; }
-  void wake(int v, std::size_t by, std::vector<std::size_t>& ready) const {
-    if (v >= 0 && v < chunks() && owner(v) != by) ready.push_back(owner(v));
+  void wake(int v, std::uint32_t m, std::size_t by, std::vector<std::size_t>& ready) const {
+    if (v >= 0 && v < chunks() && owner(v, m) != by) ready.push_back(owner(v, m));
   }
+  std::size_t owner(const Op& op) const { return owner(op.virtual_stage, op.micro_batch); }
+  std::string label(const Op& op) const { return label_in_file(given_, op); }
 
   // The op that `op` waits for, and whether there is one.
   std::pair<Op, bool> missing(const Op& op) const {
@@ -242,13 +275,13 @@ class Run {
   [[noreturn]] void name_cycle(std::size_t worker) const {
     std::vector<bool> met(next_.size());
     while (!met[worker])
-      met[worker] = true, worker = owner(missing(list(worker)[next_[worker]]).first.virtual_stage);
+      met[worker] = true, worker = owner(missing(list(worker)[next_[worker]]).first);
     const std::size_t start = worker;
     std::string message = "deadlock: ";
     for (int links = 0;; ++links) {
       const Op& stuck = list(worker)[next_[worker]];
       const Op wanted = missing(stuck).first;
-      const std::size_t other = owner(wanted.virtual_stage), there = find(other, wanted);
+      const std::size_t other = owner(wanted), there = find(other, wanted);
       message += label(stuck) + " on rank " + text(std::int64_t(worker)) + " waits for " + label(list(other)[there]) +
                  ", which rank " + text(std::int64_t(other)) + " runs" + at_place(other, there) + " after " +
                  label(list(other)[next_[other]]) + at_place(other, next_[other]);

@@ -31,11 +31,14 @@ struct GivenSchedule {
   std::int64_t derived = 0;              // cells about messages, sharding and gradients: left out, since derived
 
   Place place(std::size_t worker, std::size_t op) const;
+  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
 };
 
 // Sets K, v, M and the order of the chunks from the lists, and checks them: every chunk on one worker, as many on each,
 // in an order that is known; every micro-batch once through every chunk, forward, then backward in one piece or in two;
 // no deadlock. Throws InputError at the cell that is wrong: a deadlock names who waits for whom.
+// Two directions (DualPipe) are two sets of stages: 0 .. K - 1 on ranks 0 .. K - 1 run the first half of the
+// micro-batches, K .. 2 K - 1 on ranks K - 1 .. 0 the others. They become chunks 0 .. K - 1 with ChunkOrder::BothWays.
 //     0F0 0B0 0F1 0B1 and 1F0 1F1 1B0 1B1: 0B0 waits for 1B0, 1F1 before it for 0F1, and that stands behind 0B0
 //                                             tests/io/schedule_csv_test.cpp "A deadlock names who waits for whom"
 void settle(GivenSchedule& given);

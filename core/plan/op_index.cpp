@@ -25,25 +25,4 @@ void OpIndex::add(const Lane& lane) {
   }
 }
 
-StageId stage_at(const ScheduleShape& shape, PositionId position) {
-  if (shape.replicas.empty()) {
-    PP_CHECK(position < shape.stages);
-    return position;
-  }
-  for (StageId stage = 0; stage < shape.stages; ++stage) {
-    position -= shape.replicas_of(stage);
-    if (position < 0) return stage;
-  }
-  PP_CHECK(position < 0);
-  return shape.stages;
-}
-
-PositionId first_position(const ScheduleShape& shape, StageId stage) {
-  if (shape.replicas.empty()) return stage;
-  PositionId position = 0;
-  for (StageId before = 0; before < stage; ++before)
-    position += shape.replicas_of(before);
-  return position;
-}
-
 }  // namespace pipewright

@@ -9,7 +9,7 @@
 
 namespace pipewright {
 
-// One pass over the lists; look-ups are O(1). The worker is known from (v, m) alone (`position_of`), so one number per
+// One pass over the lists; look-ups are O(1). The worker is known from (v, m) alone (core/plan/seating.hpp), so one number per
 // virtual stage and micro-batch is enough. The schedule must be valid.
 class OpIndex {
  public:
@@ -30,12 +30,6 @@ class OpIndex {
   std::size_t micro_batches_;
   std::vector<std::int32_t> forward_, backward_;
 };
-
-// Stage played by a position: the one whose replicas hold it.
-StageId stage_at(const ScheduleShape& shape, PositionId position);
-
-// Position of replica 0 of a stage.
-PositionId first_position(const ScheduleShape& shape, StageId stage);
 
 // True where (v, m) keeps only its boundary and R rebuilds the rest: the stage recomputes and m is not the last
 // micro-batch of torchgpipe's `except_last`.

@@ -5,27 +5,6 @@
 
 namespace pipewright {
 
-int Plan::positions() const {
-  int sum = 0;
-  for (const int r : replicas)
-    sum += r;
-  return sum;
-}
-
-PositionId Plan::first_position(StageId stage) const {
-  int sum = 0;
-  for (StageId k = 0; k < stage; ++k)
-    sum += replicas[static_cast<std::size_t>(k)];
-  return sum;
-}
-
-StageId Plan::stage_at(PositionId position) const {
-  StageId stage = 0;
-  for (; position >= replicas[static_cast<std::size_t>(stage)]; ++stage)
-    position -= replicas[static_cast<std::size_t>(stage)];
-  return stage;
-}
-
 bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
   switch (recompute[static_cast<std::size_t>(k)]) {
     case Recompute::Blocks: return model.layers[static_cast<std::size_t>(layer)].block;
@@ -99,7 +78,7 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
 
 int class_of_stage(const Plan& plan, const Cluster& cluster, StageId k) {
   if (cluster.classes() == 1 || plan.device.empty()) return 0;
-  return cluster.class_of(plan.device[static_cast<std::size_t>(plan.first_position(k))]);
+  return cluster.class_of(plan.device[static_cast<std::size_t>(plan.seating().first_position(k))]);
 }
 
 int workers_on_class(const Plan& plan, const Cluster& cluster, int device_class) {
@@ -120,12 +99,12 @@ std::string devices_in_words(const Plan& plan, const Cluster& cluster) {
 std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
   if (cluster.classes() == 1) return "";
   for (WorkerId worker = 0; worker < plan.workers(); ++worker) {
-    const StageId stage = plan.stage_at(worker % plan.positions());
+    const StageId stage = plan.seating().stage_at(worker % plan.positions());
     const int expected = class_of_stage(plan, cluster, stage);
     for (int member = 0; member < plan.tensor_parallel; ++member) {
       const DeviceId device = plan.device[static_cast<std::size_t>(worker)] + member;
       if (cluster.class_of(device) == expected) continue;
-      const DeviceId first = plan.device[static_cast<std::size_t>(plan.first_position(stage))];
+      const DeviceId first = plan.device[static_cast<std::size_t>(plan.seating().first_position(stage))];
       return "stage " + text(stage) + " lies on devices " + text(first) + " (" + cluster.device_of(expected).name +
              ") and " + text(device) + " (" + cluster.device_of(cluster.class_of(device)).name +
              "), but the workers of a stage, and the devices of a worker, must be of one class";

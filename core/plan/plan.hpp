@@ -47,15 +47,13 @@ struct Plan : RuntimePolicy {
 
   // Whether the layer, one of stage k, keeps its input only and repeats its forward right before its backward.
   bool rebuilds(StageId k, LayerId layer, const Model& model) const;
+  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas}; }
   int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
-  StageId stage_of(VirtualStageId v) const { return stage_of_chunk(chunk_order, stages, v); }
-  VirtualStageId chunk_of(StageId stage, int i) const { return chunk_of_stage(chunk_order, stages, stage, i); }
-  int positions() const;  // workers in one copy, sum of r_k
+  StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
+  int positions() const { return seating().positions(); }  // workers in one copy, sum of r_k
   int workers() const { return positions() * data_parallel; }
   int devices() const { return workers() * tensor_parallel; }
   TensorParallel split() const { return {tensor_parallel, sequence_parallel}; }
-  PositionId first_position(StageId stage) const;  // position of its replica 0
-  StageId stage_at(PositionId position) const;
   std::int64_t samples(MicroBatchId m) const {
     return m + 1 == micro_batches ? last_micro_batch_size : micro_batch_size;
   }

@@ -32,17 +32,6 @@ std::string label(const Op& op) {
   return text;
 }
 
-PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m) {
-  const StageId stage = shape.stage_of(v);
-  PositionId first = stage;
-  if (!shape.replicas.empty()) {
-    first = 0;
-    for (StageId k = 0; k < stage; ++k)
-      first += shape.replicas_of(k);
-  }
-  return first + m % shape.replicas_of(stage);
-}
-
 std::string_view name(EngineRan engine) {
   switch (engine) {
     case EngineRan::StaticOrder: return "static order";

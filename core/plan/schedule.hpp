@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/ids.hpp"
+#include "core/plan/seating.hpp"
 
 namespace pipewright {
 
@@ -47,7 +48,9 @@ struct Op {
   Kind kind{};
   std::uint16_t virtual_stage = 0;
   std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
-  std::uint32_t bucket = 0;       // of AllReduce: which bucket, 0 = the last layers' (first one ready)
+  std::uint32_t bucket : 31 = 0;  // of AllReduce: which bucket, 0 = the last layers' (first one ready)
+  // It and the op after it are one cell, made to overlap: F and a backward, as {0F5, 1B2}. Priced one after the other.
+  std::uint32_t with_next : 1 = 0;
   bool operator==(const Op&) const = default;
 };
 
@@ -62,18 +65,7 @@ struct Lane {
 
 struct GivenSchedule;  // core/plan/given_schedule.hpp
 
-// Which stage a chunk lies on, K consecutive chunks at a time: every time from the first stage to the last, or to and
-// fro. K = 4, 8 chunks: 0 1 2 3 0 1 2 3, or 0 1 2 3 3 2 1 0, where chunks 3 and 4 are neighbours on one worker (ZB-V).
-enum class ChunkOrder : std::uint8_t { Loop, V };
-constexpr StageId stage_of_chunk(ChunkOrder order, int stages, VirtualStageId v) {
-  return order == ChunkOrder::V && v / stages % 2 == 1 ? stages - 1 - v % stages : v % stages;
-}
-// The i-th chunk of a stage; it is chunk i = v / K of its stage.
-constexpr VirtualStageId chunk_of_stage(ChunkOrder order, int stages, StageId stage, int i) {
-  return i * stages + (order == ChunkOrder::V && i % 2 == 1 ? stages - 1 - stage : stage);
-}
-
-// What a generator needs to know. Positions are the workers of one copy: the replicas of stage 0, then of stage 1, ...
+// What a generator needs to know.
 struct ScheduleShape {
   int stages = 1;                      // K
   int virtual_stages = 1;              // v per stage
@@ -88,10 +80,10 @@ struct ScheduleShape {
   ChunkOrder chunk_order = ChunkOrder::Loop;
   std::shared_ptr<const GivenSchedule> given{};  // what the schedule "file" runs; else nullptr
 
+  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas}; }
   int chunks() const { return stages * virtual_stages; }
-  StageId stage_of(VirtualStageId v) const { return stage_of_chunk(chunk_order, stages, v); }
-  VirtualStageId chunk_of(StageId stage, int i) const { return chunk_of_stage(chunk_order, stages, stage, i); }
-  int replicas_of(int stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
+  StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
+  int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
 };
@@ -112,11 +104,9 @@ struct Schedule {
   std::vector<Lane> positions;  // every copy of the pipeline runs the same lists
   bool flush = true;            // false: asynchronous, an update per micro-batch (round), no flush
 
-  int positions_of(int stage) const { return shape.replicas_of(stage); }
+  Seating seating() const { return shape.seating(); }
+  Rounds rounds() const { return {seating(), flush}; }
 };
-
-// Position that runs (v, m): first position of the stage of v, plus m mod r.
-PositionId position_of(const ScheduleShape& shape, VirtualStageId v, MicroBatchId m);
 
 // Independent check, knows no generator: every F and backward of every (v, m) exactly once and on its own worker, R and
 // W where they belong, all-reduce and update rounds complete and in one order on all members, and no deadlock (the ops

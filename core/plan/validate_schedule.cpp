@@ -20,23 +20,20 @@ struct Checker {
   const Schedule& schedule;
   const ScheduleShape& shape;
   std::size_t chunks = 0, micro_batches = 0;
-  std::vector<int> first;             // first position of each stage, and their number at the end
+  Seating seating;
   std::vector<int> stage;             // per position
   std::vector<std::uint8_t> seen;     // per (v, m): set of Seen
   std::vector<std::size_t> base;      // first round of each chunk in the arrays per round, and their number at the end
   std::vector<std::uint32_t> bucket;  // per (v, round): all-reduces that are still to run
 
-  explicit Checker(const Schedule& s) : schedule(s), shape(s.shape) {}
+  explicit Checker(const Schedule& s) : schedule(s), shape(s.shape), seating(s.seating()) {}
 
   std::size_t index(const Op& op) const { return op.virtual_stage * micro_batches + op.micro_batch; }
-  int replicas_of(int v) const { return shape.replicas_of(shape.stage_of(v)); }
-  bool synchronised(int k) const { return shape.data_parallel > 1 || shape.replicas_of(k) > 1; }
-  std::size_t rounds_of(int v) const {
-    const auto r = static_cast<std::size_t>(replicas_of(v));
-    return schedule.flush ? 1 : (micro_batches + r - 1) / r;
-  }
-  std::size_t round_of(int v, std::size_t m) const {
-    return schedule.flush ? 0 : m / static_cast<std::size_t>(replicas_of(v));
+  std::size_t rounds_of(int v) const { return static_cast<std::size_t>(schedule.rounds().count(v)); }
+  std::size_t round_of(int v, std::uint32_t m) const { return static_cast<std::size_t>(schedule.rounds().of(v, m)); }
+  // Which of the chunks on its worker a chunk is.
+  std::size_t local(int v, int position) const {
+    return static_cast<std::size_t>(seating.local(v, stage[static_cast<std::size_t>(position)]));
   }
   bool kept(int v, std::size_t m) const {  // not recomputed
     return !shape.recomputes(shape.stage_of(v)) || (shape.recompute_except_last && m + 1 == micro_batches);
@@ -44,7 +41,7 @@ struct Checker {
   std::string worker(int position) const {
     const int k = stage[static_cast<std::size_t>(position)];
     std::string text = "worker " + std::to_string(position) + " (stage " + std::to_string(k);
-    if (shape.replicas_of(k) > 1) text += ", replica " + std::to_string(position - first[static_cast<std::size_t>(k)]);
+    if (shape.replicas_of(k) > 1) text += ", replica " + std::to_string(position - seating.first_position(k));
     return text + ")";
   }
 
@@ -71,17 +68,16 @@ std::string Checker::shape_fault() {
     return "buckets: one number from 1 is needed for each virtual stage";
 
   chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
+  if (shape.chunk_order == ChunkOrder::BothWays && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
+    return "both ways, K is even and each stage is one chunk";
   std::int64_t positions = 0;
   for (int k = 0; k < shape.stages; ++k)
     positions += shape.replicas_of(k);
   if (std::ssize(schedule.positions) != positions)
     return "the schedule lists the ops of " + std::to_string(schedule.positions.size()) + " workers, its shape has " +
            std::to_string(positions);
-  for (int k = 0; k < shape.stages; ++k) {
-    first.push_back(static_cast<int>(stage.size()));
+  for (int k = 0; k < shape.stages; ++k)
     stage.insert(stage.end(), static_cast<std::size_t>(shape.replicas_of(k)), k);
-  }
-  first.push_back(static_cast<int>(stage.size()));
 
   // Before any table is made: its size follows from the lists, not from a number somebody typed.
   std::size_t ops = 0;
@@ -102,10 +98,10 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
   const int v = op.virtual_stage, k = stage[static_cast<std::size_t>(position)];
   if (static_cast<std::size_t>(v) >= chunks)
     return label(op) + " is of a virtual stage that does not exist: there are " + std::to_string(chunks);
-  if (shape.stage_of(v) != k) return label(op) + " belongs to stage " + std::to_string(shape.stage_of(v));
+  if (!seating.holds(k, v)) return label(op) + " belongs to stage " + std::to_string(shape.stage_of(v));
 
   if (op.kind == Kind::Update) {
-    std::uint32_t& next = next_update[static_cast<std::size_t>(v / shape.stages)];
+    std::uint32_t& next = next_update[local(v, position)];
     if (op.micro_batch >= rounds_of(v))
       return label(op) + " updates after a round that does not exist: there are " + std::to_string(rounds_of(v));
     if (op.micro_batch < next) return label(op) + " stands in the list twice or after a later update";
@@ -117,17 +113,15 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
 
   if (op.micro_batch >= micro_batches)
     return label(op) + " is of a micro-batch that does not exist: there are " + std::to_string(micro_batches);
-  const int r = replicas_of(v);
-  if (r > 1 &&
-      static_cast<int>(op.micro_batch % static_cast<unsigned>(r)) != position - first[static_cast<std::size_t>(k)])
-    return label(op) + " belongs to replica " + std::to_string(op.micro_batch % static_cast<unsigned>(r));
+  if (const int holder = seating.holder_of(v, op.micro_batch); seating.position(v, holder) != position)
+    return label(op) + " belongs to replica " + std::to_string(holder);
 
   std::uint8_t& state = seen[index(op)];
   const auto takes = [&](std::uint8_t what, std::uint8_t needs, const char* why) -> std::string {
     if (state & what) return label(op) + " stands in the lists twice";
     if ((state & needs) != needs) return label(op) + why;
     // An update of this round or a later one has closed the round.
-    if ((what & kWeight) && next_update[static_cast<std::size_t>(v / shape.stages)] > round_of(v, op.micro_batch))
+    if ((what & kWeight) && next_update[local(v, position)] > round_of(v, op.micro_batch))
       return label(op) + " comes after the update that needs it";
     state |= what;
     return "";
@@ -151,11 +145,11 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
 
 std::string Checker::compute_fault(int position) {
   const auto& ops = schedule.positions[static_cast<std::size_t>(position)].compute;
-  std::vector<std::uint32_t> next_update(static_cast<std::size_t>(shape.virtual_stages), 0);
+  std::vector<std::uint32_t> next_update(static_cast<std::size_t>(seating.held()), 0);
   for (const Op& op : ops)
     if (std::string fault = op_fault(position, op, next_update); !fault.empty()) return worker(position) + ": " + fault;
-  for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
-    const int v = shape.chunk_of(stage[static_cast<std::size_t>(position)], chunk);
+  for (int chunk = 0; chunk < seating.held(); ++chunk) {
+    const int v = seating.chunk_of(stage[static_cast<std::size_t>(position)], chunk);
     if (const std::uint32_t next = next_update[static_cast<std::size_t>(chunk)]; next < rounds_of(v))
       return worker(position) + ": " + label({Kind::Update, static_cast<std::uint16_t>(v), next, 0}) + " is missing";
   }
@@ -169,18 +163,19 @@ std::string Checker::missing_op() const {
       constexpr std::uint8_t kAll = kForward | kBackward;
       if ((state & kAll) == kAll) continue;
       const Kind kind = !(state & kForward) ? Kind::F : !(state & kInput) ? Kind::BW : Kind::W;
-      const int position = position_of(shape, static_cast<int>(v), static_cast<int>(m));
+      const int position = seating.position_of(static_cast<int>(v), static_cast<std::int64_t>(m));
       return worker(position) + ": " + label({kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), 0}) +
              " is missing";
     }
   return "";
 }
 
-// All replicas (and copies, which run the same lists) of a stage take part in each of its all-reduces.
+// All holders of a chunk (and copies, which run the same lists) take part in each of its all-reduces.
 std::string Checker::collective_fault(int k) const {
-  const int leader = first[static_cast<std::size_t>(k)];
+  const int leader = seating.position(k, 0);
   const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].collective;
-  for (int position = leader + 1; position < first[static_cast<std::size_t>(k) + 1]; ++position) {
+  for (int holder = 1; holder < seating.holders(k); ++holder) {
+    const int position = seating.position(k, holder);
     const auto& others = schedule.positions[static_cast<std::size_t>(position)].collective;
     const auto [a, b] = std::mismatch(ops.begin(), ops.end(), others.begin(), others.end());
     if (a == ops.end() && b == others.end()) continue;
@@ -189,13 +184,13 @@ std::string Checker::collective_fault(int k) const {
            shown(b, others.end()) + ", but " + worker(leader) + " has " + shown(a, ops.end()) +
            ": all members of an all-reduce must agree on the order";
   }
-  if (!synchronised(k))
+  if (!seating.reduced(k))
     return ops.empty() ? "" : worker(leader) + ": " + label(ops.front()) + " has no other worker to reduce with";
 
   std::vector<std::size_t> offset;  // of chunk c of this stage: first (round, bucket)
   std::size_t expected = 0;
-  for (int i = 0; i < shape.virtual_stages; ++i) {
-    const int v = shape.chunk_of(k, i);
+  for (int i = 0; i < seating.held(); ++i) {
+    const int v = seating.chunk_of(k, i);
     offset.push_back(expected);
     expected += rounds_of(v) * static_cast<std::size_t>(shape.buckets_of(v));
   }
@@ -205,11 +200,11 @@ std::string Checker::collective_fault(int k) const {
     if (op.kind != Kind::AllReduce)
       return worker(leader) + ": " + label(op) + " (" + std::string(name(op.kind)) +
              ") is not an op of a collective stream";
-    if (static_cast<std::size_t>(v) >= chunks || shape.stage_of(v) != k || op.micro_batch >= rounds_of(v) ||
+    if (static_cast<std::size_t>(v) >= chunks || !seating.holds(k, v) || op.micro_batch >= rounds_of(v) ||
         op.bucket >= static_cast<std::uint32_t>(shape.buckets_of(v)))
       return worker(leader) + ": " + label(op) + " reduces a stage, round or bucket that is not its own";
-    const std::size_t at = offset[static_cast<std::size_t>(v / shape.stages)] +
-                           op.micro_batch * static_cast<std::size_t>(shape.buckets_of(v)) + op.bucket;
+    const std::size_t at =
+        offset[local(v, leader)] + op.micro_batch * static_cast<std::size_t>(shape.buckets_of(v)) + op.bucket;
     if (at < met.size() && met[at]) return worker(leader) + ": " + label(op) + " stands in the list twice";
     if (at < met.size()) met[at] = true;
   }
@@ -218,23 +213,23 @@ std::string Checker::collective_fault(int k) const {
          " buckets of all rounds";
 }
 
-// The run without a clock. A stage's all-reduces stand in one list, since all members have the same.
+// The run without a clock. A group's all-reduces stand in one list, since all members have the same.
 struct Run {
   const Checker& check;
   std::vector<std::uint8_t> done;              // per (v, m): set of Seen
   std::vector<std::uint32_t> backwards;        // per (v, round): backwards that have not run
   std::vector<std::uint32_t> buckets;          // per (v, round): all-reduces that have not run
-  std::vector<std::size_t> next, next_reduce;  // per position; per stage
+  std::vector<std::size_t> next, next_reduce;  // per position; per group
   std::vector<int> ready;                      // positions to look at
   std::vector<std::uint8_t> queued;            // per position
 
   explicit Run(const Checker& c) : check(c), done(c.seen.size()), backwards(c.base.back()), buckets(c.base.back()) {
     for (int v = 0; v < static_cast<int>(c.chunks); ++v) {
-      const std::size_t rounds = c.rounds_of(v), r = c.schedule.flush ? c.micro_batches : std::size_t(c.replicas_of(v));
+      const std::size_t rounds = c.rounds_of(v);
       for (std::size_t round = 0; round < rounds; ++round) {
-        const std::size_t left = std::min(r, c.micro_batches - round * r);
-        backwards[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(left);
-        if (c.synchronised(c.shape.stage_of(v)))
+        backwards[c.base[std::size_t(v)] + round] =
+            static_cast<std::uint32_t>(c.schedule.rounds().micro_batches(v, static_cast<int>(round)));
+        if (c.seating.reduced(v))
           buckets[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(c.shape.buckets_of(v));
       }
     }
@@ -249,9 +244,7 @@ struct Run {
     if (!queued[std::size_t(position)]) queued[std::size_t(position)] = 1, ready.push_back(position);
   }
   void wake_owner(std::size_t v, std::uint32_t m) {
-    const std::size_t k = std::size_t(check.shape.stage_of(int(v)));
-    const int r = check.shape.replicas_of(int(k));
-    wake(check.first[k] + (r == 1 ? 0 : int(m % unsigned(r))));
+    wake(check.seating.position_of(static_cast<VirtualStageId>(v), m));
   }
 
   std::optional<Op> missing(const Op& op) const;
@@ -290,20 +283,20 @@ void Run::finish(const Op& op) {
     if (v > 0) wake_owner(v - 1, op.micro_batch);
   }
   if (op.kind == Kind::W || op.kind == Kind::BW) {
-    if (--backwards[round(int(v), check.round_of(int(v), op.micro_batch))] == 0) reduce(check.shape.stage_of(int(v)));
+    if (--backwards[round(int(v), check.round_of(int(v), op.micro_batch))] == 0) reduce(check.seating.group_of(int(v)));
   }
 }
 
-// Runs the all-reduces of stage k that have all they need.
+// Runs the all-reduces of a group that have all they need.
 void Run::reduce(int k) {
-  if (!check.synchronised(k)) return;
-  const auto& ops = check.schedule.positions[std::size_t(check.first[std::size_t(k)])].collective;
+  if (!check.seating.reduced(k)) return;
+  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(k, 0))].collective;
   for (std::size_t& at = next_reduce[std::size_t(k)]; at < ops.size(); ++at) {
     const std::size_t which = round(ops[at].virtual_stage, ops[at].micro_batch);
     if (backwards[which] > 0) return;
     if (--buckets[which] > 0) continue;
-    for (int position = check.first[std::size_t(k)]; position < check.first[std::size_t(k) + 1]; ++position)
-      wake(position);
+    for (int holder = 0; holder < check.seating.holders(k); ++holder)
+      wake(check.seating.position(k, holder));
   }
 }
 
@@ -329,18 +322,20 @@ std::string Run::deadlock() const {
 
   // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
   const auto owner = [&](const Op& op) {
-    if (op.kind != Kind::AllReduce) return position_of(check.shape, op.virtual_stage, int(op.micro_batch));
-    const std::size_t k = std::size_t(check.shape.stage_of(op.virtual_stage));
-    const auto& reduces = check.schedule.positions[std::size_t(check.first[k])].collective;
-    const Op& head = reduces[next_reduce[k]];
-    for (int p = check.first[k]; p < check.first[k + 1]; ++p)
+    if (op.kind != Kind::AllReduce) return check.seating.position_of(op.virtual_stage, op.micro_batch);
+    const int k = check.seating.group_of(op.virtual_stage), leader = check.seating.position(k, 0);
+    const auto& reduces = check.schedule.positions[std::size_t(leader)].collective;
+    const Op& head = reduces[next_reduce[std::size_t(k)]];
+    for (int holder = 0; holder < check.seating.holders(k); ++holder) {
+      const int p = check.seating.position(k, holder);
       for (std::size_t i = next[std::size_t(p)]; i < list(p).size(); ++i) {
         const Op& later = list(p)[i];
         if ((later.kind == Kind::W || later.kind == Kind::BW) && later.virtual_stage == head.virtual_stage &&
             check.round_of(later.virtual_stage, later.micro_batch) == head.micro_batch)
           return p;
       }
-    return check.first[k];
+    }
+    return leader;
   };
   std::vector<std::uint8_t> met(next.size());
   while (!met[std::size_t(position)]) {

@@ -143,6 +143,7 @@ class Reading {
     const auto closing = cell.find(')');
     if (closing == std::string_view::npos || cell.substr(closing + 1) != "OVERLAP_F_B")
       return wrong(in_quotes(cell) + " is not an overlap; write e.g. (0F1;1B0)OVERLAP_F_B");
+    const std::size_t first = given_.compute.back().size();
     std::string_view inside = cell.substr(1, closing - 1);
     for (;;) {
       const auto semicolon = inside.find(';');
@@ -150,6 +151,8 @@ class Reading {
       if (semicolon == std::string_view::npos) break;
       inside.remove_prefix(semicolon + 1);
     }
+    for (std::size_t i = first; i + 1 < given_.compute.back().size(); ++i)
+      given_.compute.back()[i].with_next = 1;
     ++given_.overlapped;
   }
 

@@ -25,30 +25,29 @@ std::string message_cell(VirtualStageId v, const char* action, std::uint32_t m) 
 // What stands in one cell: an op, or several at a time.
 using Cell = std::vector<Op>;
 
-// Of each worker, in order. Ops that stood in one cell of the file that the schedule came from do so again.
+// Of each worker, in order.
 std::vector<std::vector<Cell>> cells_of(const Schedule& schedule) {
-  const GivenSchedule* const given = schedule.shape.given.get();
   std::vector<std::vector<Cell>> all(schedule.positions.size());
-  for (std::size_t worker = 0; worker < all.size(); ++worker) {
-    std::size_t i = 0;  // among the file's ops
+  for (std::size_t worker = 0; worker < all.size(); ++worker)
     for (const Op& op : schedule.positions[worker].compute) {
       if (!is_written(op)) continue;
-      const bool same = given != nullptr && i > 0 && !given->cells.empty() &&
-                        given->cells[worker][i].line == given->cells[worker][i - 1].line &&
-                        given->cells[worker][i].column == given->cells[worker][i - 1].column;
+      const bool same = !all[worker].empty() && all[worker].back().back().with_next;
       if (!same) all[worker].emplace_back();
       all[worker].back().push_back(op);
-      ++i;
     }
-  }
   return all;
 }
 
-std::string text_of(const Cell& cell) {
-  if (cell.size() == 1) return label(cell.front());
+std::string text_of(Op op, const Seating& seating) {
+  op.virtual_stage = static_cast<std::uint16_t>(seating.number_in_file(op.virtual_stage, op.micro_batch));
+  return label(op);
+}
+
+std::string text_of(const Cell& cell, const Seating& seating) {
+  if (cell.size() == 1) return text_of(cell.front(), seating);
   std::string inside;
   for (const Op& op : cell)
-    inside += (inside.empty() ? "" : ";") + label(op);
+    inside += (inside.empty() ? "" : ";") + text_of(op, seating);
   return "(" + inside + ")OVERLAP_F_B";
 }
 
@@ -99,7 +98,7 @@ class WithMessages {
     std::size_t& i = next_[worker];
     if (i == cells_[worker].size() || !may_run(cells_[worker][i])) return false;
     const Cell& cell = cells_[worker][i++];
-    add(rows_[worker], text_of(cell));
+    add(rows_[worker], text_of(cell, shape_.seating()));
     for (const Op& op : cell) {
       mark(op);
       const VirtualStageId v = op.virtual_stage;
@@ -111,10 +110,10 @@ class WithMessages {
   }
   void message(std::size_t from, VirtualStageId v, VirtualStageId to, const char* send, const char* receive,
                std::uint32_t m) {
-    const auto other = static_cast<std::size_t>(position_of(shape_, to, static_cast<MicroBatchId>(m)));
+    const auto other = static_cast<std::size_t>(shape_.seating().position_of(to, static_cast<MicroBatchId>(m)));
     if (other == from) return;
-    add(rows_[from], message_cell(v, send, m));
-    add(rows_[other], message_cell(to, receive, m));
+    add(rows_[from], message_cell(shape_.seating().number_in_file(v, m), send, m));
+    add(rows_[other], message_cell(shape_.seating().number_in_file(to, m), receive, m));
   }
 
   const std::vector<std::vector<Cell>>& cells_;
@@ -147,7 +146,7 @@ std::string schedule_csv(const Schedule& schedule, ScheduleActions actions) {
   } else {
     for (std::size_t worker = 0; worker < rows.size(); ++worker)
       for (const Cell& cell : cells[worker])
-        add(rows[worker], text_of(cell));
+        add(rows[worker], text_of(cell, schedule.seating()));
   }
   std::string text;
   for (const std::string& row : rows)

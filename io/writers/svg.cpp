@@ -144,7 +144,12 @@ class Gantt {
     return y + 24;
   }
 
-  bool light(const Op& op) const { return op.virtual_stage / answer_.plan.stages % 2 == 1; }
+  // Every second chunk of a worker; both ways, the one on the way up.
+  bool light(const Op& op) const {
+    const Seating seating = answer_.plan.seating();
+    const int holder = seating.holder_of(op.virtual_stage, op.micro_batch);
+    return seating.local(op.virtual_stage, seating.stage_of(op.virtual_stage, holder)) % 2 == 1;
+  }
 
   void grid(double top, double bottom) {
     for (const auto& mark : axis_.marks())

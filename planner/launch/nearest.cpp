@@ -97,8 +97,10 @@ class Nearness {
   void schedule() {
     const bool takes_any = (is(Framework::Torch) || is(Framework::Torchtitan));
     const ScheduleRule& asked = *find_schedule(plan_.schedule);
-    const bool to_and_fro = plan_.chunk_order != ChunkOrder::Loop;
-    if (takes_any && asked.flush && !(is(Framework::Torchtitan) && to_and_fro)) return;
+    // torchtitan knows of its schedules' names how their stages lie, of a file that they lie in a loop.
+    const bool to_and_fro = plan_.chunk_order == ChunkOrder::V && asked.facts.pytorch.empty();
+    const bool both_ways = plan_.chunk_order == ChunkOrder::BothWays;
+    if (takes_any && asked.flush && !both_ways && !(is(Framework::Torchtitan) && to_and_fro)) return;
     const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
     const std::vector<std::string> has = schedules_of(words(framework_));
     const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
@@ -117,8 +119,10 @@ class Nearness {
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
     if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,
-                        takes_any && to_and_fro ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
-                                                : "is not there",
+                        takes_any && both_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
+                        : takes_any && to_and_fro
+                            ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
+                            : "is not there",
                         nearest));
     request().schedule.value = nearest, request().given = nullptr;
   }

@@ -53,11 +53,11 @@ class Within {
       sums_.push_back(checked_sum(sums_.back(), time.value, "the sum of the layer times"));
     std::int64_t largest = 0;
     for (int c = 0; c < plan.chunks(); ++c) {
-      const std::int64_t r = plan.replicas[at(plan.stage_of(c))], sum = load_of(cut[at(c)]);
+      const std::int64_t r = plan.seating().holders(c), sum = load_of(cut[at(c)]);
       largest = std::max(largest, sum / r + (sum % r > 0 ? 1 : 0));
     }
     for (int c = 0; c < plan.chunks(); ++c) {
-      const std::int64_t r = plan.replicas[at(plan.stage_of(c))];
+      const std::int64_t r = plan.seating().holders(c);
       room_.push_back(largest > kLargest / r ? kLargest : largest * r);
     }
   }
@@ -265,7 +265,7 @@ Cut looked_over(const Plan& plan, const CostModel& cost, const Within& within, C
   const Report& there = by_found.report;
   const bool shared = engine_of(by_found.timeline) == Engine::EventQueue;
   if (there.fits && !sets && !shared) return found;
-  if (!there.fits && plan.virtual_stages == 1) {
+  if (!there.fits && plan.seating().held() == 1) {
     StageNeeds needs(plan, cost);
     const auto fits = [&](StageId k, LayerRange range) { return needs.need(k, range) <= needs.capacity(); };
     if (Cut inside = Search(plan, cost, within, earliest, fits).shortest();

@@ -215,7 +215,7 @@ Simulated simulated(Plan plan, const CostModel& cost) {
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
     const auto position = static_cast<PositionId>(w % schedule.positions.size());
-    const std::size_t k = at(stage_at(schedule.shape, position));
+    const std::size_t k = at(schedule.seating().stage_at(position));
     result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).to_fit);
     if (w < schedule.positions.size())
       walked[k] =

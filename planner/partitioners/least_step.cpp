@@ -39,7 +39,8 @@ std::string least_step_refusal(const Plan& plan) {
     return "exact is for " +
            listed(schedule_names([](const ScheduleRule& each) { return each.bound != StepBound::None; }), "and") +
            ", not for " + plan.schedule + "; write balanced or fitting";
-  if (plan.virtual_stages > 1 || replicated) return "exact is for one chunk per stage without replicas; write balanced";
+  if (plan.seating().held() > 1 || replicated)
+    return "exact is for one chunk per stage without replicas; write balanced";
   if (plan.last_micro_batch_size != plan.micro_batch_size)
     return "exact is for micro-batches of one size; write balanced, or a batch that divides";
   return "";

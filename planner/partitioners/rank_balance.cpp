@@ -12,15 +12,16 @@ namespace {
 // Stage loads under cuts: cuts[j] is the first layer of chunk j, cuts[chunks] the number of layers.
 class Cuts {
  public:
-  Cuts(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, int stages) : stages_(stages) {
+  Cuts(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, const Seating& seating)
+      : seating_(seating) {
     for (const Time time : load)
       sums_.push_back(checked_sum(sums_.back(), time.value, "the sum of the layer times"));
     for (const LayerRange& chunk : chunks)
       cuts_.push_back(chunk.begin);
     cuts_.push_back(static_cast<LayerId>(load.size()));
-    stage_.resize(at(stages));
+    stage_.resize(at(seating.stages));
     for (int j = 0; j < chunks_(); ++j)
-      stage_[at(j % stages)] += chunk(j);
+      stage_[at(seating.stage_of(j))] += chunk(j);
   }
 
   int count() const { return chunks_(); }
@@ -49,11 +50,11 @@ class Cuts {
     if (cuts_[at(i) + 1] - cuts_[at(i)] < 2) return false;
     const int low = std::min(i, j), high = std::max(i, j);
     for (int c = low; c <= high; ++c)
-      stage_[at(c % stages_)] -= chunk(c);
+      stage_[at(seating_.stage_of(c))] -= chunk(c);
     for (int c = low + 1; c <= high; ++c)
       cuts_[at(c)] += i < j ? -1 : 1;
     for (int c = low; c <= high; ++c)
-      stage_[at(c % stages_)] += chunk(c);
+      stage_[at(seating_.stage_of(c))] += chunk(c);
     return true;
   }
 
@@ -68,7 +69,7 @@ class Cuts {
   int chunks_() const { return static_cast<int>(cuts_.size()) - 1; }
   std::int64_t chunk(int j) const { return sums_[at(cuts_[at(j) + 1])] - sums_[at(cuts_[at(j)])]; }
 
-  int stages_;
+  Seating seating_;
   std::vector<std::int64_t> sums_{0}, stage_;
   std::vector<LayerId> cuts_;
 };
@@ -102,40 +103,44 @@ std::vector<LayerRange> by_shares(const std::vector<Time>& load, const std::vect
 
 }  // namespace
 
-std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, int stages, int virtual_stages,
-                                      double first_round) {
+std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, const Seating& seating, double first_round) {
   std::vector<LayerRange> start;
   if (first_round < 1) {
-    std::vector<double> shares(at(stages) * at(virtual_stages), 1.0);
-    std::fill_n(shares.begin(), stages, first_round);
+    std::vector<double> shares(at(seating.chunks()), 1.0);
+    std::fill_n(shares.begin(), seating.stages, first_round);
     start = by_shares(load, shares);
   } else {
-    start = min_max(load, stages * virtual_stages);
+    start = min_max(load, seating.chunks());
   }
-  Cuts cuts(load, start, stages);
-  const std::int64_t chunks = cuts.count(), looks_per_move = virtual_stages * chunks * (2 * chunks + 1);
+  Cuts cuts(load, start, seating);
+  const std::int64_t chunks = cuts.count(), looks_per_move = seating.virtual_stages * chunks * (2 * chunks + 1);
   const std::int64_t most = std::min(kMostMoves, kMostLooks / looks_per_move);
   for (std::int64_t moves = 0; moves < most; ++moves) {
     const Cuts::Score before = cuts.score();
     Cuts::Score best = before;
     int best_from = -1, best_to = -1;
-    for (int from = cuts.fullest(); from < cuts.count(); from += stages)
+    const StageId fullest = cuts.fullest();
+    for (int i = 0; i < seating.virtual_stages; ++i) {
+      const VirtualStageId from = seating.chunk_of(fullest, i);
       for (int to = 0; to < cuts.count(); ++to) {
         if (to == from || !cuts.move(from, to)) continue;
         if (const Cuts::Score score = cuts.score(); score < best) best = score, best_from = from, best_to = to;
         PP_CHECK(cuts.move(to, from));
       }
+    }
     if (best_from < 0) break;
     cuts.move(best_from, best_to);
   }
   return cuts.ranges();
 }
 
-Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, int stages) {
-  std::vector<Time> stage(at(stages));
-  for (std::size_t j = 0; j < chunks.size(); ++j)
+Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, const Seating& seating) {
+  std::vector<Time> stage(at(seating.stages));
+  for (std::size_t j = 0; j < chunks.size(); ++j) {
+    Time& of = stage[at(seating.stage_of(static_cast<VirtualStageId>(j)))];
     for (LayerId i = chunks[j].begin; i < chunks[j].end; ++i)
-      stage[j % at(stages)] = checked_sum(stage[j % at(stages)], load[at(i)]);
+      of = checked_sum(of, load[at(i)]);
+  }
   return *std::max_element(stage.begin(), stage.end());
 }
 

@@ -30,8 +30,8 @@ class Stage {
     const Scenario& scenario = cost.scenario();
     const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
     const double whole = sum.model + sum.activation;
-    for (int i = 0; i < plan.virtual_stages; ++i) {
-      const VirtualStageId v = plan.chunk_of(k, i);
+    for (int i = 0; i < plan.seating().held(); ++i) {
+      const VirtualStageId v = plan.seating().chunk_of(k, i);
       LayerId layer = plan.layers[at(v)].begin;
       for (const LayerKept& kept : kept_by_layers(plan_, cost, layers[0], v)) {
         const Bytes freed = kept.stash - kept.input;
@@ -40,7 +40,7 @@ class Stage {
              .freed = Bytes{below(freed, whole) + below(kept.rounding, sum.rounding)},
              .transient = Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(kept.again.value) * whole))}});
         layer_.push_back(layer++);
-        chunk_.push_back(v / plan.stages);
+        chunk_.push_back(i);
       }
     }
   }
@@ -52,7 +52,7 @@ class Stage {
   Walk walk(const std::vector<int>& items) {
     plan_.rebuilt = layers_of(items);
     const MemoryModel memory = memory_of_stage(plan_, cost_, layers_, k_);
-    const PositionId position = first_position(schedule_.shape, k_);
+    const PositionId position = schedule_.seating().first_position(k_);
     const MemoryPeak most = peak(memory, schedule_, position);
     return {need(memory, most.bytes, k_).to_fit, in_flight(position, std::get<Op>(most.owner))};
   }
@@ -82,9 +82,10 @@ class Stage {
 
   // Micro-batches between the start of F and the end of their backward once `last` has begun.
   std::vector<std::int64_t> in_flight(PositionId position, const Op& last) const {
-    std::vector<std::int64_t> count(at(plan_.virtual_stages));
+    const Seating seating = schedule_.seating();
+    std::vector<std::int64_t> count(at(seating.held()));
     for (const Op& op : schedule_.positions[at(position)].compute) {
-      const std::size_t chunk = op.virtual_stage / at(plan_.stages);
+      const std::size_t chunk = at(seating.local(op.virtual_stage, k_));
       if (op.kind == Kind::F) ++count[chunk];
       if (op == last) break;
       if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
@@ -165,7 +166,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
     const std::vector<MemoryPeak> all = peaks(memory, whole, costs, timeline);
     bool again = false;
     for (std::size_t w = 0; w < all.size(); ++w) {
-      const StageId k = stage_at(whole.shape, static_cast<PositionId>(w % whole.positions.size()));
+      const StageId k = whole.seating().stage_at(static_cast<PositionId>(w % whole.positions.size()));
       const Bytes needed = need(memory, all[w].bytes, k).to_fit;
       if (asked[at(k)] != Recompute::Knapsack || !chosen[at(k)].fits || needed <= capacity) continue;
       const Bytes buffers = needed - chosen[at(k)].need;
@@ -181,8 +182,8 @@ Plan asking_again(Plan plan, const Scenario& scenario) {
   for (std::size_t k = 0; k < plan.recompute.size() && !asked.empty(); ++k)
     if (asked[asked.size() == 1 ? 0 : k] == Recompute::Knapsack) {
       plan.recompute[k] = Recompute::Knapsack;
-      for (int i = 0; i < plan.virtual_stages; ++i)
-        std::erase_if(plan.rebuilt, [range = plan.layers[at(plan.chunk_of(static_cast<StageId>(k), i))]](
+      for (int i = 0; i < plan.seating().held(); ++i)
+        std::erase_if(plan.rebuilt, [range = plan.layers[at(plan.seating().chunk_of(static_cast<StageId>(k), i))]](
                                         LayerId layer) { return layer >= range.begin && layer < range.end; });
     }
   return plan;

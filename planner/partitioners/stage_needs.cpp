@@ -41,7 +41,7 @@ Bytes StageNeeds::need(StageId k, LayerRange range) {
       return entry->second = least_need_of_stage(plan_, cost_, costs_, schedule_, k).need;
     const MemoryModel memory = memory_of_stage(plan_, cost_, costs_, k);
     entry->second =
-        pipewright::need(memory, peak(memory, schedule_, first_position(schedule_.shape, k)).bytes, k).to_fit;
+        pipewright::need(memory, peak(memory, schedule_, schedule_.seating().first_position(k)).bytes, k).to_fit;
   }
   return entry->second;
 }

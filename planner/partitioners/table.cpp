@@ -48,9 +48,9 @@ void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
 // several there is none.
 void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
-  if (plan.virtual_stages > 1)
+  if (plan.seating().held() > 1)
     throw InputError(place_of(scenario), "plan.partition",
-                     "fitting is for one chunk per stage; with plan.virtual_stages write balanced");
+                     "fitting is for one chunk per stage; with several write balanced");
   if (rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty())
     plan.layers = fitting_layers(plan, cost).layers;
 }

@@ -196,7 +196,7 @@ Time Evaluator::cut_bound(const Layout& layout) {
   if (const std::optional<Time> of_all = of_run(here, *plan, of)) return std::max(simple, *of_all);
   if (layout.virtual_stages > 1) return simple;
   const std::vector<Time> load = loads(layers, surely());
-  const Time bottleneck = rank_load(load, min_max(load, layout.stages), layout.stages);
+  const Time bottleneck = rank_load(load, min_max(load, layout.stages), Seating{.stages = layout.stages});
   return std::max(simple, Time{checked_product(bottleneck.value, layout.micro_batches, "a bound")});
 }
 
@@ -308,7 +308,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
                                               : min_max(load, bench.shell().chunks()));
     if (layout.virtual_stages > 1)
       for (const double first_round : {1.0, 0.75, 0.5, 0.25})
-        cuts.push_back(rank_balanced(load, layout.stages, layout.virtual_stages, first_round));
+        cuts.push_back(rank_balanced(load, bench.shell().seating(), first_round));
   }
   const bool one_chunk = layout.virtual_stages == 1;
   Bytes least;

@@ -14,7 +14,7 @@ namespace {
 std::vector<Bytes> walked_needs(const Answer& answer) {
   std::vector<Bytes> needs(static_cast<std::size_t>(answer.schedule.shape.stages));
   for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
-    Bytes& most = needs[static_cast<std::size_t>(stage_at(answer.schedule.shape, static_cast<PositionId>(p)))];
+    Bytes& most = needs[static_cast<std::size_t>(answer.schedule.seating().stage_at(static_cast<PositionId>(p)))];
     most = std::max(
         most, need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).to_fit);
   }

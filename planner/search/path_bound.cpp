@@ -63,7 +63,7 @@ class ChainBuilder {
     if (from >= 0 && from < chunks_) {
       node.message = of(node.back ? backward_ : forward_, from, op.micro_batch);
       if (node.message < 0) return false;
-      node.hop = std::abs(from % schedule_.shape.stages - k) == 1;
+      node.hop = std::abs(schedule_.shape.stage_of(from) - k) == 1;
     }
     of(node.back ? backward_ : forward_, chunk, op.micro_batch) = static_cast<std::int32_t>(chains_.nodes.size());
     chains_.last[at(k)] = static_cast<std::int32_t>(chains_.nodes.size());
@@ -475,6 +475,7 @@ class PathBound {
 Time path_bound(const PathProblem& problem, Time enough, int rounds) {
   constexpr std::int64_t kMostVisits = std::int64_t{1} << 22;  // of nodes, by all rounds: some 20 ms
   Plan plan = problem.shell;
+  if (plan.chunk_order != ChunkOrder::Loop) return {};
   ScheduleShape shape;
   shape.stages = plan.stages, shape.virtual_stages = plan.virtual_stages;
   const std::int64_t nodes = 2 * plan.chunks() * plan.micro_batches;

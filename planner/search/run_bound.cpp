@@ -92,7 +92,8 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   for (StageId k = 0; k < stages; ++k) {
     std::int64_t besides = 0;
     if (k == 0) besides = each(0);
-    if (k + 1 == stages && run.end < static_cast<LayerId>(layers.forward.size())) besides += each(run.end);
+    const bool has_last = k == shell.stage_of(shell.chunks() - 1);
+    if (has_last && run.end < static_cast<LayerId>(layers.forward.size())) besides += each(run.end);
     for (int n = 0; n <= most; ++n) {
       const std::optional<std::int64_t> more = least_added(k, n);
       if (!more) break;

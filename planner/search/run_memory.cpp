@@ -55,11 +55,9 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     const ScheduleRule& rule = *find_schedule(plan_.schedule);
     if (rule.bounded_in_flight) shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
     const Schedule schedule = rule.generate(shape);
-    for (StageId k = 0; k < plan_.stages; ++k) {
-      // The chunk with the model's first layer, and the one with its last, may hold nothing else.
-      const int other = k == 0 ? 0 : k + 1 == plan_.stages && last_is_other ? plan_.virtual_stages - 1 : -1;
-      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(moments(schedule.positions[at(k)], other));
-    }
+    for (StageId k = 0; k < plan_.stages; ++k)
+      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(
+          moments(schedule.positions[at(k)], k, last_is_other));
   }
 }
 
@@ -138,19 +136,24 @@ std::int64_t EqualRunMemory::surely_in_flight(const InFlight& now, int layers) c
                                    : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
 }
 
-std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, int other) const {
+// The chunk with the model's first layer may hold nothing else, nor may the last one where its layer is another.
+std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, bool last_is_other) const {
   const int v = plan_.virtual_stages;
+  const auto surely = [&](int i) {
+    const VirtualStageId chunk = plan_.seating().chunk_of(k, i);
+    return v == 1 || (chunk != 0 && !(last_is_other && chunk + 1 == plan_.chunks()));
+  };
   std::vector<std::int64_t> count(at(v));
   std::vector<InFlight> result;
   for (const Op& op : lane.compute) {
-    const std::size_t chunk = op.virtual_stage / at(plan_.stages);
+    const std::size_t chunk = at(plan_.seating().local(op.virtual_stage, k));
     if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
     if (op.kind != Kind::F) continue;
     ++count[chunk];
     InFlight now{0, 0, count[0], count[0], count};
     for (int j = 0; j < v; ++j) {
       now.fewest = std::min(now.fewest, count[at(j)]), now.most = std::max(now.most, count[at(j)]);
-      if (j != other || v == 1) now.all += count[at(j)], ++now.chunks;
+      if (surely(j)) now.all += count[at(j)], ++now.chunks;
     }
     if (std::any_of(result.begin(), result.end(), [&](const InFlight& known) { return beats(known, now, v == 1); }))
       continue;

@@ -56,7 +56,7 @@ class EqualRunMemory {
   double room(int layers) const;  // for activations, of any of the sums that must fit
   double in_flight_bytes(const InFlight& now, int layers, Recompute mode) const;
   std::int64_t surely_in_flight(const InFlight& now, int layers) const;
-  std::vector<InFlight> moments(const Lane& lane, int other) const;
+  std::vector<InFlight> moments(const Lane& lane, StageId k, bool last_is_other) const;
 
   const CostModel& cost_;
   Plan plan_;

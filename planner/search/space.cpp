@@ -55,18 +55,32 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 
 std::vector<std::string> schedules_for(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "schedule");
-  if (open == nullptr) return {scenario.plan.schedule.value};
-  return open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
+  std::vector<std::string> names = {scenario.plan.schedule.value};
+  if (open != nullptr) names = open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
+  for (const std::string& name : names)
+    if (const ScheduleRule* rule = find_schedule(name); rule && rule->chunk_order == ChunkOrder::BothWays)
+      throw InputError(scenario.plan.schedule.place, "plan.schedule",
+                       name +
+                           " keeps each stage on two workers, which the search does not count; settle the other keys "
+                           "of the plan, and write partition: balanced");
+  return names;
 }
 
-bool takes_chunks(const std::string& schedule) {
-  return find_schedule(schedule)->facts.takes_chunks;
-}
-
-// "interleaved_1f1b takes": the schedules with chunks, for a sentence.
-std::string those_with_chunks() {
-  const auto names = schedule_names([](const ScheduleRule& rule) { return rule.facts.takes_chunks; });
+// "interleaved_1f1b takes": the schedules with chunks, all or those `asked`, for a sentence.
+std::string those_with_chunks(const std::vector<std::string>& asked = {}) {
+  const auto names = schedule_names([&](const ScheduleRule& rule) {
+    return rule.facts.takes_chunks &&
+           (asked.empty() || std::find(asked.begin(), asked.end(), rule.name) != asked.end());
+  });
   return listed(names, "and") + (names.size() == 1 ? " takes" : " take");
+}
+
+// Of the numbers of chunks per stage, those that a schedule takes.
+std::vector<int> chunks_of(const std::string& schedule, std::vector<int> chunks) {
+  const ScheduleRule& rule = *find_schedule(schedule);
+  if (!rule.facts.takes_chunks) return {1};
+  if (rule.chunks > 0) std::erase_if(chunks, [&](int v) { return v != rule.chunks; });
+  return chunks;
 }
 
 std::vector<int> chunks_for(const Scenario& scenario, std::int64_t stages) {
@@ -317,7 +331,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
               }
               const bool same =
                   stages == 1 && std::find(schedules.begin(), schedules.end(), rule.on_one_stage) != schedules.end();
-              if (same || (facts.takes_chunks && (stages == 1 || group.chunks.empty()))) continue;
+              if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty()))) continue;
               if (facts.groups_of_stages && batch.count % stages != 0)
                 left_out(schedule + " takes micro-batches in groups of as many as there are stages");
               else
@@ -329,7 +343,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
             group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
             space.layouts += static_cast<std::int64_t>(members(group).size());
             if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
-              left_out(those_with_chunks() + " two stages or more, and two chunks or more on each");
+              left_out(those_with_chunks(schedules) + " two stages or more, and two chunks or more on each");
             if (group.schedules.empty()) continue;
             if (space.groups.size() == kMostGroups)
               throw InputError(plan.place, "plan",
@@ -346,7 +360,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
 std::vector<Layout> members(const LayoutGroup& group) {
   std::vector<Layout> layouts;
   for (const std::string& schedule : group.schedules)
-    for (const int chunks : takes_chunks(schedule) ? group.chunks : std::vector<int>{1})
+    for (const int chunks : chunks_of(schedule, group.chunks))
       for (const std::int64_t zero : group.zeros)
         for (const PlacementOrder placement : group.placements) {
           Layout layout = group.first;

@@ -132,10 +132,11 @@ Time Workbench::busiest(const std::vector<LayerRange>& cut, const std::vector<Ti
   std::int64_t most = 0;
   for (StageId k = 0; k < shell_.stages; ++k) {
     std::int64_t work = extra.empty() || shell_.recompute_except_last ? 0 : extra[at(k)].value;
-    for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
-      work += work_before_[at(cut[chunk].end)] - work_before_[at(cut[chunk].begin)];
-    const std::int64_t replicas = shell_.replicas[at(k)];
-    most = std::max(most, checked_product(work, (shell_.micro_batches + replicas - 1) / replicas, "a stage's work"));
+    for (int i = 0; i < shell_.virtual_stages; ++i) {
+      const LayerRange& chunk = cut[at(shell_.seating().chunk_of(k, i))];
+      work += work_before_[at(chunk.end)] - work_before_[at(chunk.begin)];
+    }
+    most = std::max(most, checked_product(work, shell_.seating().most_turns(k), "a stage's work"));
   }
   return Time{most};
 }
@@ -172,7 +173,8 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
     Bytes best = most;
     std::vector<LayerRange> next;
     const int chunks = static_cast<int>(cut.size());
-    for (int from = stage; from < chunks && next.empty(); from += shell_.stages)
+    for (int i = 0; i < shell_.virtual_stages && next.empty(); ++i) {
+      const VirtualStageId from = shell_.seating().chunk_of(stage, i);
       for (int to = from + 1; to < chunks && cut[at(from)].size() > 1; ++to) {
         std::vector<LayerRange> moved = cut;
         for (int c = from; c < to; ++c)
@@ -180,6 +182,7 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
         if (const Bytes need = fullest_of_chunks(moved, stage, best).first; need < best)
           best = need, next = std::move(moved);
       }
+    }
     if (next.empty()) return std::nullopt;
     cut = std::move(next);
   }
@@ -335,8 +338,8 @@ const std::array<LayerCosts, 2>& Workbench::sizes() {
 
 Time Workbench::added_on(std::size_t mode, const std::vector<LayerRange>& cut, StageId k) {
   Time sum;
-  for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
-    sum = checked_sum(sum, added_by(mode, cut[chunk]));
+  for (int i = 0; i < shell_.virtual_stages; ++i)
+    sum = checked_sum(sum, added_by(mode, cut[at(shell_.seating().chunk_of(k, i))]));
   return sum;
 }
 
@@ -371,8 +374,10 @@ Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
 
 void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
   fit.recompute[at(k)] = Recompute::Full;
-  for (std::size_t chunk = at(k); chunk < cut.size(); chunk += at(shell_.stages))
-    std::erase_if(fit.rebuilt, [range = cut[chunk]](LayerId i) { return i >= range.begin && i < range.end; });
+  for (int i = 0; i < shell_.virtual_stages; ++i)
+    std::erase_if(fit.rebuilt, [range = cut[at(shell_.seating().chunk_of(k, i))]](LayerId layer) {
+      return layer >= range.begin && layer < range.end;
+    });
   count(fit, k, need_in_full(cut, k));
 }
 

@@ -113,9 +113,7 @@ bool short_gradients(Scenario& scenario, const Plan&) {
 }
 
 bool sharded_states(Scenario& scenario, const Plan& plan) {
-  const bool members =
-      plan.data_parallel > 1 || std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
-  return members && std::exchange(scenario.training.zero, 1) == 0;
+  return plan.seating().any_reduced() && std::exchange(scenario.training.zero, 1) == 0;
 }
 
 bool sequence_parallel(Scenario& scenario, const Plan& plan) {

@@ -19,16 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<WorkerId> members_of(const RunPlan& run, VirtualStageId v) {
-  std::vector<WorkerId> all;
-  const StageId stage = run.plan->stage_of(v);
-  const PositionId first = first_position(run.schedule->shape, stage);
-  for (int copy = 0; copy < run.plan->data_parallel; ++copy)
-    for (int r = 0; r < run.schedule->shape.replicas_of(stage); ++r)
-      all.push_back(copy * run.plan->positions() + first + r);
-  return all;
-}
-
 WorkerId worker_at(const RunPlan& run, int copy, PositionId position) {
   return copy * run.plan->positions() + position;
 }
@@ -337,7 +327,7 @@ std::vector<NcclGroup> nccl_groups(const RunPlan& run) {
   for (const auto& [from, to] : pairs)
     groups.push_back({{from, to}, true});
   for (std::size_t v = 0; v < run.chunks.size(); ++v)
-    if (run.chunks[v].members > 1) sums.insert(members_of(run, static_cast<VirtualStageId>(v)));
+    if (run.chunks[v].members > 1) sums.insert(holders(run.schedule->seating(), static_cast<VirtualStageId>(v)));
   for (const auto& members : sums)
     groups.push_back({members, false});
   return groups;

@@ -8,7 +8,7 @@ namespace pipewright {
 namespace {
 
 std::string refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (std::string why = shape_refusal(shape, shape.chunk_order); !why.empty()) return why;
   if (!shape.given) return "file: names no file; write schedule: {file: my.schedule.csv}, or use --schedule FILE";
   if (std::string why = replica_refusal(shape, kGivenSchedule); !why.empty()) return why;
   const GivenSchedule& given = *shape.given;
@@ -37,6 +37,7 @@ Schedule generate(const ScheduleShape& shape) {
       if (op.kind == Kind::BW) append_backward(shape, lane, v, m);
       if (op.kind == Kind::B) append_input_backward(shape, lane, v, m);
       if (op.kind == Kind::W) append_weights(lane, v, m);
+      lane.compute.back().with_next = op.with_next;
     }
     append_flush(shape, lane, static_cast<StageId>(k));
   }

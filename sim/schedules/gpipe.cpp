@@ -43,8 +43,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 //     peak = M, of a replica ceil(M / r)                                            [GPipe19] section 2.3
 // M = 8, r = 1: 8.                         tests/papers/identities_test.cpp "most micro-batches in flight"
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
-  const std::int64_t r = shape.replicas_of(stage);
-  return (shape.micro_batches + r - 1) / r;
+  return shape.seating().most_turns(stage);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr double kMostOps = double(1 << 27);
 
 Op op(Kind kind, VirtualStageId v, int micro_batch, int bucket = 0) {
   return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(micro_batch),
-          static_cast<std::uint32_t>(bucket)};
+          static_cast<std::uint32_t>(bucket) & 0x7fffffffu};
 }
 
 void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
@@ -27,22 +27,21 @@ void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v,
 std::vector<Seat> seats(const ScheduleShape& shape) {
   std::vector<Seat> all;
   for (StageId k = 0; k < shape.stages; ++k) {
-    const int r = shape.replicas_of(k);
-    for (int j = 0; j < r; ++j)
-      all.push_back({k, j, r, shape.micro_batches / r + (j < shape.micro_batches % r)});
+    for (int j = 0; j < shape.replicas_of(k); ++j)
+      all.push_back({shape.seating(), k, j, static_cast<int>(shape.seating().turns(k, j))});
   }
   return all;
 }
 
 Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool flush) {
-  PP_CHECK(shape_refusal(shape).empty());
+  PP_CHECK(shape_refusal(shape, shape.chunk_order).empty());
   Schedule schedule{std::string(name), shape, {}, flush};
   for (const Seat& seat : seats(shape)) {
     // F and BW of every micro-batch, R where the stage recomputes, an update behind each where there is no flush.
     const int ops = 2 + (shape.recomputes(seat.stage) ? 1 : 0) + (flush ? 0 : 1);
     Lane& lane = schedule.positions.emplace_back();
     lane.compute.reserve((static_cast<std::size_t>(seat.count) * static_cast<std::size_t>(ops) + 2) *
-                         static_cast<std::size_t>(shape.virtual_stages));
+                         static_cast<std::size_t>(seat.seating.held()));
   }
   return schedule;
 }
@@ -86,26 +85,24 @@ void append_update(Lane& lane, VirtualStageId v, int round) {
   lane.compute.push_back(op(Kind::Update, v, round));
 }
 
-bool synchronised(const ScheduleShape& shape, StageId stage) {
-  return shape.data_parallel > 1 || shape.replicas_of(stage) > 1;
-}
-
 void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
+  const Seating seating = shape.seating();
   // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
   std::vector<VirtualStageId> ready;
-  std::vector<bool> met(static_cast<std::size_t>(shape.virtual_stages));
-  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < shape.virtual_stages; ++at) {
-    const auto chunk = static_cast<std::size_t>(at->virtual_stage / shape.stages);
+  std::vector<bool> met(static_cast<std::size_t>(seating.held()));
+  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < seating.held(); ++at) {
+    const auto chunk = static_cast<std::size_t>(seating.local(at->virtual_stage, stage));
     const bool completes = at->kind == Kind::BW || at->kind == Kind::W;
     if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
   }
   // A replica without a micro-batch (M < r) takes part in the flush all the same.
-  for (int chunk = 0; chunk < shape.virtual_stages; ++chunk)
-    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(shape.chunk_of(stage, chunk));
+  for (int chunk = 0; chunk < seating.held(); ++chunk)
+    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
   std::reverse(ready.begin(), ready.end());
+  if (shape.chunk_order == ChunkOrder::BothWays) std::sort(ready.rbegin(), ready.rend());
 
   for (const VirtualStageId v : ready) {
-    if (synchronised(shape, stage)) append_all_reduce(shape, lane, v, 0);
+    if (seating.reduced(v)) append_all_reduce(shape, lane, v, 0);
     append_update(lane, v, 0);
   }
 }
@@ -118,7 +115,8 @@ int in_flight(const ScheduleShape& shape, StageId stage) {
   return (workers + r - 1) / r;
 }
 
-std::string shape_refusal(const ScheduleShape& shape) {
+std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
+  if (shape.chunk_order != order) return "its chunks lie in another order than those of the plan";
   if (shape.stages < 1 || shape.virtual_stages < 1 || shape.data_parallel < 1)
     return "stages, virtual stages and copies are counted from 1";
   if (shape.micro_batches < 1)
@@ -133,12 +131,15 @@ std::string shape_refusal(const ScheduleShape& shape) {
   if (std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one) ||
       std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
     return "replicas and buckets are counted from 1";
+  if (shape.chunk_order == ChunkOrder::BothWays && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
+    return "both ways each rank has one stage for each direction, so their number is even; use " +
+           std::to_string(shape.stages + 1) + " stages of one chunk";
   double ops = 0, workers = 0;  // as doubles: a product of three large numbers of a scenario passes 2^63
   for (StageId k = 0; k < shape.stages; ++k)
     workers += shape.replicas_of(k);
   for (int v = 0; v < static_cast<int>(chunks); ++v)
-    ops += double(shape.micro_batches) * (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) +
-                                          (synchronised(shape, shape.stage_of(v)) ? shape.buckets_of(v) : 0));
+    ops += double(shape.micro_batches) *
+           (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) + (shape.seating().reduced(v) ? shape.buckets_of(v) : 0));
   if (ops + workers > kMostOps)
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
            " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";
@@ -149,6 +150,14 @@ std::string chunk_refusal(const ScheduleShape& shape, std::string_view name) {
   if (shape.virtual_stages == 1) return "";
   return std::string(name) + " keeps each stage in one piece, but virtual_stages is " +
          std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: 1, or use schedule: interleaved_1f1b";
+}
+
+std::string two_chunks_refusal(const ScheduleShape& shape, std::string_view name) {
+  if (shape.virtual_stages == 2) return "";
+  return std::string(name) +
+         " has two chunks on each stage, one on the way to the last stage and one on the way back, but virtual_stages "
+         "is " +
+         std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: 2";
 }
 
 std::string replica_refusal(const ScheduleShape& shape, std::string_view name) {

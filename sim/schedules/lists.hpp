@@ -10,17 +10,17 @@
 
 namespace pipewright {
 
-// A worker inside one copy: replica `replica` of stage `stage` runs micro-batches replica, replica + r, ...
+// A worker of a stage of one chunk, and the micro-batches that it runs.
 struct Seat {
+  Seating seating;
   StageId stage = 0;
   int replica = 0;
-  int replicas = 1;  // r, of its stage
-  int count = 0;     // micro-batches that it runs, of the M of its copy
+  int count = 0;  // micro-batches that it runs, of the M of its copy
 
-  MicroBatchId micro_batch(int i) const { return replica + i * replicas; }
+  MicroBatchId micro_batch(int i) const { return static_cast<MicroBatchId>(seating.micro_batch(stage, replica, i)); }
 };
 
-// All seats of one copy, in the order of positions.
+// All seats of one copy, in the order of positions. The shape must stay as it is meanwhile.
 std::vector<Seat> seats(const ScheduleShape& shape);
 
 // A schedule of that name with an empty lane per seat.
@@ -43,11 +43,9 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
 void append_update(Lane& lane, VirtualStageId v, int round);
 
-// Whether more than one worker holds the weights of this stage, so that gradients are all-reduced.
-bool synchronised(const ScheduleShape& shape, StageId stage);
-
-// The end of a mini-batch: one all-reduce round per chunk of the stage where its weights are replicated, in the order
-// in which the chunks finish their last backward in this lane, and one update per chunk in the same order.
+// The end of a mini-batch: one all-reduce round per chunk that the stage holds where its weights are replicated, in the
+// order in which the chunks finish their last backward in this lane, and one update per chunk in the same order. Both
+// ways the last chunk comes first, on both of its workers.
 void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage);
 
 // Micro-batches in flight on one replica of stage k that keep a pipeline of replicated stages busy: enough for every
@@ -71,8 +69,11 @@ void one_forward_one_backward(int count, int warm_up, Forward&& forward, Backwar
 }
 
 // Refusals that several schedules share; "" where there is nothing to refuse.
-std::string shape_refusal(const ScheduleShape& shape);                           // nonsense, or too many ops for memory
-std::string chunk_refusal(const ScheduleShape& shape, std::string_view name);    // virtual_stages > 1
+// Nonsense, too many ops for memory, or chunks that lie in another order.
+std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order = ChunkOrder::Loop);
+std::string chunk_refusal(const ScheduleShape& shape, std::string_view name);  // virtual_stages > 1
+// Not two chunks on each stage, there and back.
+std::string two_chunks_refusal(const ScheduleShape& shape, std::string_view name);
 std::string replica_refusal(const ScheduleShape& shape, std::string_view name);  // replicas > 1
 bool has_replicas(const ScheduleShape& shape);
 bool has_recompute(const ScheduleShape& shape);

@@ -44,8 +44,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 //     peak = min(M, K - k), of a replica min(ceil(M / r), ceil(sum_{j >= k} r_j / r_k))   [DAPPLE20] section 2
 // K = 4, M = 8, k = 0: 4; k = 3: 1.        tests/papers/identities_test.cpp "most micro-batches in flight"
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
-  const std::int64_t r = shape.replicas_of(stage);
-  return std::min<std::int64_t>((shape.micro_batches + r - 1) / r, in_flight(shape, stage));
+  return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
 }
 
 }  // namespace

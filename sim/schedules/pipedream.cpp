@@ -19,7 +19,7 @@ std::string refusal(const ScheduleShape& shape) {
 
 // Backwards of this replica between the one of a round and the round's update.
 int update_delay(const ScheduleShape& shape, StageId stage) {
-  return synchronised(shape, stage) && !shape.blocking_sync ? 1 : 0;
+  return shape.seating().reduced(stage) && !shape.blocking_sync ? 1 : 0;
 }
 
 Schedule generate(const ScheduleShape& shape) {
@@ -28,7 +28,7 @@ Schedule generate(const ScheduleShape& shape) {
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
     const int delay = update_delay(shape, seat.stage);
-    const int rounds = (shape.micro_batches + seat.replicas - 1) / seat.replicas;
+    const int rounds = schedule.rounds().count(seat.stage);
     int updates = 0;
     one_forward_one_backward(
         seat.count, in_flight(shape, seat.stage) - 1,
@@ -40,7 +40,7 @@ Schedule generate(const ScheduleShape& shape) {
     // Also those of the last, incomplete round, which this replica may have no micro-batch in.
     while (updates < rounds)
       append_update(lane, seat.stage, updates++);
-    if (synchronised(shape, seat.stage))
+    if (shape.seating().reduced(seat.stage))
       for (int round = 0; round < rounds; ++round)
         append_all_reduce(shape, lane, seat.stage, round);
   }
@@ -61,8 +61,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 //     peak = min(ceil(M / r), n_k), n_k = ceil(sum_{j >= k} r_j / r_k)              [PipeDream19] sections 3.2, 3.3
 // straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_orders_test.cpp "15-1"
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
-  const std::int64_t r = shape.replicas_of(stage);
-  return std::min<std::int64_t>((shape.micro_batches + r - 1) / r, in_flight(shape, stage));
+  return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ struct ScheduleRule {
   // No stage ever holds more micro-batches than some number that does not grow with M, and memory repeats itself once
   // the pipeline is full: 4 K of them show the peak. False: it holds all M, as GPipe does.          [GPipe19] section 2.3
   bool bounded_in_flight = true;
+  ChunkOrder chunk_order = ChunkOrder::Loop;
+  int chunks = 0;                    // on each stage, of a schedule that takes several; 0: as many as are asked for
   bool one_stage_at_a_time = false;  // no two stages ever work: all cuts take as long                 [GPipe19] fig. 2
   bool from_file = false;            // the order of ScheduleShape::given
   // The schedule that does the same on one stage, or does no worse there: where both are searched, `plan` tries that

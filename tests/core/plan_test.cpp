@@ -180,11 +180,11 @@ TEST_CASE("Positions count the replicas of the stages before") {
   const Plan plan = sound();
   CHECK(plan.positions() == 4);
   CHECK(plan.workers() == 4);
-  CHECK(plan.first_position(0) == 0);
-  CHECK(plan.first_position(1) == 3);
-  CHECK(plan.stage_at(0) == 0);
-  CHECK(plan.stage_at(2) == 0);
-  CHECK(plan.stage_at(3) == 1);
+  CHECK(plan.seating().first_position(0) == 0);
+  CHECK(plan.seating().first_position(1) == 3);
+  CHECK(plan.seating().stage_at(0) == 0);
+  CHECK(plan.seating().stage_at(2) == 0);
+  CHECK(plan.seating().stage_at(3) == 1);
 }
 
 TEST_CASE("A sound plan passes the independent check") {

@@ -11,7 +11,7 @@ namespace pipewright {
 namespace {
 
 Op op(Kind kind, int v, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), static_cast<std::uint32_t>(bucket)};
+  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
 }
 
 Schedule generated(const char* name, const ScheduleShape& shape) {
@@ -50,12 +50,12 @@ TEST_CASE("labels are PyTorch's: 0F3, 0B3 for a whole backward, 0I3 and 0W3 for 
 
 TEST_CASE("replicas of stage 0 come first, and deal the micro-batches out in turn") {
   const ScheduleShape shape{.stages = 3, .virtual_stages = 2, .micro_batches = 8, .replicas = {3, 1, 2}};
-  CHECK(position_of(shape, 0, 0) == 0);
-  CHECK(position_of(shape, 0, 5) == 2);  // 5 mod 3
-  CHECK(position_of(shape, 1, 7) == 3);
-  CHECK(position_of(shape, 2, 7) == 5);  // 3 + 1 + 7 mod 2
-  CHECK(position_of(shape, 5, 7) == 5);  // chunk 5 lies on stage 2
-  CHECK(position_of({.stages = 4, .micro_batches = 8}, 2, 7) == 2);
+  CHECK(shape.seating().position_of(0, 0) == 0);
+  CHECK(shape.seating().position_of(0, 5) == 2);  // 5 mod 3
+  CHECK(shape.seating().position_of(1, 7) == 3);
+  CHECK(shape.seating().position_of(2, 7) == 5);  // 3 + 1 + 7 mod 2
+  CHECK(shape.seating().position_of(5, 7) == 5);  // chunk 5 lies on stage 2
+  CHECK(ScheduleShape{.stages = 4, .micro_batches = 8}.seating().position_of(2, 7) == 2);
 }
 
 TEST_CASE("an op that stands in the lists twice is refused") {

@@ -9,6 +9,8 @@ using namespace pipewright;
 
 namespace {
 
+const Seating kEight{.stages = 8, .virtual_stages = 5}, kTwo{.stages = 2, .virtual_stages = 2};
+
 // No cut has a smaller one: the mean over the stages, and the largest layer.
 Time least_rank_load(const std::vector<Time>& load, int stages) {
   Time sum, largest;
@@ -25,7 +27,7 @@ Time brute_force(const std::vector<Time>& load, int stages, int chunks) {
     const auto layers = static_cast<LayerId>(load.size());
     if (left == 1) {
       cut.push_back({begin, layers});
-      best = std::min(best, rank_load(load, cut, stages));
+      best = std::min(best, rank_load(load, cut, Seating{.stages = stages}));
       cut.pop_back();
       return;
     }
@@ -55,12 +57,12 @@ TEST_CASE("a layout tuned by hand: Llama-3 70B on 8 stages of 5 chunks") {
   // Embedding without cost, 80 layers, the head 1.139 layers' worth: the hand layout's fullest stage holds 11 layers.
   std::vector<Time> load(82, Time{1000});
   load.front() = Time{0}, load.back() = Time{1139};
-  const auto cut = rank_balanced(load, 8, 5);
+  const auto cut = rank_balanced(load, kEight);
   check_covers(cut, 82);
-  CHECK(rank_load(load, cut, 8) == Time{11'000});
+  CHECK(rank_load(load, cut, kEight) == Time{11'000});
   // Embedding and loss counted as layers: 82 layers on 8 stages, one of them must hold 11.
   const std::vector<Time> counted(82, Time{1000});
-  CHECK(rank_load(counted, rank_balanced(counted, 8, 5), 8) == Time{11'000});
+  CHECK(rank_load(counted, rank_balanced(counted, kEight), kEight) == Time{11'000});
   CHECK(least_rank_load(counted, 8) == Time{10'250});
 }
 
@@ -73,11 +75,11 @@ TEST_CASE("stages are balanced nearly as well as by trying every cut, and never 
       load.push_back(Time{1 + static_cast<std::int64_t>(random() % 20)});
     const Time least = brute_force(load, 2, 2);
     for (const double first_round : {1.0, 0.5, 0.25}) {
-      const auto cut = rank_balanced(load, 2, 2, first_round);
+      const auto cut = rank_balanced(load, kTwo, first_round);
       check_covers(cut, 9);
-      CHECK(rank_load(load, cut, 2) >= least);
-      if (first_round == 1) best += rank_load(load, cut, 2) == least ? 1 : 0;
-      CHECK(rank_load(load, cut, 2).value <= least.value + 20);
+      CHECK(rank_load(load, cut, kTwo) >= least);
+      if (first_round == 1) best += rank_load(load, cut, kTwo) == least ? 1 : 0;
+      CHECK(rank_load(load, cut, kTwo).value <= least.value + 20);
     }
     CHECK(least >= least_rank_load(load, 2));
   }
@@ -86,6 +88,6 @@ TEST_CASE("stages are balanced nearly as well as by trying every cut, and never 
 
 TEST_CASE("as many chunks as layers leave nothing to choose") {
   const std::vector<Time> load = {Time{5}, Time{1}, Time{1}, Time{9}};
-  check_covers(rank_balanced(load, 2, 2), 4);
-  check_covers(rank_balanced(load, 2, 2, 0.25), 4);
+  check_covers(rank_balanced(load, kTwo), 4);
+  check_covers(rank_balanced(load, kTwo, 0.25), 4);
 }

@@ -59,10 +59,7 @@ class Steps : Sequential {
   }
 
  private:
-  int round_of(const Op& op) const {
-    if (run_.schedule->flush) return 0;
-    return static_cast<int>(op.micro_batch) / run_.schedule->shape.replicas_of(run_.plan->stage_of(op.virtual_stage));
-  }
+  int round_of(const Op& op) const { return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch); }
 
   // Does the op if what it needs is there.
   bool done(WorkerId worker, const Op& op, const OpVersions& versions) {
@@ -93,10 +90,8 @@ class Steps : Sequential {
 
   // Micro-batches of a round, over all copies.
   int micro_batches_of(std::size_t v, int round) const {
-    const auto all = static_cast<int>(run_.plan->micro_batches);
-    const int replicas = run_.schedule->shape.replicas_of(run_.plan->stage_of(static_cast<int>(v)));
-    const int here = run_.schedule->flush ? all : std::min(replicas, all - round * replicas);
-    return here * run_.plan->data_parallel;
+    const std::int64_t here = run_.schedule->rounds().micro_batches(static_cast<VirtualStageId>(v), round);
+    return static_cast<int>(here) * run_.plan->data_parallel;
   }
 
   // The sum of a round's gradients, in the order of the workers.

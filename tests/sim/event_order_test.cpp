@@ -14,7 +14,7 @@ namespace {
 constexpr Bandwidth kBytePerNanosecond{1e9};
 
 Op op(Kind kind, int stage, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint32_t>(bucket)};
+  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
 }
 
 std::vector<Time> durations(int chunks, Time forward, Time backward) {

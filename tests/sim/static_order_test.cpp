@@ -9,7 +9,7 @@ using namespace pipewright;
 namespace {
 
 Op op(Kind kind, int stage, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint32_t>(bucket)};
+  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
 }
 
 // Two stages, two micro-batches, GPipe; forward 10, backward 20, each message occupies its channel for 4 and then

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "tests/support/places.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -43,8 +45,8 @@ class Oracle {
   std::vector<Span>& compute(int worker) { return times_.workers[static_cast<std::size_t>(worker)].compute; }
   std::vector<Span>& collective(int worker) { return times_.workers[static_cast<std::size_t>(worker)].collective; }
   int round_of(const Op& op) const {
-    return schedule_.flush ? 0
-                           : static_cast<int>(op.micro_batch) / shape_.replicas_of(op.virtual_stage % shape_.stages);
+    if (schedule_.flush) return 0;
+    return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size());
   }
   static bool ends_gradient(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::W; }
   static bool backward(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::B; }
@@ -76,8 +78,8 @@ class Oracle {
       const Time sent = start + message.occupancy;
       free[message.channel] = sent, arrived = sent + message.latency;
       times_.transfers.push_back({static_cast<std::uint32_t>(edge), direction, m, from,
-                                  copy * positions_ + position_of(shape_, receiver, m), message.bytes, posted, start,
-                                  sent, arrived});
+                                  copy * positions_ + oracle::position_of(shape_, receiver, m), message.bytes, posted,
+                                  start, sent, arrived});
     }
     arrival_[{static_cast<int>(edge), static_cast<int>(direction), copy, m}] = arrived;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/support/places.hpp"
+
 namespace pipewright {
 namespace {
 
@@ -17,16 +19,15 @@ void add_edge(StepCosts& costs, int from, int to, std::mt19937& random, std::int
   for (int k = 0; k < shape.stages; ++k)
     positions += shape.replicas_of(k);
   const int workers = positions * shape.data_parallel;
-  const int r_from = shape.replicas_of(from % shape.stages), r_to = shape.replicas_of(to % shape.stages);
+  const std::vector<int> of_from = oracle::places(shape, from), of_to = oracle::places(shape, to);
   costs.channels = workers * workers;
   costs.edges.push_back({static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to)});
   for (const Direction direction : {Direction::Forward, Direction::Backward}) {
     costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
     for (int copy = 0; copy < shape.data_parallel; ++copy)
-      for (int i = 0; i < r_from; ++i)
-        for (int j = 0; j < r_to; ++j) {
-          const int a = copy * positions + position_of(shape, from, i),
-                    b = copy * positions + position_of(shape, to, j);
+      for (const int sender : of_from)
+        for (const int receiver : of_to) {
+          const int a = copy * positions + sender, b = copy * positions + receiver;
           const int channel = a == b ? -1 : direction == Direction::Forward ? a * workers + b : b * workers + a;
           for (auto* table : {&costs.messages, &costs.messages_last})
             table->push_back({{below(longest, random)}, {below(longest, random)}, {1}, channel, -1});
@@ -37,7 +38,7 @@ void add_edge(StepCosts& costs, int from, int to, std::mt19937& random, std::int
 // Descending to 0; none where nothing is reduced.
 std::vector<Time> random_ready(const ScheduleShape& shape, int v, std::mt19937& random, std::int64_t longest) {
   std::vector<Time> ready;
-  if (shape.data_parallel * shape.replicas_of(v % shape.stages) == 1) return ready;
+  if (shape.data_parallel * oracle::places(shape, v).size() == 1) return ready;
   for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
     ready.push_back({below(longest, random)});
   std::sort(ready.begin(), ready.end(), std::greater<>());

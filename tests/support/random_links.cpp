@@ -1,9 +1,11 @@
 #include "tests/support/random_links.hpp"
 
+#include <map>
 #include <string>
 #include <utility>
 
 #include "sim/schedules/table.hpp"
+#include "tests/support/places.hpp"
 
 namespace pipewright {
 namespace {
@@ -77,9 +79,20 @@ CollectivePhase random_phase(std::mt19937& random, std::vector<std::pair<std::in
 
 Schedule random_schedule(std::mt19937& random) {
   while (true) {
-    const ScheduleShape shape = random_shape(random);
+    ScheduleShape shape = random_shape(random);
     const auto rules = schedules();
     const ScheduleRule& rule = rules[static_cast<std::size_t>(roll(0, static_cast<int>(rules.size()) - 1, random))];
+    shape.chunk_order = rule.chunk_order;
+    if (rule.chunk_order != ChunkOrder::Loop) {
+      if (rule.chunk_order == ChunkOrder::BothWays) shape.stages = 2 * roll(1, 2, random);
+      shape.virtual_stages = std::max(1, rule.chunks);
+      shape.micro_batches = 2 * (shape.stages + roll(0, 3, random));
+      shape.replicas.clear(), shape.recompute_except_last = false;
+      if (!shape.recompute.empty()) shape.recompute.assign(static_cast<std::size_t>(shape.stages), one_in(2, random));
+      shape.buckets.clear();
+      for (int chunk = 0; chunk < shape.chunks(); ++chunk)
+        shape.buckets.push_back(roll(1, 3, random));
+    }
     if (rule.refusal(shape).empty()) return rule.generate(shape);
   }
 }
@@ -89,12 +102,13 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
     for (int link = 0; link < 3; ++link)
       add_link(costs);
   add_routes(costs, random, layout);
-  std::vector<std::int32_t> link_of_stage;
-  for (int stage = 0; stage < costs.shape.stages; ++stage)
-    link_of_stage.push_back(layout == LinkLayout::Private ? add_link(costs) : 0);
+  std::map<int, std::int32_t> link_of_group;  // by its first position
+  for (int v = 0; v < costs.shape.chunks(); ++v)
+    if (const auto [entry, absent] = link_of_group.try_emplace(oracle::places(costs.shape, v).front(), 0); absent)
+      entry->second = layout == LinkLayout::Private ? add_link(costs) : 0;
   for (std::size_t v = 0; v < costs.collectives.size(); ++v)
     for (Collective& collective : costs.collectives[v]) {
-      const std::int32_t link = link_of_stage[v % link_of_stage.size()];
+      const std::int32_t link = link_of_group[oracle::places(costs.shape, static_cast<int>(v)).front()];
       collective.time = {};
       for (int phases = roll(1, 3, random); phases > 0; --phases) {
         std::vector<std::pair<std::int32_t, double>> links = {{link, 1.0}};

@@ -1,0 +1,165 @@
+// Who runs what, and who holds which weights: the one place that turns chunks, micro-batches and workers into one
+// another. Everybody else asks.                                                    tests/core/seating_test.cpp
+//
+// Each chunk of the model (virtual stage) has one or more holders: the positions of one copy that keep its weights. Each
+// micro-batch is run by one of them, as the dealing rule says:
+//
+//   Loop      K = 3, 6 chunks: chunks 0 1 2 3 4 5 on stages 0 1 2 0 1 2                          [Megatron21] section 2.2
+//   V         the same to and fro: stages 0 1 2 2 1 0; chunks 2 and 3 are neighbours on one worker [ZeroBubble23] section 6
+//   BothWays  K chunks, each on two workers: micro-batches of the first half go down from stage 0 to K - 1, those of the
+//             second half up, chunk k on stage K - 1 - k. Weights are held twice.      [DeepSeekIII24] section 3.2.1, DualPipe
+//   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
+//
+// Positions are the workers of one copy: the replicas of stage 0, then of stage 1, ... A stage is a place in the
+// pipeline; with one replica each, it is a position.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "core/ids.hpp"
+
+namespace pipewright {
+
+// Which of r replicas runs micro-batch m.
+constexpr int dealt_to(std::int64_t m, int r) {
+  return static_cast<int>(m % r);
+}
+
+enum class ChunkOrder : std::uint8_t { Loop, V, BothWays };
+
+// A view: what it was made from must stay as it is. Look-ups are O(1), positions with replicas O(K).
+struct Seating {
+  int stages = 1;          // K
+  int virtual_stages = 1;  // v: chunks of a pipeline on each stage
+  ChunkOrder chunk_order = ChunkOrder::Loop;
+  std::int64_t micro_batches = 1;      // M, of one copy
+  int copies = 1;                      // D
+  std::span<const int> replicas = {};  // r_k; empty: one each
+
+  int chunks() const { return stages * virtual_stages; }
+  // How many chunks a worker holds.
+  int held() const { return both_ways() ? 2 : virtual_stages; }
+  int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
+
+  // The stage that a chunk lies on; both ways: that of its first holder.
+  StageId stage_of(VirtualStageId v) const {
+    return chunk_order == ChunkOrder::V && v / stages % 2 == 1 ? stages - 1 - v % stages : v % stages;
+  }
+  // The i-th chunk that the workers of a stage hold, i < held(); those that lie on the stage come first.
+  VirtualStageId chunk_of(StageId stage, int i) const {
+    const bool turned = i % 2 == 1 && chunk_order != ChunkOrder::Loop;
+    return (both_ways() ? 0 : i * stages) + (turned ? stages - 1 - stage : stage);
+  }
+  // Which of the chunks of `stage` v is: chunk_of(stage, local(v, stage)) == v.
+  int local(VirtualStageId v, StageId stage) const { return both_ways() ? (v == stage ? 0 : 1) : v / stages; }
+  bool holds(StageId stage, VirtualStageId v) const {
+    return stage_of(v) == stage || (both_ways() && stages - 1 - v == stage);
+  }
+
+  // Workers of one copy that hold the chunk.
+  int holders(VirtualStageId v) const { return both_ways() ? 2 : replicas_of(stage_of(v)); }
+  // Which of them runs micro-batch m, and how many micro-batches this one has run before it.
+  int holder_of(VirtualStageId v, std::int64_t m) const {
+    if (both_ways()) return m < down() ? 0 : 1;
+    return replicas.empty() ? 0 : dealt_to(m, replicas_of(stage_of(v)));
+  }
+  std::int64_t turn_of(VirtualStageId v, std::int64_t m) const {
+    if (both_ways()) return m < down() ? m : m - down();
+    return replicas.empty() ? m : m / replicas_of(stage_of(v));
+  }
+  // The inverse: the turn-th micro-batch of that holder; and how many it runs.
+  std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
+    return both_ways() ? holder * down() + turn : holder + turn * replicas_of(stage_of(v));
+  }
+  std::int64_t turns(VirtualStageId v, int holder) const {
+    if (both_ways()) return holder == 0 ? down() : micro_batches - down();
+    const int r = replicas_of(stage_of(v));
+    return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
+  }
+  std::int64_t most_turns(VirtualStageId v) const { return turns(v, 0); }
+  // Whether some micro-batch goes from holder a of chunk `from` to holder b of chunk `to`.
+  bool meet(VirtualStageId from, int a, VirtualStageId to, int b) const {
+    const int common = both_ways() ? 2 : std::gcd(holders(from), holders(to));
+    return a % common == b % common;
+  }
+
+  StageId stage_of(VirtualStageId v, int holder) const {
+    return both_ways() && holder == 1 ? stages - 1 - v : stage_of(v);
+  }
+  PositionId position(VirtualStageId v, int holder) const {
+    return both_ways() ? stage_of(v, holder) : first_position(stage_of(v)) + holder;
+  }
+  PositionId position_of(VirtualStageId v, std::int64_t m) const { return position(v, holder_of(v, m)); }
+  int positions() const { return first_position(stages); }
+  PositionId first_position(StageId stage) const {  // of replica 0
+    if (replicas.empty()) return stage;
+    PositionId first = 0;
+    for (StageId before = 0; before < stage; ++before)
+      first += replicas_of(before);
+    return first;
+  }
+  StageId stage_at(PositionId position) const {
+    if (replicas.empty()) return position;
+    StageId stage = 0;
+    for (; stage < stages && position >= replicas_of(stage); ++stage)
+      position -= replicas_of(stage);
+    return stage;
+  }
+
+  // Workers that hold the same chunks, by the first stage of theirs: they run all their all-reduces in one order.
+  StageId group_of(VirtualStageId v) const { return both_ways() ? std::min(v, stages - 1 - v) : stage_of(v); }
+  // The number of the chunk that runs m in a schedule file of PyTorch, where every chunk of a worker has its own: those
+  // on the way up follow those on the way down.
+  VirtualStageId number_in_file(VirtualStageId v, std::int64_t m) const {
+    return both_ways() ? v + holder_of(v, m) * stages : v;
+  }
+  // Whether gradients of a chunk are summed over several workers, and over how many.
+  bool reduced(VirtualStageId v) const { return members(v) > 1; }
+  bool any_reduced() const {
+    if (copies > 1 || both_ways()) return true;
+    return std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
+  }
+  int members(VirtualStageId v) const { return copies * holders(v); }
+  // The holder of v whose worker stands at `position`; the chunk must be held there.
+  int holder_at(VirtualStageId v, PositionId position) const {
+    return both_ways() ? (position == v ? 0 : 1) : position - first_position(stage_of(v));
+  }
+
+ private:
+  bool both_ways() const { return chunk_order == ChunkOrder::BothWays; }
+  std::int64_t down() const { return (micro_batches + 1) / 2; }  // micro-batches that go from stage 0 to K - 1
+};
+
+// Workers that hold the weights of a chunk, in all copies: copy * positions + position, ascending within each copy.
+inline std::vector<WorkerId> holders(const Seating& seating, VirtualStageId v) {
+  std::vector<WorkerId> all;
+  const int positions = seating.positions();
+  for (CopyId copy = 0; copy < seating.copies; ++copy)
+    for (int holder = 0; holder < seating.holders(v); ++holder)
+      all.push_back(copy * positions + seating.position(v, holder));
+  return all;
+}
+
+// Rounds of all-reduce and update. With a flush there is one, of all micro-batches; without, each micro-batch of a
+// worker closes one, in which every holder of the chunk has a micro-batch.                    [PipeDream19] section 3.3
+struct Rounds {
+  Seating seating;
+  bool flush = true;
+
+  int count(VirtualStageId v) const { return flush ? 1 : static_cast<int>(seating.most_turns(v)); }
+  int of(VirtualStageId v, std::int64_t m) const { return flush ? 0 : static_cast<int>(seating.turn_of(v, m)); }
+  // Micro-batches of one copy in a round.
+  std::int64_t micro_batches(VirtualStageId v, int round) const {
+    if (flush) return seating.micro_batches;
+    std::int64_t all = 0;
+    for (int holder = 0; holder < seating.holders(v); ++holder)
+      all += round < seating.turns(v, holder) ? 1 : 0;
+    return all;
+  }
+};
+
+}  // namespace pipewright

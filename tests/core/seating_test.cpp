@@ -1,0 +1,100 @@
+// Who runs and holds what, against the second writing of tests/support/places.hpp.
+#include "core/plan/seating.hpp"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/places.hpp"
+
+using namespace pipewright;
+
+TEST_CASE("seating: every look-up agrees with the list of who holds what") {
+  int shapes = 0;
+  const auto check = [&](const ScheduleShape& shape) {
+    const Seating seating = shape.seating();
+    CAPTURE(static_cast<int>(shape.chunk_order));
+    CAPTURE(shape.stages);
+    CAPTURE(shape.virtual_stages);
+    CAPTURE(shape.micro_batches);
+    std::vector<std::set<int>> held(static_cast<std::size_t>(seating.positions()));
+    for (int v = 0; v < shape.chunks(); ++v) {
+      const std::vector<int> places = oracle::places(shape, v);
+      REQUIRE(seating.holders(v) == std::ssize(places));
+      CHECK(seating.reduced(v) == (shape.data_parallel * std::ssize(places) > 1));
+      CHECK(seating.members(v) == shape.data_parallel * std::ssize(places));
+      std::vector<int> turns(places.size());
+      for (int holder = 0; holder < seating.holders(v); ++holder) {
+        const int position = places[static_cast<std::size_t>(holder)];
+        CHECK(seating.position(v, holder) == position);
+        CHECK(seating.holder_at(v, position) == holder);
+        CHECK(seating.stage_at(position) == seating.stage_of(v, holder));
+        CHECK(seating.holds(seating.stage_at(position), v));
+        held[static_cast<std::size_t>(position)].insert(v);
+      }
+      for (int m = 0; m < shape.micro_batches; ++m) {
+        const int holder = oracle::holder_of(shape, v, m);
+        int& turn = turns[static_cast<std::size_t>(holder)];
+        CHECK(seating.holder_of(v, m) == holder);
+        CHECK(seating.position_of(v, m) == oracle::position_of(shape, v, m));
+        CHECK(seating.turn_of(v, m) == turn);
+        CHECK(seating.micro_batch(v, holder, turn) == m);
+        CHECK(Rounds{seating, true}.of(v, m) == 0);
+        CHECK(Rounds{seating, false}.of(v, m) == turn);
+        ++turn;
+      }
+      for (std::size_t holder = 0; holder < turns.size(); ++holder)
+        CHECK(seating.turns(v, static_cast<int>(holder)) == turns[holder]);
+      std::int64_t all = 0;
+      const Rounds rounds{seating, false};
+      for (int round = 0; round < rounds.count(v); ++round)
+        all += rounds.micro_batches(v, round);
+      CHECK(all == shape.micro_batches);
+    }
+    // Each worker holds as many chunks, and knows which is which.
+    for (int position = 0; position < seating.positions(); ++position) {
+      const StageId stage = seating.stage_at(position);
+      std::set<int> chunks;
+      for (int i = 0; i < seating.held(); ++i) {
+        chunks.insert(seating.chunk_of(stage, i));
+        CHECK(seating.local(seating.chunk_of(stage, i), stage) == i);
+      }
+      CHECK(chunks == held[static_cast<std::size_t>(position)]);
+    }
+    // Which holders exchange messages: those that some micro-batch joins, as far as there are enough of them.
+    for (int v = 0; v + 1 < shape.chunks() && shape.micro_batches >= 12; ++v) {
+      std::set<std::pair<int, int>> met;
+      for (int m = 0; m < shape.micro_batches; ++m)
+        met.emplace(oracle::holder_of(shape, v, m), oracle::holder_of(shape, v + 1, m));
+      for (int a = 0; a < seating.holders(v); ++a)
+        for (int b = 0; b < seating.holders(v + 1); ++b)
+          CHECK(seating.meet(v, a, v + 1, b) == met.contains({a, b}));
+    }
+    ++shapes;
+  };
+  for (int K = 1; K <= 6; ++K)
+    for (const int M : {1, 2, 5, 12, 13})
+      for (const int D : {1, 3}) {
+        for (int v = 1; v <= 4; ++v)
+          for (const ChunkOrder order : {ChunkOrder::Loop, ChunkOrder::V})
+            check({.stages = K, .virtual_stages = v, .micro_batches = M, .data_parallel = D, .chunk_order = order});
+        if (K % 2 == 0)
+          check({.stages = K, .micro_batches = M, .data_parallel = D, .chunk_order = ChunkOrder::BothWays});
+        for (int r = 1; r <= 3; ++r) {
+          ScheduleShape shape{.stages = K, .micro_batches = M, .data_parallel = D};
+          for (int k = 0; k < K; ++k)
+            shape.replicas.push_back(1 + (k + r) % 4);
+          check(shape);
+        }
+      }
+  CHECK(shapes > 600);
+}
+
+TEST_CASE("seating: an odd micro-batch goes down") {
+  const ScheduleShape shape{.stages = 4, .micro_batches = 5, .chunk_order = ChunkOrder::BothWays};
+  const Seating seating = shape.seating();
+  CHECK(seating.position_of(0, 2) == 0);
+  CHECK(seating.position_of(0, 3) == 3);
+  CHECK(seating.number_in_file(0, 2) == 0);
+  CHECK(seating.number_in_file(0, 3) == 4);  // the first stage of the way up
+}
