@@ -16,6 +16,9 @@ std::span<const ScheduleRule> schedules() {
       interleaved_1f1b(),  //
       zb_h1(),             //
       zb_h2(),             //
+      zbv(),               //
+      dualpipe(),          //
+      dualpipev(),         //
       pipedream(),         //
       data_parallel(),
   };

@@ -121,8 +121,9 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
   for (int K = 1; K <= 16; ++K)
     for (int M = 1; M <= 64; ++M)
       for (const ScheduleRule& rule : schedules()) {
+        const int chunks = rule.chunks > 0 ? rule.chunks : rule.facts.takes_chunks ? 2 + M % 3 : 1;
         const ScheduleShape shape{
-            .stages = K, .virtual_stages = rule.name == "interleaved_1f1b" ? 2 + M % 3 : 1, .micro_batches = M};
+            .stages = K, .virtual_stages = chunks, .micro_batches = M, .chunk_order = rule.chunk_order};
         if (!rule.refusal(shape).empty()) continue;
         const Schedule schedule = rule.generate(shape);
         for (int k = 0; k < K; ++k) {
@@ -134,6 +135,9 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "eager_1f1b") CHECK(most == std::min(M, 2 * (K - k) - 1));
           if (rule.name == "zb_h1") CHECK(most == std::min(M, K));
           if (rule.name == "zb_h2") CHECK(most == std::min(M, 2 * K - 1));
+          if (rule.name == "zbv") CHECK(most == std::min({2 * K, 2 * M, M + k + 1}));
+          if (rule.name == "dualpipe") CHECK(most == K + 1);
+          if (rule.name == "dualpipev") CHECK(most == 2 * K + 1);
           if (rule.name == "interleaved_1f1b") CHECK(most == std::min(M * v, 2 * (K - k - 1) + (v - 1) * K + 1));
           if (rule.name == "naive" || rule.name == "data_parallel") CHECK(most == 1);
         }
@@ -191,8 +195,9 @@ TEST_CASE("one stage is gradient accumulation: M(f+b), whatever the schedule") {
     for (const Costs cost : kCosts)
       for (const ScheduleRule& rule : schedules()) {
         ScheduleShape shape{.stages = 1, .micro_batches = M};
-        const int v = rule.name == "interleaved_1f1b" ? 3 : 1;
-        shape.virtual_stages = v;
+        const int v = rule.chunks > 0 ? rule.chunks : rule.facts.takes_chunks ? 3 : 1;
+        shape.virtual_stages = v, shape.chunk_order = rule.chunk_order;
+        if (!rule.refusal(shape).empty()) continue;  // dualpipe has two stages or more
         CHECK(static_order_makespan(rule.generate(shape), equal_stages(shape, cost)) == M * v * (cost.f + cost.b));
       }
 }

@@ -1,5 +1,5 @@
-// Orders written by the generators of others, op by op, with their times: every schedule of the table that the cases
-// have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the
+// Orders written by the generators of others, op by op and cell by cell, with their times one op after the other: every
+// schedule of the table that the cases have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the
 // source tree) the test runner shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
 #include <cstdio>
@@ -87,12 +87,16 @@ std::vector<Op> passes(const Lane& lane) {
 TEST_CASE("the published orders of the table's schedules come out op by op, with their times and peaks") {
   std::set<std::string> met;
   for (const Case& each : cases()) {
-    const ScheduleRule* rule = find_schedule(each.at("schedule"));
-    if (rule == nullptr) continue;
+    const bool by_hand = each.at("schedule") == "zbv_hand";
+    const ScheduleRule* rule = find_schedule(by_hand ? "zbv" : each.at("schedule"));
+    if (rule == nullptr || each.at("overlap") == "fused") continue;
     CAPTURE(each.at("order"));
+    const bool both_ways =
+        rule->chunk_order == ChunkOrder::BothWays;  // there the two stages of a rank are of one chunk
     const ScheduleShape shape{.stages = std::stoi(each.at("K")),
-                              .virtual_stages = std::stoi(each.at("v")),
-                              .micro_batches = std::stoi(each.at("M"))};
+                              .virtual_stages = both_ways ? 1 : std::stoi(each.at("v")),
+                              .micro_batches = std::stoi(each.at("M")),
+                              .chunk_order = rule->chunk_order};
     REQUIRE(rule->refusal(shape) == "");
     const Schedule schedule = rule->generate(shape);
     const GivenSchedule given = read_schedule_csv(published() + "orders/" + each.at("order"));
@@ -111,5 +115,5 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
     CHECK(peaks == each.at("peak_until_w"));
     met.insert(each.at("schedule"));
   }
-  CHECK(met == std::set<std::string>{"interleaved_1f1b", "zb_h1", "zb_h2"});
+  CHECK(met == std::set<std::string>{"dualpipe", "dualpipev", "interleaved_1f1b", "zb_h1", "zb_h2", "zbv_hand"});
 }

@@ -83,12 +83,18 @@ Scenario stated(Dice& dice) {
   PlanRequest& plan = scenario.plan;
   plan.stages.value = dice.roll(1, 4);
   const std::int64_t copies = plan.data_parallel.value = dice.roll(3, 14);
-  plan.schedule.value = dice.of<std::string>({"1f1b", "gpipe", "eager_1f1b", "zb_h1", "pipedream", "interleaved_1f1b"});
+  plan.schedule.value = dice.of<std::string>(
+      {"1f1b", "gpipe", "eager_1f1b", "zb_h1", "pipedream", "interleaved_1f1b", "zbv", "dualpipe"});
   if (plan.stages.value == 1) plan.schedule.value = dice.of<std::string>({"1f1b", "data_parallel"});
   std::int64_t workers = plan.stages.value, micro_batches = dice.roll(1, 6);
   if (plan.schedule.value == "interleaved_1f1b") {
     plan.virtual_stages.value = 2;
     micro_batches = plan.stages.value * dice.roll(1, 2);
+  } else if (plan.schedule.value == "zbv") {
+    plan.virtual_stages.value = 2;
+  } else if (plan.schedule.value == "dualpipe") {
+    workers = plan.stages.value = 2 * dice.roll(1, 2);
+    micro_batches = 2 * (plan.stages.value + dice.roll(0, 2));
   } else if (plan.schedule.value == "1f1b" && plan.stages.value > 1 && dice.one_in(2)) {
     workers = 0;
     for (std::int64_t k = 0; k < plan.stages.value; ++k)
@@ -223,7 +229,8 @@ TEST_CASE("what is folded and unfolded is what every copy simulated by itself gi
   CHECK(seen.fewer > seen.all / 3);
   CHECK(seen.shared > 50);
   CHECK(seen.kept_several > 100);
-  for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b", "zb_h1", "pipedream", "interleaved_1f1b"})
+  for (const char* schedule :
+       {"1f1b", "gpipe", "eager_1f1b", "zb_h1", "pipedream", "interleaved_1f1b", "zbv", "dualpipe"})
     CHECK(seen.folded[schedule] > 10);
 }
 

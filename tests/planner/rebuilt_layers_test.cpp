@@ -135,9 +135,9 @@ TEST_CASE("several chunks per stage: the set fits at every moment of the walk, a
 
 TEST_CASE("with a set of layers the walk and the simulated curve have one peak, buffers apart") {
   std::mt19937 random(23);
-  for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "pipedream"}) {
+  for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "zbv", "dualpipev", "pipedream"}) {
     Scenario scenario = random_scenario(random, 12, 3, schedule);
-    if (std::string(schedule) == "interleaved_1f1b")
+    if (find_schedule(schedule)->facts.takes_chunks)
       scenario.plan.virtual_stages.value = 2, scenario.training.micro_batches->value = 9;
     list(scenario, {{0, 2, 3, 5, 8, 10}});
     const CostModel cost(scenario);

@@ -173,7 +173,7 @@ TEST_CASE("a run of equal layers: whole layers and memory are counted, and no pl
   REQUIRE(run.has_value());
   CHECK(run->size() == 6);
   open(scenario, {"partition", "recompute", "virtual_stages", "schedule"});
-  scenario.plan.open["schedule"].among = {"1f1b", "interleaved_1f1b", "gpipe"};
+  scenario.plan.open["schedule"].among = {"1f1b", "interleaved_1f1b", "zbv", "gpipe"};
   scenario.plan.open["virtual_stages"].among = {"2"};
   std::int64_t at_least = 0;
   for (const std::int64_t memory : {900'000, 1'500'000, 2'500'000, 100'000'000}) {

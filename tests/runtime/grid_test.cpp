@@ -60,9 +60,9 @@ void check_cell(const Changes& changes, Wait wait = Wait::Block) {
   std::string differing;
   for (std::size_t w = 0; w < workers.size(); ++w) {
     const auto position = static_cast<PositionId>(w) % run.plan.positions();
-    const StageId stage = stage_at(run.schedule.shape, position);
+    const StageId stage = run.schedule.seating().stage_at(position);
     for (std::size_t v = 0; v < reference.size(); ++v) {
-      if (run.plan.stage_of(static_cast<int>(v)) != stage) continue;
+      if (!run.plan.seating().holds(stage, static_cast<VirtualStageId>(v))) continue;
       if (workers[w].gradients.at(v) != reference[v])
         differing += " gradients of " + std::to_string(v) + " on " + std::to_string(w);
     }
@@ -99,6 +99,27 @@ TEST_CASE("Likewise interleaved: two chunks per stage, as many micro-batches as 
           check_cell(join({kChain, "plan.schedule=interleaved_1f1b", "plan.virtual_stages=2",
                            set("plan.stages", stages), "plan.recompute=" + recompute},
                           batch(micro_batches, ragged)));
+}
+
+TEST_CASE(
+    "Likewise chunks there and back, with one step's backwards in two parts, and two pipelines in both directions") {
+  for (const std::string recompute : {"none", "full"})
+    for (const int copies : {1, 2})
+      for (const bool ragged : {false, true}) {
+        for (int stages = 2; stages <= 4; ++stages)
+          for (const int micro_batches : {1, 3, 2 * stages, 2 * stages + 3}) {
+            const Changes cell = {kChain, "plan.virtual_stages=2", set("plan.stages", stages),
+                                  set("plan.data_parallel", copies), "plan.recompute=" + recompute};
+            check_cell(join(join(cell, {"plan.schedule=zbv"}), batch(micro_batches, ragged, copies)));
+            if (micro_batches >= 2 * stages)
+              check_cell(join(join(cell, {"plan.schedule=dualpipev"}), batch(micro_batches, ragged, copies)));
+          }
+        for (const int stages : {2, 4})
+          for (const int micro_batches : {2 * stages, 2 * stages + 4})
+            check_cell(join({kChain, "plan.schedule=dualpipe", set("plan.stages", stages),
+                             set("plan.data_parallel", copies), "plan.recompute=" + recompute},
+                            batch(micro_batches, ragged, copies)));
+      }
 }
 
 TEST_CASE("Skips over stages, and outputs that several stages read") {

@@ -28,9 +28,10 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 
 }  // namespace
 
-TEST_CASE("the table holds the nine schedules by the names of the YAML file, in its order") {
+TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
   CHECK(schedule_names() == std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b",
-                                                          "zb_h1", "zb_h2", "pipedream", "data_parallel"});
+                                                          "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev", "pipedream",
+                                                          "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())
@@ -41,20 +42,27 @@ TEST_CASE("the traits of every schedule are what its orders do") {
   for (const ScheduleRule& rule : schedules()) {
     CAPTURE(rule.name);
     const int v = rule.facts.takes_chunks ? 2 : 1;
-    const int K = rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
+    const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;
+    const int K = both_ways || rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
     const auto shape = [&](int micro_batches) {
-      return ScheduleShape{.stages = K, .virtual_stages = v, .micro_batches = micro_batches};
+      return ScheduleShape{
+          .stages = K, .virtual_stages = v, .micro_batches = micro_batches, .chunk_order = rule.chunk_order};
     };
     REQUIRE(rule.refusal(shape(32)) == "");
-    CHECK(rule.refusal({.stages = K, .virtual_stages = 3 - v, .micro_batches = 32}) != "");
-    CHECK(rule.refusal(shape(31)).empty() == !rule.facts.groups_of_stages);
+    ScheduleShape other_chunks = shape(32), other_order = shape(32);
+    other_chunks.virtual_stages = 3 - v;
+    other_order.chunk_order = rule.chunk_order == ChunkOrder::Loop ? ChunkOrder::V : ChunkOrder::Loop;
+    CHECK(rule.refusal(other_chunks) != "");
+    CHECK(rule.refusal(other_order) != "");
+    CHECK(rule.refusal(shape(31)).empty() == !(rule.facts.groups_of_stages || both_ways));
     CHECK((rule.peak_in_flight(shape(32), 0) == rule.peak_in_flight(shape(64), 0)) == rule.bounded_in_flight);
-    const std::vector<Op> last = rule.generate(shape(32)).positions.back().compute;
     bool at_once = true;
-    for (std::size_t i = 0; i + 1 < last.size(); ++i)
-      if (last[i].kind == Kind::F && last[i].virtual_stage + 1 == K * v)
-        at_once &= (last[i + 1].kind == Kind::B || last[i + 1].kind == Kind::BW) &&
-                   last[i + 1].virtual_stage == last[i].virtual_stage && last[i + 1].micro_batch == last[i].micro_batch;
+    for (const Lane& lane : rule.generate(shape(32)).positions)
+      for (std::size_t i = 0; i + 1 < lane.compute.size(); ++i)
+        if (const Op& op = lane.compute[i], &next = lane.compute[i + 1];
+            op.kind == Kind::F && op.virtual_stage + 1 == K * v)
+          at_once &= (next.kind == Kind::B || next.kind == Kind::BW) && next.virtual_stage == op.virtual_stage &&
+                     next.micro_batch == op.micro_batch;
     CHECK(at_once == rule.facts.backward_at_once);
     for (const std::string_view other : {rule.on_one_stage, rule.leaner, rule.hides_hops})
       CHECK((other.empty() || find_schedule(other) != nullptr));

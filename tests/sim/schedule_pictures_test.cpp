@@ -1,5 +1,6 @@
-// Every schedule drawn. The pictures were made by hand from the definition of the schedule: a forward takes 1, a
-// backward 2, a recomputation 1, messages are free, unless a test says otherwise.
+// Every schedule drawn. The pictures were made by hand from the definition of the schedule, DualPipe's on four stages
+// from the order of its authors: a forward takes 1, a backward 2, a recomputation 1, messages are free, unless a test
+// says otherwise.
 #include <doctest/doctest.h>
 
 #include "sim/schedules/table.hpp"
@@ -144,6 +145,26 @@ TEST_CASE("ZB-H2 warms up twice as deep and does the weights' gradients 2k later
 01234aw5bwcwdwewfw..
 .012a3b4cw5dwewfwww.
 ..0a1b2c3d4ew5fwwwww
+)");
+}
+
+TEST_CASE("ZB-V has the first and the last chunk on stage 0, and no stage waits once it has begun") {
+  CHECK(drawn("zbv", {.stages = 2, .virtual_stages = 2, .micro_batches = 4, .chunk_order = ChunkOrder::V}) == R"(
+0120aw1bw3aw2cwbw3dwcwdw.
+.0011aw2aw2bw3bw3cwcddwww
+)");
+}
+
+TEST_CASE("DualPipe sends micro-batches 0 to 3 down from stage 0 and 4 to 7 up from stage 3") {
+  CHECK(drawn("dualpipe", {.stages = 4, .micro_batches = 8, .chunk_order = ChunkOrder::BothWays}) == R"(
+0124ew53ff6aagg7.bbhhcwdw
+.04152ee6aa3ff7bbggcchdww
+.40516aa2ee7bb3ffccggdhww
+4560aw17bb2eecc3.ffddgwhw
+)");
+  CHECK(drawn("dualpipe", {.stages = 2, .micro_batches = 4, .chunk_order = ChunkOrder::BothWays}) == R"(
+021cc3aaddbw
+203aa1ccbbdw
 )");
 }
 

@@ -40,6 +40,25 @@ TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage,
       }
 }
 
+TEST_CASE("chunks there and back, and both ways: valid wherever they are not refused") {
+  int valid = 0;
+  for (int K = 1; K <= 12; ++K)
+    for (int M = 1; M <= 48; ++M)
+      for (const int D : {1, 2})
+        for (const bool recompute : {false, true}) {
+          ScheduleShape shape{.stages = K, .virtual_stages = 2, .micro_batches = M, .data_parallel = D};
+          shape.recompute.assign(static_cast<std::size_t>(K), recompute);
+          shape.chunk_order = ChunkOrder::V;
+          const int there_and_back = check_all(shape);
+          CHECK(there_and_back == (M >= 2 * K ? 2 : 1));  // zbv, and dualpipev once M is enough
+          shape.virtual_stages = 1, shape.chunk_order = ChunkOrder::BothWays;
+          const int both_ways = check_all(shape);
+          CHECK(both_ways == (K % 2 == 0 && M % 2 == 0 && M >= 2 * K ? 1 : 0));
+          valid += there_and_back + both_ways;
+        }
+  CHECK(valid > 2000);
+}
+
 TEST_CASE("interleaved 1F1B is valid for K to 16, M to 64 and v to 4, wherever K divides M") {
   for (int K = 1; K <= 16; ++K)
     for (int v = 2; v <= 4; ++v)

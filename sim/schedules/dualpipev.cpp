@@ -1,0 +1,64 @@
+// DualPipeV: DualPipe cut in the middle. Each worker has a chunk on the way to the last worker and one on the way back,
+// and runs DualPipe's order with the second in place of the other direction: no weights are held twice.
+//
+// [PyTorchPP26] ScheduleDualPipeV, by the authors' dualpipev.py; cells of a forward and a backward are made to overlap and
+// priced one after the other.                                                 tests/papers/published_orders_test.cpp
+#include <algorithm>
+
+#include "sim/schedules/dualpipe.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
+  if (std::string why = two_chunks_refusal(shape, "dualpipev"); !why.empty()) return why;
+  if (shape.micro_batches < 2 * shape.stages)
+    return "dualpipev fills the way there and back before it drains, but M = " + std::to_string(shape.micro_batches) +
+           " is less than 2 K = " + std::to_string(2 * shape.stages) + ": use " + std::to_string(2 * shape.stages) +
+           " micro-batches or more";
+  return replica_refusal(shape, "dualpipev");
+}
+
+Schedule generate(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("dualpipev", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    const Seating seating = shape.seating();
+    append_dualpipe(shape, lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
+                    shape.stages);
+    append_flush(shape, lane, k);
+  }
+  return schedule;
+}
+
+std::optional<Formula> bubble(const ScheduleShape&) {
+  return std::nullopt;
+}
+
+// In chunks, on every worker alike; two of DualPipe's workers make one of these:
+//     peak = 2 K + 1                                                       the table of the authors' repository
+std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+  return 2 * std::int64_t{shape.stages} + 1;
+}
+
+}  // namespace
+
+ScheduleRule dualpipev() {
+  return {.name = "dualpipev",
+          .title = "DualPipe's order on two chunks per stage, there and back (DualPipeV)",
+          .source = "DeepSeekIII24",
+          .memory = "2K + 1 chunks on every stage",
+          .flush = true,
+          .splits_backward = true,
+          .generate = generate,
+          .refusal = refusal,
+          .bubble = bubble,
+          .peak_in_flight = peak_in_flight,
+          .facts = {.backward_at_once = false, .takes_chunks = true, .pytorch = "DualPipeV"},
+          .chunk_order = ChunkOrder::V,
+          .chunks = 2};
+}
+
+}  // namespace pipewright
