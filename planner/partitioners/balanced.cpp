@@ -15,6 +15,7 @@
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/stage_needs.hpp"
 #include "planner/price.hpp"
+#include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
@@ -105,7 +106,11 @@ class Within {
 class Steps {
  public:
   Steps(const Plan& plan, const CostModel& cost)
-      : plan_(plan), cost_(cost), rule_(*find_schedule(plan.schedule)), left_(least_size() > kMostOps / 2 ? 0 : 2) {
+      : plan_(plan),
+        cost_(cost),
+        rule_(*find_schedule(plan.schedule)),
+        makespan_(rule_.generate),
+        left_(least_size() > kMostOps / 2 ? 0 : 2) {
     if (plan.last_micro_batch_size == plan.micro_batch_size) pricer_.emplace(plan, cost);
   }
 
@@ -115,10 +120,9 @@ class Steps {
 
   Time of(const Cut& cut) {
     const StepCosts costs = costs_of(cut);
-    const Schedule schedule = rule_.generate(costs.shape);
-    if (std::exchange(first_, false)) return of_first(cut, schedule, costs);
+    if (std::exchange(first_, false)) return of_first(cut, rule_.generate(costs.shape), costs);
     --left_;
-    return shared_ ? simulate(schedule, costs, Engine::Auto).makespan : static_order_makespan(schedule, costs);
+    return shared_ ? simulate(rule_.generate(costs.shape), costs, Engine::Auto).makespan : makespan_(costs);
   }
 
  private:
@@ -150,6 +154,7 @@ class Steps {
   const Plan& plan_;
   const CostModel& cost_;
   const ScheduleRule& rule_;
+  Makespans makespan_;
   std::optional<StepPricer> pricer_;  // for micro-batches of one size
   std::int64_t left_;
   bool first_ = true, shared_ = false;

@@ -9,32 +9,33 @@
 
 #include "core/check.hpp"
 #include "core/cost/step_costs.hpp"
+#include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-// A straight pipeline of one worker per stage; its schedule is made once.
+// A straight pipeline of one worker per stage; its schedule is made and compiled once.
 class StraightPipeline {
  public:
   StraightPipeline(const std::string& schedule, int stages, int micro_batches)
-      : schedule_(find_schedule(schedule)->generate({.stages = stages, .micro_batches = micro_batches})) {}
+      : shape_{.stages = stages, .micro_batches = micro_batches}, makespan_(find_schedule(schedule)->generate) {}
 
-  Time step(const PipelineTimes& times) const {
-    StepCosts costs = plain_costs(schedule_.shape, times.forward, times.backward, Time{});
+  Time step(const PipelineTimes& times) {
+    StepCosts costs = plain_costs(shape_, times.forward, times.backward, Time{});
     for (std::size_t edge = 0; edge < costs.edges.size(); ++edge)
       for (const std::size_t direction : {2 * edge, 2 * edge + 1}) {
         const std::uint32_t message = costs.first_message[direction];
         costs.messages[message].latency = costs.messages_last[message].latency = times.hop[costs.edges[edge].from];
       }
-    return static_order_makespan(schedule_, costs);
+    return makespan_(costs);
   }
 
  private:
-  Schedule schedule_;
+  ScheduleShape shape_;
+  Makespans makespan_;
 };
 
 // rest[q][i]: the least over the ways to cut layers i..L-1 into the last q stages; kNone where none fits.

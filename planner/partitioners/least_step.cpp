@@ -10,8 +10,8 @@
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/words.hpp"
+#include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
@@ -59,10 +59,9 @@ bool every_cut_is_crossed(const Scenario& scenario) {
 
 LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
   StepPricer pricer(plan, cost);
-  const ScheduleRule* rule = find_schedule(plan.schedule);
+  Makespans makespan(find_schedule(plan.schedule)->generate);
   const auto step = [&](const std::vector<LayerRange>& cut) {
-    const StepCosts costs = pricer.costs(cut, plan.recompute, plan.rebuilt);
-    return static_order_makespan(rule->generate(costs.shape), costs);
+    return makespan(pricer.costs(cut, plan.recompute, plan.rebuilt));
   };
   ExactAnswer answer = exact({.schedule = plan.schedule,
                               .stages = plan.stages,

@@ -6,7 +6,6 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright {
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
@@ -29,6 +28,7 @@ Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> m
       set_aside_(std::move(set_aside)),
       level_(scenario_.cluster.device.memory),
       rule_(find_schedule(shell_.schedule)),
+      makespan_(rule_->generate),
       pricer_(shell_, cost) {
   if (modes_.empty()) modes_.push_back(shell_.recompute.front()), fixed_ = true;
   // Listed once for all stages: of another cut, other stages have them.
@@ -346,7 +346,7 @@ Time Workbench::added_on(std::size_t mode, const std::vector<LayerRange>& cut, S
 Time Workbench::simulated(const std::vector<LayerRange>& cut, const Fit& fit) {
   ++simulations_;
   const StepCosts costs = pricer_.costs(cut, fit.recompute, fit.rebuilt);
-  return static_order_makespan(rule_->generate(costs.shape), costs);
+  return makespan_(costs);
 }
 
 // Stages that recompute, fit with full recomputation, and could do that much more work in less than `best`.

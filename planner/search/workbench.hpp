@@ -17,6 +17,7 @@
 #include "core/units.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/stage_needs.hpp"
+#include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -136,6 +137,7 @@ class Workbench {
   std::vector<Bytes> set_aside_;
   Bytes level_;
   const ScheduleRule* rule_;
+  Makespans makespan_;
   StepPricer pricer_;
   std::vector<std::unique_ptr<StageNeeds>> needs_;          // by mode
   std::vector<std::vector<std::vector<LayerId>>> longest_;  // by mode, stage, first layer; -1: not known

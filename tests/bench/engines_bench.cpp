@@ -1,10 +1,12 @@
 // How fast the engines are, on one core. Not part of `meson test`: run build/tests/bench/bench_engines.
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "core/check.hpp"
+#include "sim/compiled_order.hpp"
 #include "sim/des/event_queue.hpp"
 #include "sim/des/shared_link.hpp"
 #include "sim/event_order.hpp"
@@ -87,6 +89,32 @@ void static_makespan(benchmark::State& state, const char* name, Stages stages) {
 BENCHMARK_CAPTURE(static_makespan, f1b1_equal_K64_M4096, "1f1b", Stages::Equal)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(static_makespan, f1b1_unequal_K64_M4096, "1f1b", Stages::Unequal)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(static_makespan, gpipe_unequal_K64_M4096, "gpipe", Stages::Unequal)->Unit(benchmark::kMillisecond);
+
+// A makespan of an order that is compiled already, and with its compilation: what a search pays for the second price and
+// for the first one.
+void compiled_sweep(benchmark::State& state, const char* name) {
+  forget_peak();
+  const Schedule schedule = find_schedule(name)->generate({.stages = 64, .micro_batches = 4096});
+  const StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
+  const std::optional<CompiledOrder> order = CompiledOrder::of(schedule, costs.edges);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(order->makespan(costs));
+  constexpr double ops = 2.0 * 64 * 4096;
+  report_rate(state, "ops", ops, ops * 12);
+}
+BENCHMARK_CAPTURE(compiled_sweep, f1b1_unequal_K64_M4096, "1f1b")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(compiled_sweep, gpipe_unequal_K64_M4096, "gpipe")->Unit(benchmark::kMillisecond);
+
+void compiled_once(benchmark::State& state) {
+  forget_peak();
+  const Schedule schedule = one_f_one_b(64, 4096);
+  const StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(CompiledOrder::of(schedule, costs.edges)->makespan(costs));
+  constexpr double ops = 2.0 * 64 * 4096;
+  report_rate(state, "ops", ops, ops * (sizeof(Op) + 12));
+}
+BENCHMARK(compiled_once)->Name("compiled_once/f1b1_unequal_K64_M4096")->Unit(benchmark::kMillisecond);
 
 // The same with the times of every op and transfer kept.
 void static_timeline(benchmark::State& state) {

@@ -1,0 +1,89 @@
+// The compiled order against the static order: the same makespan of random schedules, whatever the prices.
+#include "sim/compiled_order.hpp"
+
+#include <map>
+#include <random>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/random_costs.hpp"
+#include "tests/support/random_links.hpp"
+
+using namespace pipewright;
+
+TEST_CASE("an order compiled once gives the static order's makespan under any prices") {
+  std::mt19937 random(7);
+  std::map<std::string, int> compiled;
+  for (int run = 0; run < 3000; ++run) {
+    const Schedule schedule = random_schedule(random);
+    CAPTURE(run);
+    CAPTURE(schedule.name);
+    std::optional<CompiledOrder> order;
+    for (int prices = 0; prices < 3; ++prices) {
+      StepCosts costs = random_costs(schedule.shape, random, Wires::Chain, run % 10 == 0 ? 1 : 30);
+      if (run % 4 < 2) costs.duration_last = costs.duration;
+      if (run % 8 < 4) costs.messages_last = costs.messages;
+      if (!order) order = CompiledOrder::of(schedule, costs.edges);
+      CHECK(order.has_value() == schedule.flush);
+      if (!order) break;
+      REQUIRE(order->is_of(costs));
+      CHECK(order->makespan(costs) == static_order_makespan(schedule, costs));
+      ++compiled[schedule.name];
+    }
+  }
+  for (const ScheduleRule& rule : schedules())
+    if (rule.flush) CHECK(compiled[std::string(rule.name)] > 100);
+}
+
+TEST_CASE("an order is not that of other passes, and is that of other buckets and copies") {
+  const ScheduleShape shape{.stages = 3, .micro_batches = 4};
+  const auto costs_of = [](const ScheduleShape& of) {
+    const auto chunks = static_cast<std::size_t>(of.chunks());
+    return plain_costs(of, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{1});
+  };
+  const StepCosts costs = costs_of(shape);
+  const auto order = CompiledOrder::of(find_schedule("1f1b")->generate(shape), costs.edges);
+  REQUIRE(order.has_value());
+  CHECK(order->is_of(costs));
+  for (const auto& change : {+[](ScheduleShape& s) { s.micro_batches = 5; }, +[](ScheduleShape& s) { s.stages = 4; },
+                             +[](ScheduleShape& s) {
+                               s.recompute = {true, false, false};
+                             },
+                             +[](ScheduleShape& s) {
+                               s.replicas = {2, 1, 1};
+                             }}) {
+    ScheduleShape other = shape;
+    change(other);
+    CHECK_FALSE(order->is_of(costs_of(other)));
+  }
+  ScheduleShape alike = shape;
+  alike.data_parallel = 2, alike.buckets = {2, 1, 3};
+  const StepCosts of_alike = costs_of(alike);
+  CHECK(order->is_of(of_alike));
+  CHECK(order->makespan(of_alike) == static_order_makespan(find_schedule("1f1b")->generate(alike), of_alike));
+  StepCosts fewer = costs;
+  fewer.edges.pop_back();
+  CHECK_FALSE(order->is_of(fewer));
+}
+
+TEST_CASE("makespans of one kind of schedule: compiled where it can be, by the static order where not") {
+  std::mt19937 random(11);
+  int skips = 0;
+  for (int run = 0; run < 400; ++run) {
+    const Schedule first = random_schedule(random);
+    const ScheduleRule& rule = *find_schedule(first.name);
+    Makespans makespan(rule.generate);
+    for (int prices = 0; prices < 4; ++prices) {
+      ScheduleShape shape = first.shape;
+      if (prices == 2) shape.recompute.assign(static_cast<std::size_t>(shape.stages), prices % 2 == 0);
+      const Wires wires = run % 2 == 0 ? Wires::Chain : Wires::Skips;
+      const StepCosts costs = random_costs(shape, random, wires, 30);
+      CHECK(makespan(costs) == static_order_makespan(rule.generate(shape), costs));
+      skips += CompiledOrder::of(rule.generate(shape), costs.edges) ? 0 : 1;
+    }
+  }
+  CHECK(skips > 100);
+}
