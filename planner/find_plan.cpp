@@ -149,7 +149,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   for (StageId k = 0; k < plan.stages; ++k) {
     if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
     const auto here = [&](std::int64_t layer) {
-      for (int i = 0; i < plan.seating().held(); ++i) {
+      for (int i = 0; i < plan.virtual_stages; ++i) {  // of the stage, whoever holds it
         const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.seating().chunk_of(k, i))];
         if (layer >= chunk.begin && layer < chunk.end) return true;
       }
@@ -441,7 +441,14 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     check_schedule(scenario, plan);
   });
   settle_rebuilt(scenario, plan, errors);
-  if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end())
+  const bool knapsack =
+      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end();
+  if (knapsack && plan.chunk_order == ChunkOrder::BothWays)
+    errors.add(
+        or_else(request.recompute.place, request.place), "plan.recompute",
+        "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "
+        "the layers");
+  if (knapsack)
     refuse_classes(scenario.cluster, or_else(request.recompute.place, request.place), "plan.recompute: knapsack");
   errors.throw_if_any();
   choose_rebuilt(plan, cost);

@@ -106,7 +106,7 @@ void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& co
     const VirtualStageId v = schedule.seating().chunk_of(stage.stage, i);
     stage.forward += price(v, Kind::F);
     stage.backward += split ? price(v, Kind::B) + price(v, Kind::W) : price(v, Kind::BW);
-    if (shape.recomputes(stage.stage)) stage.recompute += price(v, Kind::R);
+    if (shape.recomputes(shape.stage_of(v))) stage.recompute += price(v, Kind::R);
     stage.update += price(v, Kind::Update);
   }
   for (Time* const time : {&stage.forward, &stage.backward, &stage.recompute})

@@ -117,8 +117,7 @@ class Parts {
   void add(Type type, Time time, int a = 0, int b = 0) {
     if (time != Time{}) sums_[{type, a, b}] += time;
   }
-  void add(const Op& op, const ScheduleShape& shape, Time time) {
-    const int stage = shape.stage_of(op.virtual_stage);
+  void add(const Op& op, StageId stage, Time time) {
     switch (op.kind) {
       case Kind::F: return add(Forward, time, stage);
       case Kind::R: return add(Recompute, time, stage);
@@ -177,7 +176,7 @@ class WalkBack {
       if (here.collective) {
         parts_.add(Parts::AllReduce, part, schedule_.shape.stage_of(op.virtual_stage));
       } else {
-        parts_.add(op, schedule_.shape, part);
+        parts_.add(op, stage_of(here.worker), part);
       }
       here = here.collective ? before_all_reduce(here, span.start) : before_op(here, span.start);
     }
@@ -185,6 +184,10 @@ class WalkBack {
   }
 
  private:
+  StageId stage_of(WorkerId worker) const {
+    return schedule_.seating().stage_at(static_cast<PositionId>(at(worker) % schedule_.positions.size()));
+  }
+
   struct Here {
     WorkerId worker = 0;
     bool collective = false;  // on the collective stream
@@ -246,10 +249,8 @@ class WalkBack {
     const Transfer& transfer = timeline_.transfers[cause.index];
     const Edge& edge = costs_.edges[transfer.edge];
     const bool forward = transfer.direction == Direction::Forward;
-    const ScheduleShape& shape = schedule_.shape;
     parts_.add(Parts::Waiting, start - cause.arrived);
-    parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, shape.stage_of(forward ? edge.from : edge.to),
-               shape.stage_of(forward ? edge.to : edge.from));
+    parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, stage_of(transfer.from), stage_of(transfer.to));
     const int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
                                  : causes_.index().backward(edge.to, transfer.micro_batch);
     return {transfer.from, false, producer, transfer.posted};

@@ -124,7 +124,8 @@ class Sum {
 Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage) {
   std::set<std::pair<std::int64_t, std::int64_t>> shapes;
   const int t = plan.tensor_parallel;
-  for (VirtualStageId v = stage; v < plan.chunks(); v += plan.stages) {
+  for (int part = 0; part < plan.seating().held(); ++part) {
+    const VirtualStageId v = plan.seating().chunk_of(stage, part);
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     for (LayerId i = range.begin; i < range.end; ++i) {
       const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
@@ -150,7 +151,8 @@ Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage)
 // The largest tensor that a stage sends or receives for one micro-batch.
 Bytes message(const Plan& plan, const Model& model, StageId stage) {
   Bytes largest;
-  for (VirtualStageId v = stage; v < plan.chunks(); v += plan.stages) {
+  for (int i = 0; i < plan.seating().held(); ++i) {
+    const VirtualStageId v = plan.seating().chunk_of(stage, i);
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     const LayerId edge = v > 0 ? range.begin - 1 : range.end - 1;
     if (edge < 0) continue;
@@ -177,16 +179,18 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   fixed.running = checked_sum(mask, whole((stage == 0 ? kBatchBytesPerToken - 8 : kBatchBytesPerToken) * tokens));
   if (plan.stages > 1) {
     const Bytes u = message(plan, scenario.model, stage);
-    const bool one = plan.virtual_stages == 1;
+    const int held = plan.seating().held();
+    const bool one = held == 1;
     const Bytes next = one ? mask : Bytes{};
     fixed.running = checked_sum(checked_sum(fixed.running, (one ? 2 : 3) * u), next);
-    fixed.between = checked_sum(checked_sum(fixed.between, std::int64_t{2} * plan.virtual_stages * u), next);
+    fixed.between = checked_sum(checked_sum(fixed.between, std::int64_t{2} * held * u), next);
   }
   if (training.precision == Precision::Fp16 && gradient_bytes(training).value == 2) {
     const Bytes states = optimizer_bytes(training.precision, training.optimizer);
-    for (VirtualStageId v = stage; v < plan.chunks(); v += plan.stages)
-      fixed.between = checked_sum(fixed.between,
-                                  Bytes{memory.chunks[static_cast<std::size_t>(v)].optimizer.value / states.value * 4});
+    for (int i = 0; i < plan.seating().held(); ++i)
+      fixed.between =
+          checked_sum(fixed.between,
+                      Bytes{memory.chunks[at(plan.seating().chunk_of(stage, i))].optimizer.value / states.value * 4});
   }
   return fixed;
 }
@@ -201,11 +205,12 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
       states - optimizer_bytes(training.precision, Optimizer::Sgd).value;  // all but the master weights
   for (StageId k = 0; k < plan.stages; ++k) {
     double missing = 0;
-    for (VirtualStageId v = k; v < plan.chunks() && states > 0; v += plan.stages)
-      missing += static_cast<double>(memory.chunks[static_cast<std::size_t>(v)].optimizer.value) *
+    const Seating seating = plan.seating();
+    for (int i = 0; i < seating.held() && states > 0; ++i)
+      missing += static_cast<double>(memory.chunks[at(seating.chunk_of(k, i))].optimizer.value) *
                  static_cast<double>(later) / static_cast<double>(states);
-    for (VirtualStageId v = k; v < plan.chunks(); v += plan.stages) {
-      ChunkMemory& chunk = memory.chunks[static_cast<std::size_t>(v)];
+    for (int i = 0; i < plan.virtual_stages; ++i) {
+      ChunkMemory& chunk = memory.chunks[at(seating.chunk_of(k, i))];
       for (std::size_t size = 0; size < chunk.logits.size(); ++size) {
         const double logits =
             static_cast<double>(chunk.logits[size].value) / std::min(kLogitBytesKept, static_cast<double>(most));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <set>
 
 #include "core/cost/framework_memory.hpp"
@@ -121,21 +122,21 @@ Bytes rounding(Bytes block, Allocator allocator) {
 }
 
 // Parameters of a chunk on one device: those of its layers, and its own copy of a table that is tied to a layer of
-// another stage (Megatron-LM keeps the embedding on the first and on the last stage).
+// other workers (Megatron-LM keeps the embedding on the first and on the last stage).
 std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& model, const FrameworkMemory& framework,
                                               VirtualStageId chunk) {
   const LayerRange range = plan.layers[static_cast<std::size_t>(chunk)];
-  const auto stage_of_layer = [&](LayerId layer) {
+  const auto group_of_layer = [&](LayerId layer) {
     const auto holds = [layer](const LayerRange& r) { return layer < r.end; };
     const auto found = std::find_if(plan.layers.begin(), plan.layers.end(), holds);
-    return plan.stage_of(static_cast<VirtualStageId>(found - plan.layers.begin()));
+    return plan.seating().group_of(static_cast<VirtualStageId>(found - plan.layers.begin()));
   };
   std::vector<std::int64_t> held;
   for (LayerId i = range.begin; i < range.end; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     held.push_back(layer.held());
     if (layer.work < 0) continue;
-    const bool copy = layer.tied_to >= 0 && stage_of_layer(layer.tied_to) != plan.stage_of(chunk);
+    const bool copy = layer.tied_to >= 0 && group_of_layer(layer.tied_to) != plan.seating().group_of(chunk);
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
     held.back() = checked_sum(held.back(), padding(work, framework, plan.tensor_parallel, copy), "the parameters");
     if (!copy) continue;
@@ -302,16 +303,23 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
 
 // One size of micro-batch of the virtual stages first, first + step, ...
 void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const LayerCosts& layers,
-          const std::vector<char>& leaves, std::size_t size, std::size_t first, std::size_t step) {
+          const std::vector<char>& leaves, std::size_t size, const std::vector<VirtualStageId>& chunks) {
   const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
   const std::vector<Bytes> boundary = boundaries(plan, scenario.model, layers.activation, samples);
-  for (std::size_t v = first; v < memory.chunks.size(); v += step) {
-    memory.chunks[v].boundary[size] = boundary[v];
-    add_activations(memory.chunks[v], plan, static_cast<VirtualStageId>(v), scenario.model, layers, leaves,
-                    device_of(plan, scenario, plan.stage_of(static_cast<int>(v))).allocator, size,
+  for (const VirtualStageId v : chunks) {
+    ChunkMemory& chunk = memory.chunks[at(v)];
+    chunk.boundary[size] = boundary[at(v)];
+    add_activations(chunk, plan, v, scenario.model, layers, leaves,
+                    device_of(plan, scenario, plan.stage_of(v)).allocator, size,
                     scenario.training.framework.megatron());
-    add_table_gradient(memory.chunks[v], plan.layers[v], scenario, size);
+    add_table_gradient(chunk, plan.layers[at(v)], scenario, size);
   }
+}
+
+std::vector<VirtualStageId> all_chunks(const Plan& plan) {
+  std::vector<VirtualStageId> chunks(at(plan.chunks()));
+  std::iota(chunks.begin(), chunks.end(), 0);
+  return chunks;
 }
 
 }  // namespace
@@ -325,7 +333,7 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
   const std::array<std::int64_t, 2> samples = {plan.micro_batch_size, plan.last_micro_batch_size};
   for (std::size_t size = 0; size < samples.size(); ++size) {
     const LayerCosts layers = cost.layers(samples[size]);
-    fill(memory, plan, scenario, layers, leaves, size, 0, 1);
+    fill(memory, plan, scenario, layers, leaves, size, all_chunks(plan));
     add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
   add_fixed(memory, plan, scenario);
@@ -335,16 +343,16 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
 
 namespace {
 
-// Virtual stages first, first + step, ...
+// Of some chunks; the others stay empty.
 MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
-                            std::size_t first, std::size_t step) {
+                            const std::vector<VirtualStageId>& chunks) {
   const Scenario& scenario = cost.scenario();
   MemoryModel memory = empty_model(plan, scenario);
-  for (std::size_t v = first; v < memory.chunks.size(); v += step)
-    add_states(memory.chunks[v], plan, scenario, static_cast<VirtualStageId>(v));
+  for (const VirtualStageId v : chunks)
+    add_states(memory.chunks[at(v)], plan, scenario, v);
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   for (std::size_t size = 0; size < layers.size(); ++size)
-    fill(memory, plan, scenario, layers[size], leaves, size, first, step);
+    fill(memory, plan, scenario, layers[size], leaves, size, chunks);
   add_fixed(memory, plan, scenario);
   refuse_overflow(memory.chunks, largest_fixed(memory), plan.micro_batches);
   return memory;
@@ -354,11 +362,14 @@ MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::
 
 MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
                             StageId k) {
-  return without_outputs(plan, cost, layers, static_cast<std::size_t>(k), static_cast<std::size_t>(plan.stages));
+  std::vector<VirtualStageId> held;
+  for (int i = 0; i < plan.seating().held(); ++i)
+    held.push_back(plan.seating().chunk_of(k, i));
+  return without_outputs(plan, cost, layers, held);
 }
 
 MemoryModel memory_of_stages(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers) {
-  return without_outputs(plan, cost, layers, 0, 1);
+  return without_outputs(plan, cost, layers, all_chunks(plan));
 }
 
 std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, const LayerCosts& layers,

@@ -121,6 +121,10 @@ class Settled {
       ways[entry.op.micro_batch] |= static_cast<std::uint8_t>(up(entry) ? 2 : 1);
     if (std::find(ways.begin(), ways.end(), 3) != ways.end() || std::find(ways.begin(), ways.end(), 2) == ways.end())
       return;
+    if (given_.stages % 2 != 0)
+      throw InputError(Place{given_.file, 0, 0}, "has two directions on " + text(given_.stages) +
+                                                     " ranks; their number must be even, so that no rank "
+                                                     "holds the same stage for both");
     given_.chunk_order = ChunkOrder::BothWays, given_.virtual_stages = 1;
     for (Entry& entry : entries_) {
       const bool second = given_.seating().holder_of(0, entry.op.micro_batch) == 1;

@@ -110,6 +110,17 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
              "), but the workers of a stage, and the devices of a worker, must be of one class";
     }
   }
+  const auto class_at = [&](WorkerId worker) {
+    return cluster.class_of(plan.device[static_cast<std::size_t>(worker)]);
+  };
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const std::vector<WorkerId> workers = holders(plan.seating(), v);
+    for (const WorkerId worker : workers)
+      if (class_at(worker) != class_at(workers.front()))
+        return "stage " + text(v) + " lies on workers " + text(workers.front()) + " (" +
+               cluster.device_of(class_at(workers.front())).name + ") and " + text(worker) + " (" +
+               cluster.device_of(class_at(worker)).name + "), but all that hold a stage must be of one class";
+  }
   return "";
 }
 

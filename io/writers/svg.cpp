@@ -200,8 +200,10 @@ class Gantt {
   std::string tooltip(const Op& op, const Span& span) const {
     const Look kind = look(op.kind);
     const bool round = kind == Look::Update || kind == Look::AllReduce;
+    const Seating seating = answer_.plan.seating();
+    const int holder = round ? 0 : seating.holder_of(op.virtual_stage, op.micro_batch);
     return fmt::format("{} · {} of {} {} on stage {} · {} to {}", label(op), words(kind),
-                       round ? "round" : "micro-batch", op.micro_batch, answer_.plan.stage_of(op.virtual_stage),
+                       round ? "round" : "micro-batch", op.micro_batch, seating.stage_of(op.virtual_stage, holder),
                        short_time(span.start, 4), short_time(span.end, 4));
   }
 

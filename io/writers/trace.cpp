@@ -209,7 +209,9 @@ class Trace {
 
   void op(const Op& op, const Span& span, WorkerId w, int tid) {
     const Look kind = look(op.kind);
-    const auto& [stage, layers] = chunks_[op.virtual_stage];
+    const Seating seating = answer_.plan.seating();
+    const bool first = seating.stage_at(w % seating.positions()) == seating.stage_of(op.virtual_stage);
+    const auto& [stage, layers] = chunks_[op.virtual_stage + (first ? 0 : answer_.plan.layers.size())];
     event() << R"({"ph":"X","cat":")" << words(kind) << R"(","name":")" << label(op);
     place(w, tid, span.start, span.end);
     text_ << stage << (kind == Look::Update || kind == Look::AllReduce ? R"("round":)" : R"("microbatch":)")
@@ -220,8 +222,12 @@ class Trace {
 
   // What the ops of a chunk have in common: the arguments before and after those of the op.
   void describe_chunks() {
-    for (std::size_t v = 0; v < answer_.plan.layers.size(); ++v) {
-      std::string stage = fmt::format("\"stage\":{},", answer_.plan.stage_of(static_cast<VirtualStageId>(v)));
+    const Seating seating = answer_.plan.seating();
+    const std::size_t count = answer_.plan.layers.size();
+    for (std::size_t i = 0; i < (seating.held() > seating.virtual_stages ? 2 : 1) * count; ++i) {
+      const std::size_t v = i % count;
+      std::string stage =
+          fmt::format("\"stage\":{},", seating.stage_of(static_cast<VirtualStageId>(v), static_cast<int>(i / count)));
       if (answer_.plan.virtual_stages > 1) stage += fmt::format("\"virtual_stage\":{},", v);
       const LayerRange layers = answer_.plan.layers[v];
       chunks_.emplace_back(std::move(stage), fmt::format(",\"layers\":\"{}-{}\"}}}}", layers.begin, layers.end - 1));

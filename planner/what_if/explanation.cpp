@@ -170,11 +170,15 @@ void add_warnings(Answer& answer, const CostModel& cost) {
       report.warnings.push_back(std::move(caution));
   }
   if (std::string caution = expert_caution(scenario); !caution.empty()) report.warnings.push_back(std::move(caution));
-  if (answer.plan.given && answer.plan.given->overlapped > 0)
+  std::int64_t pairs = 0;
+  for (const Lane& lane : answer.schedule.positions)
+    for (std::size_t i = 0; i < lane.compute.size(); ++i)
+      pairs += lane.compute[i].with_next && (i == 0 || !lane.compute[i - 1].with_next) ? 1 : 0;
+  if (pairs > 0)
     report.warnings.push_back(
         fmt::format("{} cells of {} ask for two actions at a time (OVERLAP_F_B); they are priced one after the other, "
                     "so a real run may be faster",
-                    answer.plan.given->overlapped, answer.plan.given->file));
+                    pairs, answer.plan.given ? answer.plan.given->file : answer.plan.schedule));
   for (std::string& line : options_without_effect(scenario, answer.plan))
     report.warnings.push_back(std::move(line));
   if (report.makespan == Time{})
@@ -258,8 +262,7 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (scenario.plan.scatter_gather.value && plan.tensor_parallel == 1)
     lines.push_back(
         "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
-  if (scenario.training.zero > 0 && plan.data_parallel == 1 &&
-      std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
+  if (scenario.training.zero > 0 && !plan.seating().any_reduced())
     lines.push_back("training.zero: 1 has no effect: each stage has a single worker, so there is nothing to shard");
   const Training& training = scenario.training;
   if (training.execution != Execution::Eager && scenario.cost != CostSourceKind::Roofline)

@@ -62,8 +62,8 @@ std::string refusal(const ScheduleShape& shape) {
   if (std::string why = chunk_refusal(shape, "dualpipe"); !why.empty()) return why;
   if (shape.stages % 2 != 0)
     return "dualpipe has as many workers before the middle as behind it, but plan.stages is " +
-           std::to_string(shape.stages) + ": use " + std::to_string(std::max(2, shape.stages - 1)) + " or " +
-           std::to_string(shape.stages + 1);
+           std::to_string(shape.stages) + ": use " +
+           (shape.stages > 1 ? std::to_string(shape.stages - 1) + " or " : "") + std::to_string(shape.stages + 1);
   if (std::string why = shape_refusal(shape, ChunkOrder::BothWays); !why.empty()) return why;
   if (shape.micro_batches % 2 != 0 || shape.micro_batches < 2 * shape.stages)
     return "dualpipe sends half of the micro-batches each way, at least as many as there are stages, but M = " +

@@ -140,3 +140,19 @@ TEST_CASE("A scenario names the file relative to itself, and takes ranks and sta
   holds(message_of([&] { read("{schedule: {files: my.csv}}"); }), "did you mean \"file\"");
   holds(message_of([&] { read("{schedule: {file: absent.csv}}"); }), "absent.csv: cannot be read");
 }
+
+TEST_CASE("Two directions are read from two sets of stages, and what does not fit them is named in the file's words") {
+  const std::string down = "0F0,3F1,3B1,0B0\n1F0,2F1,2B1,1B0\n";  // K = 2: stages 0 and 1 down, 2 and 3 up
+  const GivenSchedule given = parse_schedule_csv(down, "x");
+  CHECK(given.chunk_order == ChunkOrder::BothWays);
+  CHECK(given.stages == 2);
+  CHECK(given.virtual_stages == 1);
+  CHECK(given.micro_batches == 2);
+  CHECK(given.compute[0][1] == Op{Kind::F, 1, 1});  // stage 3 of the file
+  holds(error_of("0F0,3F1,3B1\n1F0,2F1,2B1,1B0\n"), "0B0 is missing on rank 0");
+  holds(error_of("0F0,3F1,0B0\n1F0,2F1,2B1,1B0\n"), "3B1 is missing on rank 0");
+  holds(error_of("0F1,3F0,3B0,0B1\n1F1,2F0,2B0,1B1\n"),
+        "is of a micro-batch of the other direction; of 2 micro-batches the first half runs stages 0 to 1");
+  holds(error_of("0F0,5F1,5B1,0B0\n1F0,4F1,4B1,1B0\n2F0,3F1,3B1,2B0\n"),
+        "has two directions on 3 ranks; their number must be even");
+}

@@ -24,6 +24,8 @@ ARITHMETIC = [
     (re.compile(rf"\b(?:m|micro_batch|micro_batch\))\s*/\s*(?:static_cast<[\w:]+>\()?{REPLICAS}"), "the round of a micro-batch"),
     (re.compile(rf"\bmicro_batches\s*\+\s*{REPLICAS}\s*-\s*1"), "the number of rounds"),
     (re.compile(r"\bdata_parallel\s*>\s*1\s*\|\|[^;]*\breplicas"), "whether a stage is reduced"),
+    (re.compile(r"\bdata_parallel\s*==\s*1\s*&&[^;]*\breplicas"), "whether a stage is reduced"),
+    (re.compile(r"\bv\s*=\s*(?:stage|k)\s*;[^;]*;\s*v\s*\+="), "the chunks of a stage"),
 ]
 COMMENT = re.compile(r"//[^\n]*")
 

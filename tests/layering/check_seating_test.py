@@ -19,6 +19,8 @@ FOUND = [
     "const int round = static_cast<int>(op.micro_batch) / replicas;",
     "return flush ? 1 : (micro_batches + r - 1) / r;",
     "if (plan.data_parallel > 1 || plan.replicas[k] > 1) reduce();",
+    "if (plan.data_parallel == 1 && all_one(plan.replicas)) return;",
+    "for (VirtualStageId v = stage; v < plan.chunks(); v += plan.stages) add(v);",
 ]
 HARMLESS = [
     "// chunk v lies on stage v % stages",
