@@ -91,6 +91,15 @@ std::optional<Formula> bubble(const ScheduleShape&) {
   return std::nullopt;
 }
 
+// Equal passes, one after the other, and free communication: a worker waits K / 2 - 1 forwards in all:
+//     (K/2 - 1) / (3 M + K/2 - 1)                                  derived from [DeepSeekIII24] section 3.2.1, table 2
+// K = 4, M = 8: 25 in all, 24 of them work.                                    tests/papers/zero_bubble_test.cpp "DualPipe"
+std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+  if (times.forward != times.input_gradient || times.forward != times.weight_gradient) return std::nullopt;
+  const std::int64_t idle = shape.stages / 2 - 1;
+  return Formula{"(K/2-1)/(3M+K/2-1)", idle, std::int64_t{3} * shape.micro_batches + idle};
+}
+
 // Micro-batches of both directions, on every worker alike:
 //     peak = K + 1                                                         the table of the authors' repository
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
@@ -142,6 +151,7 @@ ScheduleRule dualpipe() {
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,
+          .bubble_of_times = bubble_of_times,
           .facts = {.backward_at_once = false},
           .chunk_order = ChunkOrder::BothWays};
 }
