@@ -316,7 +316,7 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1",
      member<&PlanRequest::stages, AtLeast1>},
     {"virtual_stages", "whole number >= 1",
-     "chunks of layers per stage (interleaved_1f1b; 2: zbv, dualpipev); default: 1",
+     "chunks of layers per stage (interleaved_1f1b, looped_bfs; 2: zbv, dualpipev); default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1",
      member<&PlanRequest::data_parallel, AtLeast1>},

@@ -10,6 +10,7 @@ ScheduleRule gpipe();
 ScheduleRule one_f_one_b();
 ScheduleRule eager_1f1b();
 ScheduleRule interleaved_1f1b();
+ScheduleRule looped_bfs();
 ScheduleRule zb_h1();
 ScheduleRule zb_h2();
 ScheduleRule zbv();

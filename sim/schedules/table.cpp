@@ -14,6 +14,7 @@ std::span<const ScheduleRule> schedules() {
       one_f_one_b(),       //
       eager_1f1b(),        //
       interleaved_1f1b(),  //
+      looped_bfs(),        //
       zb_h1(),             //
       zb_h2(),             //
       zbv(),               //

@@ -425,7 +425,8 @@ TEST_CASE("plan: fields that contradict one another are named, with a way out") 
             "plan.partition: gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; write "
             "partition: auto (--set plan.partition=auto)"));
   CHECK(has(error(quickstart, {"plan.virtual_stages=2", "plan.recompute=auto"}),
-            "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b, zbv and dualpipev "
+            "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b, looped_bfs, zbv and "
+            "dualpipev "
             "take several"));
   CHECK(has(error(quickstart, {"plan.stages={auto:[2,4]}"}),
             "in braces a space follows a colon: --set 'plan.stages={auto: [2,4]}'"));

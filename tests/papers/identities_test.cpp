@@ -117,6 +117,25 @@ TEST_CASE("interleaving divides fill and drain by v: Mv(f+b) + (K-1)(f+b) in tim
         }
 }
 
+// The first micro-batch is back at stage 0 after K(f+c), when that has worked for Mf; backwards mirror it. Where M >= K
+// and c = 0 nothing is waited for; with (M-K) min(f, b) >= Kc neither.
+TEST_CASE("Looped BFS takes vM(f+b) + (K-1)(f+b+2c), and what it waits between two chunks where M is small") {
+  for (int K = 2; K <= 16; ++K)
+    for (int v = 2; v <= 4; ++v)
+      for (int M = 1; M <= 64; M += K < 5 ? 1 : 5)
+        for (const Costs cost : kCosts)
+          for (const Time c : {Time{0}, Time{1}, Time{7}}) {
+            const ScheduleShape shape{.stages = K, .virtual_stages = v, .micro_batches = M};
+            const StepCosts costs = equal_stages(shape, cost, c);
+            const Time full = v * M * (cost.f + cost.b) + (K - 1) * (cost.f + cost.b + 2 * c);
+            const Time wait =
+                std::max(Time{0}, K * (cost.f + c) - M * cost.f) + std::max(Time{0}, K * (cost.b + c) - M * cost.b);
+            CHECK(makespan("looped_bfs", shape, costs) == full + (v - 1) * wait);
+            if ((M - K) * std::min(cost.f, cost.b) >= K * c) CHECK(wait == Time{0});
+            if (c == Time{0} && M >= K) check_bubble("looped_bfs", shape, costs);
+          }
+}
+
 TEST_CASE("most micro-batches in flight: the walk over each list gives the formula of its schedule") {
   for (int K = 1; K <= 16; ++K)
     for (int M = 1; M <= 64; ++M)
@@ -139,6 +158,7 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "dualpipe") CHECK(most == K + 1);
           if (rule.name == "dualpipev") CHECK(most == 2 * K + 1);
           if (rule.name == "interleaved_1f1b") CHECK(most == std::min(M * v, 2 * (K - k - 1) + (v - 1) * K + 1));
+          if (rule.name == "looped_bfs") CHECK(most == v * M);
           if (rule.name == "naive" || rule.name == "data_parallel") CHECK(most == 1);
         }
       }
@@ -263,7 +283,7 @@ TEST_CASE("all times times a: the makespan times a") {
     const Time c{static_cast<int>(random() % 10)};
     for (const ScheduleRule& rule : schedules()) {
       ScheduleShape shape{.stages = K, .micro_batches = M};
-      if (rule.name == "interleaved_1f1b") shape.virtual_stages = 2;
+      if (rule.facts.takes_chunks && rule.chunks == 0) shape.virtual_stages = 2;
       if (!rule.refusal(shape).empty()) continue;
       RandomChain chain(shape.chunks(), random);
       for (Time& time : chain.b)  // even, so that both halves of a split backward are whole

@@ -101,6 +101,16 @@ TEST_CASE("Likewise interleaved: two chunks per stage, as many micro-batches as 
                           batch(micro_batches, ragged)));
 }
 
+TEST_CASE("Likewise all micro-batches through one chunk after the other, fewer than stages, as many, and more") {
+  for (int stages = 2; stages <= 4; ++stages)
+    for (const int micro_batches : {1, stages, 2 * stages + 1})
+      for (const bool ragged : {false, true})
+        for (const std::string recompute : {"none", "full"})
+          check_cell(join({kChain, "plan.schedule=looped_bfs", "plan.virtual_stages=2", set("plan.stages", stages),
+                           "plan.recompute=" + recompute},
+                          batch(micro_batches, ragged)));
+}
+
 TEST_CASE(
     "Likewise chunks there and back, with one step's backwards in two parts, and two pipelines in both directions") {
   for (const std::string recompute : {"none", "full"})

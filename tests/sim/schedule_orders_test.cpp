@@ -30,8 +30,8 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 
 TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
   CHECK(schedule_names() == std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b",
-                                                          "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev", "pipedream",
-                                                          "data_parallel"});
+                                                          "looped_bfs", "zb_h1", "zb_h2", "zbv", "dualpipe",
+                                                          "dualpipev", "pipedream", "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())
@@ -155,10 +155,17 @@ TEST_CASE("interleaved 1F1B reduces the chunk first whose last backward comes fi
   CHECK(compute(schedule, 1) == "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 3U0 1U0");
 }
 
+TEST_CASE("Looped BFS reduces the last chunk first, too: its backwards are done before those of the chunk before it") {
+  const Schedule schedule =
+      generated("looped_bfs", {.stages = 2, .virtual_stages = 2, .micro_batches = 3, .data_parallel = 2});
+  CHECK(compute(schedule, 0) == "0F0 0F1 0F2 2F0 2F1 2F2 2B2 2B1 2B0 0B2 0B1 0B0 2U0 0U0");
+  CHECK(collective(schedule, 0) == "2AR0.0 0AR0.0");
+}
+
 TEST_CASE("one worker per stage in one copy reduces nothing, and updates all the same") {
   for (const ScheduleRule& rule : schedules()) {
     ScheduleShape shape{.stages = rule.name == "data_parallel" ? 1 : 2, .micro_batches = 2};
-    if (rule.name == "interleaved_1f1b") shape.virtual_stages = 2;
+    if (rule.facts.takes_chunks && rule.chunks == 0) shape.virtual_stages = 2;
     for (const Lane& lane : rule.generate(shape).positions) {
       CHECK(lane.collective.empty());
       CHECK(lane.compute.back().kind == Kind::Update);
@@ -178,6 +185,9 @@ TEST_CASE("refusals name the value, the law and the way out") {
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .micro_batches = 8}) ==
         "interleaved_1f1b with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or "
         "use schedule: 1f1b");
+  CHECK(refusal("looped_bfs", {.stages = 4, .micro_batches = 8}) ==
+        "looped_bfs with one chunk per stage has nothing to loop over: set plan.virtual_stages: 2 or more, or use "
+        "schedule: gpipe");
   CHECK(refusal("gpipe", {.stages = 4, .virtual_stages = 2, .micro_batches = 8}) ==
         "gpipe keeps each stage in one piece, but virtual_stages is 2: set plan.virtual_stages: 1, or use schedule: "
         "interleaved_1f1b");

@@ -175,6 +175,13 @@ TEST_CASE("interleaved 1F1B takes two micro-batches through each of the two chun
 )");
 }
 
+TEST_CASE("Looped BFS takes all three micro-batches through one chunk, then through the next; backwards undo that") {
+  CHECK(drawn("looped_bfs", {.stages = 2, .virtual_stages = 2, .micro_batches = 3}) == R"(
+012012...ccbbaaccbbaa
+.012012ccbbaaccbbaa..
+)");
+}
+
 TEST_CASE("PipeDream updates after each backward and never flushes") {
   const ScheduleShape shape{.stages = 2, .micro_batches = 3};
   StepCosts costs = unit_costs(shape);
