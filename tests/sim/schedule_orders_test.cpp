@@ -164,10 +164,13 @@ TEST_CASE("Looped BFS reduces the last chunk first, too: its backwards are done 
 
 TEST_CASE("one worker per stage in one copy reduces nothing, and updates all the same") {
   for (const ScheduleRule& rule : schedules()) {
-    ScheduleShape shape{.stages = rule.name == "data_parallel" ? 1 : 2, .micro_batches = 2};
-    if (rule.facts.takes_chunks && rule.chunks == 0) shape.virtual_stages = 2;
+    ScheduleShape shape{.stages = rule.name == "data_parallel" ? 1 : 2, .micro_batches = 4};
+    if (rule.facts.takes_chunks) shape.virtual_stages = 2;
+    shape.chunk_order = rule.chunk_order;
+    REQUIRE(rule.refusal(shape) == "");
+    const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;  // two workers in the one copy
     for (const Lane& lane : rule.generate(shape).positions) {
-      CHECK(lane.collective.empty());
+      CHECK(lane.collective.empty() == !both_ways);
       CHECK(lane.compute.back().kind == Kind::Update);
     }
   }
