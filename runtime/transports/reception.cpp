@@ -64,13 +64,21 @@ class Reception {
       : listener_(listener), awaited_(awaited), peers_(peers), addresses_(addresses) {}
 
   void run() {
-    while (!missing().empty()) {
+    while (!all_here()) {
       if (seconds_to(awaited_.end) <= 0) throw late();
       attend();
     }
   }
 
  private:
+  // Who calls rank 0 stays until it has the roster: one that went away while others came is awaited again. Who calls
+  // another rank has met all others, perhaps, and may have left.
+  bool all_here() {
+    if (!missing().empty()) return false;
+    for (int r = 1; awaited_.launch.rank == 0 && r < awaited_.launch.size; ++r)
+      if (!is_open(of(r).get())) of(r) = Socket();
+    return missing().empty();
+  }
   std::vector<int> missing() const {
     std::vector<int> ranks;
     for (int r = awaited_.first; r < awaited_.launch.size; ++r)
