@@ -131,17 +131,23 @@ class Gantt {
     };
     for (int i = 0; i < kLooks; ++i)
       if (occurs(answer_, static_cast<Look>(i))) entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
-    if (answer_.plan.virtual_stages > 1 && boxes_) {
+    if (const std::string_view name = light_words(); !name.empty() && boxes_) {
       canvas_.rect(x, y, 12, 11, css_class(Look::Forward, true));
       canvas_.rect(x + 12, y, 12, 11, css_class(Look::Backward, true));
-      canvas_.text(x + 29, y + 10, "of odd chunks", "", 12);
-      x += 29 + text_width("of odd chunks", 12) + 16;
+      canvas_.text(x + 29, y + 10, name, "", 12);
+      x += 29 + text_width(name, 12) + 16;
     }
     if (!messages_.empty()) {
       canvas_.line(x, y + 2, x + 16, y + 9, "msg");
       canvas_.text(x + 21, y + 10, "message", "", 12);
     }
     return y + 24;
+  }
+
+  // What the light colors show; empty: there are none.
+  std::string_view light_words() const {
+    if (answer_.plan.chunk_order == ChunkOrder::BothWays) return "from the last worker up";
+    return answer_.plan.virtual_stages > 1 ? "of odd chunks" : "";
   }
 
   // Every second chunk of a worker; both ways, the one on the way up.
