@@ -76,8 +76,9 @@ std::string from_schedule_csv(const Arguments&, const std::string& path) {
   if (path == "-") throw InputError("import schedule-csv: a scenario names the schedule's file; give a path, not -");
   const GivenSchedule given = read_schedule_csv(path);
   ImportSource source = source_of(path, "PyTorch pipeline schedule");
-  if (given.overlapped > 0)
-    source.assumed.push_back(std::to_string(given.overlapped) + " cells of several actions at a time run them in turn");
+  if (given.overlapped() > 0)
+    source.assumed.push_back(std::to_string(given.overlapped()) +
+                             " cells of several actions at a time run them in turn");
   if (given.derived > 0)
     source.assumed.push_back(std::to_string(given.derived) +
                              " cells about messages, sharding and gradients are left out: they follow from the order");

@@ -5,13 +5,11 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/framework_memory.hpp"
-#include "core/plan/given_schedule.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/plan_errors.hpp"
-#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 
@@ -21,10 +19,7 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     partition_ = "the cut that a run takes";
   } else if (std::holds_alternative<Balanced>(scenario_->plan.partition.value)) {
     const PlanRequest& plan = scenario_->plan;
-    const ScheduleRule* rule = find_schedule(plan.schedule.value);
-    const bool twice = rule != nullptr && (rule->from_file && plan.given ? plan.given->chunk_order
-                                                                         : rule->chunk_order) == ChunkOrder::BothWays;
-    searched_ = balanced_ = plan.virtual_stages.value == 1 && !twice;
+    searched_ = balanced_ = plan.virtual_stages.value == 1 && chunk_order_of(plan) != ChunkOrder::BothWays;
     partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
                            : "the balanced cut (several chunks share a device)";
   } else if (std::holds_alternative<Fitting>(scenario_->plan.partition.value)) {

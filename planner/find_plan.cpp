@@ -387,6 +387,12 @@ Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost) {
   return shell;
 }
 
+ChunkOrder chunk_order_of(const PlanRequest& request) {
+  const ScheduleRule* rule = find_schedule(request.schedule.value);
+  if (rule == nullptr) return ChunkOrder::Loop;
+  return rule->from_file && request.given ? request.given->chunk_order : rule->chunk_order;
+}
+
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   PlanErrors errors;
   refuse_open(scenario);
@@ -407,11 +413,8 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (rule != nullptr) plan.facts = rule->facts;
   plan.stages = static_cast<int>(request.stages.value);
   plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
-  if (rule != nullptr) plan.chunk_order = rule->chunk_order;
-  if (rule != nullptr && rule->from_file && request.given) {
-    plan.given = request.given;
-    plan.chunk_order = request.given->chunk_order;
-  }
+  plan.chunk_order = chunk_order_of(request);
+  if (rule != nullptr && rule->from_file) plan.given = request.given;
   plan.replicas = replicas_of(scenario, errors);
   check_devices(scenario, plan.replicas, errors);
   check_tensor_parallel(scenario, errors);

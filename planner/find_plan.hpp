@@ -32,6 +32,9 @@ Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost);
 // `Plan::cut` says so. Throws InputError with one line per error (file:line:column) for what the scenario must not ask:
 // an unknown schedule or one that cannot be built for this shape, more stages than layers, a batch that does not
 // divide, more workers than devices, a partition or a placement that does not cover them, more ops than `kMostOps`.
+// How the chunks of the requested schedule lie: as its rule says, or the file that gives it.
+ChunkOrder chunk_order_of(const PlanRequest& request);
+
 Plan find_plan(const Scenario& scenario, const CostModel& cost);
 
 }  // namespace pipewright

@@ -77,7 +77,8 @@ std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
     case Baseline::Kind::BubbleBound: return bubble_bound(variant.answer().plan);
     case Baseline::Kind::BubbleFormula: {
       const Answer& answer = variant.answer();
-      const auto formula = find_schedule(answer.plan.schedule)->bubble(answer.schedule.shape);
+      const auto of_shape = find_schedule(answer.plan.schedule)->bubble;
+      const auto formula = of_shape != nullptr ? of_shape(answer.schedule.shape) : std::nullopt;
       if (!formula) throw InputError(Place{}, "baseline", answer.plan.schedule + " has no textbook bubble; write none");
       return static_cast<double>(formula->numerator) / static_cast<double>(formula->denominator);
     }

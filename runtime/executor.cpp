@@ -31,7 +31,7 @@
 namespace pipewright {
 namespace {
 
-// No peers: every message is there at once, with made-up values. For measuring what a worker's own work takes while all
+// No peers: every message is there at once, with dummy values. For measuring what a worker's own work takes while all
 // others work, too, and nobody waits.
 
 // Values in [-1, 1): products of zeros may run faster than others.

@@ -16,7 +16,12 @@ constexpr std::uint32_t kUnset = 0;   // of a message: not sent yet
 constexpr std::int32_t kNone = -1;
 constexpr std::size_t kMostHolders = 8;
 
-// Whether the prices are of passes of that shape, whatever the buckets and the copies.
+bool backward(Kind kind) {
+  return kind == Kind::B || kind == Kind::BW;
+}
+
+}  // namespace
+
 bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const StepCosts& costs) {
   const ScheduleShape& b = costs.shape;
   const auto same = [](const Edge& x, const Edge& y) { return x.from == y.from && x.to == y.to; };
@@ -26,21 +31,16 @@ bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const S
          std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
 }
 
-bool backward(Kind kind) {
-  return kind == Kind::B || kind == Kind::BW;
-}
-
-}  // namespace
-
 // Runs the lists in waves, without a clock.
 class CompiledOrder::Compiler {
  public:
   Compiler(const Schedule& schedule, const std::vector<Edge>& edges)
       : schedule_(schedule),
+        edges_(edges),
         seating_(schedule.seating()),
         micro_batches_(at(schedule.shape.micro_batches)),
         chunks_(at(seating_.chunks())) {
-    order_.shape_ = schedule.shape, order_.edges_ = edges;
+    order_.shape_ = schedule.shape;
   }
 
   std::optional<CompiledOrder> run() {
@@ -86,8 +86,8 @@ class CompiledOrder::Compiler {
 
   bool compiles() {
     if (!schedule_.flush || seating_.positions() > std::numeric_limits<std::uint16_t>::max()) return false;
-    for (std::size_t e = 0; e < order_.edges_.size(); ++e) {
-      std::int32_t &out = chunks_[order_.edges_[e].from].out, &in = chunks_[order_.edges_[e].to].in;
+    for (std::size_t e = 0; e < edges_.size(); ++e) {
+      std::int32_t &out = chunks_[edges_[e].from].out, &in = chunks_[edges_[e].to].in;
       if (out != kNone || in != kNone) return false;
       out = in = static_cast<std::int32_t>(e);
     }
@@ -99,7 +99,7 @@ class CompiledOrder::Compiler {
 
   void prepare() {
     for (auto* const sent : {&forward_, &backward_})
-      sent->assign(order_.edges_.size() * row_, kUnset);
+      sent->assign(edges_.size() * row_, kUnset);
     rows_.assign(chunks_.size() * kKinds * holders_ * holders_ * 2, kNone);
     last_gradient_.assign(chunks_.size() * holders_, kNone);
     std::size_t ops = 0;
@@ -168,7 +168,7 @@ class CompiledOrder::Compiler {
     Given given;
     int peer = 0;
     if (sent != nullptr) {
-      const VirtualStageId other = forward ? order_.edges_[at(edge)].to : order_.edges_[at(edge)].from;
+      const VirtualStageId other = forward ? edges_[at(edge)].to : edges_[at(edge)].from;
       LaneState* receiver = chunks_[at(other)].one;
       if (receiver == nullptr) {
         peer = seating_.holder_of(other, op.micro_batch);
@@ -227,6 +227,7 @@ class CompiledOrder::Compiler {
   }
 
   const Schedule& schedule_;
+  const std::vector<Edge>& edges_;
   const Seating seating_;
   std::size_t micro_batches_;
   std::size_t row_ =
@@ -246,10 +247,6 @@ class CompiledOrder::Compiler {
 
 std::optional<CompiledOrder> CompiledOrder::of(const Schedule& schedule, const std::vector<Edge>& edges) {
   return Compiler(schedule, edges).run();
-}
-
-bool CompiledOrder::is_of(const StepCosts& costs) const {
-  return same_passes(shape_, edges_, costs);
 }
 
 // The clocks of one copy.
@@ -351,8 +348,8 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
 Time Makespans::operator()(const StepCosts& costs) {
   constexpr std::int64_t kMostPasses = 1 << 22;  // 50 MB of records
   if (!costs.settled.empty()) return static_order_makespan(generate_(costs.shape), costs);
-  if (order_ && order_->is_of(costs)) return order_->makespan(costs);
   const bool again = times_ != Asked::Never && same_passes(asked_, edges_, costs);
+  if (again && order_) return order_->makespan(costs);
   const Schedule schedule = generate_(costs.shape);
   if (!again) {
     order_.reset();

@@ -22,16 +22,16 @@
 
 namespace pipewright {
 
+// Whether the prices are of passes of that shape in the same order, whatever the buckets and the copies.
+bool same_passes(const ScheduleShape& shape, const std::vector<Edge>& edges, const StepCosts& costs);
+
 class CompiledOrder {
  public:
   // None where the order has no compiled form: updates between micro-batches, several edges into or out of a chunk
   // (`skips: direct`), more than 8 holders of a chunk. The schedule must be valid, and is not needed afterwards.
   static std::optional<CompiledOrder> of(const Schedule& schedule, const std::vector<Edge>& edges);
 
-  // Whether these are prices of the same passes in the same order, whatever the buckets and the copies.
-  bool is_of(const StepCosts& costs) const;
-
-  // End of the last op of all copies. `costs` must be prices of it.
+  // End of the last op of all copies. `costs` must be prices of the same passes (`same_passes`).
   Time makespan(const StepCosts& costs) const;
 
  private:
@@ -59,7 +59,6 @@ class CompiledOrder {
   Time flush(const StepCosts& costs, std::vector<Sweep>& copies) const;
 
   ScheduleShape shape_;  // its replicas are what views of it point to
-  std::vector<Edge> edges_;
   std::vector<Record> records_;
   std::vector<Row> rows_;
   std::vector<Mark> marks_;                           // by record

@@ -15,8 +15,7 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     const auto chunk = static_cast<VirtualStageId>(v);
     chunks[v].group = seating_.group_of(chunk);
     chunks[v].first = seating_.position(chunk, 0);
-    for (int holder = 0; holder < seating_.holders(chunk); ++holder)
-      chunks[v].at.push_back(seating_.position(chunk, holder));
+    chunks[v].holders = seating_.holders(chunk);
     replicated = replicated || !chunks[v].one_holder();
   }
   for (std::uint32_t edge = 0; edge < costs.edges.size(); ++edge) {
@@ -42,11 +41,9 @@ std::size_t Wiring::meeting_key(VirtualStageId v, int round, int bucket) const {
 std::size_t Wiring::gradient_key(WorkerId worker, VirtualStageId v, int round) const {
   const Chunk& chunk = chunks[static_cast<std::size_t>(v)];
   const int copy = worker / positions;
-  const int holder = seating_.holder_at(v, worker % positions);
+  const int holder = seating_.holder_at(v, worker % positions, chunk.first);
   return first_gradient_[static_cast<std::size_t>(v)] +
-         (static_cast<std::size_t>(copy) * chunk.at.size() + static_cast<std::size_t>(holder)) *
-             static_cast<std::size_t>(rounds(v)) +
-         static_cast<std::size_t>(round);
+         (at(copy * chunk.holders + holder)) * static_cast<std::size_t>(rounds(v)) + static_cast<std::size_t>(round);
 }
 
 std::vector<std::int32_t> Wiring::backwards_per_round(const Schedule& schedule) const {

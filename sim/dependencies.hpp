@@ -18,9 +18,9 @@ class Wiring {
   struct Chunk {
     std::vector<std::uint32_t> in, out;  // edges into and out of a virtual stage, ascending
     StageId group = 0;                   // of the workers that hold it
-    std::vector<PositionId> at;          // its holders
-    PositionId first = 0;                // the first of them
-    bool one_holder() const { return at.size() == 1; }
+    PositionId first = 0;                // of its first holder
+    int holders = 1;
+    bool one_holder() const { return holders == 1; }
   };
   std::vector<Chunk> chunks;
   int copies = 1;
@@ -32,7 +32,8 @@ class Wiring {
 
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
     const Chunk& chunk = chunks[static_cast<std::size_t>(v)];
-    return copy * positions + (chunk.one_holder() ? chunk.first : chunk.at[at(seating_.holder_of(v, m))]);
+    if (chunk.one_holder()) return copy * positions + chunk.first;
+    return copy * positions + seating_.position(v, seating_.holder_of(v, m), chunk.first);
   }
   WorkerId receiver(const Edge& edge, Direction direction, CopyId copy, MicroBatchId m) const {
     return worker_of(direction == Direction::Forward ? edge.to : edge.from, copy, m);
@@ -42,9 +43,10 @@ class Wiring {
   int round_of(const Op& backward) const { return rounds_.of(backward.virtual_stage, backward.micro_batch); }
   int members(VirtualStageId v) const { return seating_.members(v); }
   void for_each_member(VirtualStageId v, const auto& use) const {
+    const Chunk& chunk = chunks[at(v)];
     for (CopyId copy = 0; copy < copies; ++copy)
-      for (const PositionId position : chunks[at(v)].at)
-        use(copy * positions + position);
+      for (int holder = 0; holder < chunk.holders; ++holder)
+        use(copy * positions + seating_.position(v, holder, chunk.first));
   }
 
   // Dense keys of (virtual stage, round, bucket), and of (worker, virtual stage, round).
@@ -57,8 +59,6 @@ class Wiring {
   std::vector<std::int32_t> backwards_per_round(const Schedule& schedule) const;
 
  private:
-  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
-
   Seating seating_;  // of a schedule that stays
   Rounds rounds_;
   std::vector<std::size_t> first_meeting_, first_gradient_;

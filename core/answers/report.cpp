@@ -45,15 +45,6 @@ double fit_probability(const Report& report) {
   return least;
 }
 
-std::string what_does_not_fit(const Report& report, std::string_view reference) {
-  for (const Reference& each : report.references) {
-    if (!each.what.starts_with(reference)) continue;
-    const std::size_t begin = each.note.find(kDoesNotFit);
-    if (begin != std::string::npos) return each.note.substr(begin + kDoesNotFit.size());
-  }
-  return "";
-}
-
 // From the copies that were simulated back to all: see core/cost/fold.hpp.
 Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold) {
   if (fold == nullptr) return timeline;

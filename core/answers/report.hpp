@@ -108,6 +108,8 @@ struct Reference {
   std::string what;  // "one device", "data parallelism on 16 workers"
   std::optional<double> samples_per_s;
   std::string note;  // why there is no figure, or what it ignores
+  bool data_parallelism = false;
+  std::string shortfall = {};  // "it needs 21.0 GiB of 16.0 GiB", in the note, too; "": it fits, or nothing is known
 };
 
 // A report is figures, what explains them, and notes for the reader.
@@ -158,12 +160,6 @@ const StageReport* fullest(const Report& report);
 
 // With which probability the plan fits over the memory model's range: that of the stage with the least.
 double fit_probability(const Report& report);
-
-// In a reference's note; behind it stands what a device needs and has: "does not fit: it needs 21.0 GiB of 16.0 GiB".
-inline constexpr std::string_view kDoesNotFit = "does not fit: ";
-
-// Of the reference of this name (by its first words): what it says behind kDoesNotFit; "" where it fits or is absent.
-std::string what_does_not_fit(const Report& report, std::string_view reference);
 
 // The whole answer: what the writers print and draw. Where copies run alike (core/cost/fold.hpp), schedule, costs and
 // timeline are those of the simulated ones; the plan and the report are of all.

@@ -28,13 +28,13 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
         chunks.emplace_back(a, b);
   std::vector<std::pair<PositionId, PositionId>> pairs;
   for (const auto& [from, to] : chunks) {
-    for (int a = 0; a < seating.holders(from); ++a)
-      for (int b = 0; b < seating.holders(to); ++b) {
-        if (!seating.meet(from, a, to, b)) continue;
-        const PositionId one = seating.position(from, a), other = seating.position(to, b);
-        if (one == other) continue;
-        pairs.emplace_back(one, other);
-        pairs.emplace_back(other, one);
+    const std::vector<PositionId> of_from = places(seating, from), of_to = places(seating, to);
+    const std::size_t joined = at(seating.joined(from, to));
+    for (std::size_t a = 0; a < of_from.size(); ++a)
+      for (std::size_t b = a % joined; b < of_to.size(); b += joined) {
+        if (of_from[a] == of_to[b]) continue;
+        pairs.emplace_back(of_from[a], of_to[b]);
+        pairs.emplace_back(of_to[b], of_from[a]);
       }
   }
   std::sort(pairs.begin(), pairs.end());

@@ -166,25 +166,20 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
                   const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent) {
   const Seating seating = costs.shape.seating();
   const int positions = seating.positions();
-  const auto places = [&seating](VirtualStageId v) {
-    std::vector<PositionId> all;
-    for (int holder = 0; holder < seating.holders(v); ++holder)
-      all.push_back(seating.position(v, holder));
-    return all;
-  };
   Channels channels(costs);
   for (std::size_t e = 0; e < costs.edges.size(); ++e) {
     const auto [from, to] = costs.edges[e];
-    const std::vector<PositionId> of_from = places(from), of_to = places(to);
+    const std::vector<PositionId> of_from = places(seating, from), of_to = places(seating, to);
+    const std::size_t joined = at(seating.joined(from, to));
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
       costs.first_message.push_back(static_cast<std::uint32_t>(costs.messages.size()));
       for (CopyId copy = 0; copy < seating.copies; ++copy)
-        for (int a = 0; a < std::ssize(of_from); ++a)
-          for (int b = 0; b < std::ssize(of_to); ++b) {
+        for (std::size_t a = 0; a < of_from.size(); ++a)
+          for (std::size_t b = 0; b < of_to.size(); ++b) {
             Message message, message_last;
-            if (seating.meet(from, a, to, b)) {
-              WorkerId sender = copy * positions + of_from[static_cast<std::size_t>(a)];
-              WorkerId receiver = copy * positions + of_to[static_cast<std::size_t>(b)];
+            if (a % joined == b % joined) {  // else no micro-batch goes from one to the other
+              WorkerId sender = copy * positions + of_from[a];
+              WorkerId receiver = copy * positions + of_to[b];
               if (direction == Direction::Backward) std::swap(sender, receiver);
               message = channels.connect(sender, receiver, route);
               const SentShare whole = sent(full[e], sender, receiver);

@@ -304,6 +304,13 @@ class Run {
 
 }  // namespace
 
+std::int64_t GivenSchedule::overlapped() const {
+  std::int64_t all = 0;
+  for (const std::vector<Op>& ops : compute)
+    all += overlapped_cells(ops);
+  return all;
+}
+
 Place GivenSchedule::place(std::size_t worker, std::size_t op) const {
   if (cells.empty()) return {file, 0, 0};
   return {file, cells[worker][op].line, cells[worker][op].column};

@@ -27,9 +27,9 @@ struct GivenSchedule {
     int line = 0, column = 0;  // where it stands in the file, from 1
   };
   std::vector<std::vector<Cell>> cells;  // of every op; empty: built in code
-  std::int64_t overlapped = 0;           // cells that ask for several ops at a time, here one after the other
   std::int64_t derived = 0;              // cells about messages, sharding and gradients: left out, since derived
 
+  std::int64_t overlapped() const;  // cells that ask for several ops at a time, here one after the other
   Place place(std::size_t worker, std::size_t op) const;
   Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
 };

@@ -101,7 +101,7 @@ std::map<int, int> devices_by_node(const Plan& plan, const Cluster& cluster);
 
 // Whoever leaves the plan open leaves its micro-batches open, too, where nothing is said of them:
 //     training: {global_batch_size: 64}, plan: auto     as if it said micro_batch_size: auto
-// A field that is opened here has no place in any file: Place{}. Called again after a change, it begins anew.
+// A field that is opened here has no place in any file: Place{}. Calling it again after a change starts over.
 //                                                          tests/io/read_scenario_test.cpp "opens the micro-batches"
 void open_micro_batches(Training& training, bool plan_open);
 

@@ -31,7 +31,6 @@ enum class Kind : std::uint8_t {
   W,
   BW,
   R,
-  FB,
   Send,
   Recv,
   AllReduce,
@@ -41,7 +40,7 @@ enum class Kind : std::uint8_t {
   Offload,
   Reload
 };
-constexpr int kKinds = 14;
+constexpr int kKinds = 13;
 std::string_view name(Kind kind);  // "F", "B", "W", "BW", "R", ...
 
 struct Op {
@@ -62,6 +61,9 @@ struct Lane {
   std::vector<Op> compute;     // F, R, B, W, BW, Update
   std::vector<Op> collective;  // AllReduce
 };
+
+// Cells of a list that hold several ops.
+std::int64_t overlapped_cells(const std::vector<Op>& ops);
 
 struct GivenSchedule;  // core/plan/given_schedule.hpp
 

@@ -43,7 +43,7 @@ struct Seating {
   int chunks() const { return stages * virtual_stages; }
   // How many chunks a worker holds.
   int held() const { return both_ways() ? 2 : virtual_stages; }
-  int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[static_cast<std::size_t>(stage)]; }
+  int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[at(stage)]; }
 
   // The stage that a chunk lies on; both ways: that of its first holder.
   StageId stage_of(VirtualStageId v) const {
@@ -81,19 +81,21 @@ struct Seating {
     return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
   }
   std::int64_t most_turns(VirtualStageId v) const { return turns(v, 0); }
-  // Whether some micro-batch goes from holder a of chunk `from` to holder b of chunk `to`.
-  bool meet(VirtualStageId from, int a, VirtualStageId to, int b) const {
-    const int common = both_ways() ? 2 : std::gcd(holders(from), holders(to));
-    return a % common == b % common;
-  }
+  // Some micro-batch goes from holder a of chunk `from` to holder b of chunk `to` where a and b are equal modulo this.
+  int joined(VirtualStageId from, VirtualStageId to) const { return std::gcd(holders(from), holders(to)); }
 
   StageId stage_of(VirtualStageId v, int holder) const {
     return both_ways() && holder == 1 ? stages - 1 - v : stage_of(v);
   }
-  PositionId position(VirtualStageId v, int holder) const {
-    return both_ways() ? stage_of(v, holder) : first_position(stage_of(v)) + holder;
-  }
+  PositionId position(VirtualStageId v, int holder) const { return position(v, holder, first_position(stage_of(v))); }
   PositionId position_of(VirtualStageId v, std::int64_t m) const { return position(v, holder_of(v, m)); }
+  // The same in O(1) where the first holder's position is known.
+  PositionId position(VirtualStageId v, int holder, PositionId first) const {
+    return both_ways() ? stage_of(v, holder) : first + holder;
+  }
+  int holder_at(VirtualStageId v, PositionId position, PositionId first) const {
+    return both_ways() ? (position == v ? 0 : 1) : position - first;
+  }
   int positions() const { return first_position(stages); }
   PositionId first_position(StageId stage) const {  // of replica 0
     if (replicas.empty()) return stage;
@@ -124,9 +126,9 @@ struct Seating {
     return std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
   }
   int members(VirtualStageId v) const { return copies * holders(v); }
-  // The holder of v whose worker stands at `position`; the chunk must be held there.
+  // The holder of v whose worker is at `position`; the chunk must be held there.
   int holder_at(VirtualStageId v, PositionId position) const {
-    return both_ways() ? (position == v ? 0 : 1) : position - first_position(stage_of(v));
+    return holder_at(v, position, first_position(stage_of(v)));
   }
 
  private:
@@ -134,13 +136,23 @@ struct Seating {
   std::int64_t down() const { return (micro_batches + 1) / 2; }  // micro-batches that go from stage 0 to K - 1
 };
 
-// Workers that hold the weights of a chunk, in all copies: copy * positions + position, ascending within each copy.
+// Positions of the holders of a chunk, in their order.
+inline std::vector<PositionId> places(const Seating& seating, VirtualStageId v) {
+  std::vector<PositionId> all;
+  const PositionId first = seating.position(v, 0);
+  for (int holder = 0; holder < seating.holders(v); ++holder)
+    all.push_back(seating.position(v, holder, first));
+  return all;
+}
+
+// Workers that hold the weights of a chunk, in all copies: copy * positions + position.
 inline std::vector<WorkerId> holders(const Seating& seating, VirtualStageId v) {
   std::vector<WorkerId> all;
   const int positions = seating.positions();
+  const std::vector<PositionId> here = places(seating, v);
   for (CopyId copy = 0; copy < seating.copies; ++copy)
-    for (int holder = 0; holder < seating.holders(v); ++holder)
-      all.push_back(copy * positions + seating.position(v, holder));
+    for (const PositionId position : here)
+      all.push_back(copy * positions + position);
   return all;
 }
 

@@ -21,6 +21,7 @@ struct Checker {
   const ScheduleShape& shape;
   std::size_t chunks = 0, micro_batches = 0;
   Seating seating;
+  std::vector<PositionId> first;      // per chunk: of its first holder
   std::vector<int> stage;             // per position
   std::vector<std::uint8_t> seen;     // per (v, m): set of Seen
   std::vector<std::size_t> base;      // first round of each chunk in the arrays per round, and their number at the end
@@ -31,6 +32,9 @@ struct Checker {
   std::size_t index(const Op& op) const { return op.virtual_stage * micro_batches + op.micro_batch; }
   std::size_t rounds_of(int v) const { return static_cast<std::size_t>(schedule.rounds().count(v)); }
   std::size_t round_of(int v, std::uint32_t m) const { return static_cast<std::size_t>(schedule.rounds().of(v, m)); }
+  PositionId position_of(int v, std::uint32_t m) const {
+    return seating.position(v, seating.holder_of(v, m), first[at(v)]);
+  }
   // Which of the chunks on its worker a chunk is.
   std::size_t local(int v, int position) const {
     return static_cast<std::size_t>(seating.local(v, stage[static_cast<std::size_t>(position)]));
@@ -88,7 +92,7 @@ std::string Checker::shape_fault() {
            std::to_string(micro_batches) + " micro-batches on " + std::to_string(chunks) + " virtual stages";
   base.push_back(0);
   for (int v = 0; v < static_cast<int>(chunks); ++v)
-    base.push_back(base.back() + rounds_of(v));
+    base.push_back(base.back() + rounds_of(v)), first.push_back(seating.position(v, 0));
   seen.assign(chunks * micro_batches, 0);
   return "";
 }
@@ -113,8 +117,8 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
 
   if (op.micro_batch >= micro_batches)
     return label(op) + " is of a micro-batch that does not exist: there are " + std::to_string(micro_batches);
-  if (const int holder = seating.holder_of(v, op.micro_batch); seating.position(v, holder) != position)
-    return label(op) + " belongs to replica " + std::to_string(holder);
+  if (position_of(v, op.micro_batch) != position)
+    return label(op) + " belongs to replica " + std::to_string(seating.holder_of(v, op.micro_batch));
 
   std::uint8_t& state = seen[index(op)];
   const auto takes = [&](std::uint8_t what, std::uint8_t needs, const char* why) -> std::string {
@@ -163,7 +167,7 @@ std::string Checker::missing_op() const {
       constexpr std::uint8_t kAll = kForward | kBackward;
       if ((state & kAll) == kAll) continue;
       const Kind kind = !(state & kForward) ? Kind::F : !(state & kInput) ? Kind::BW : Kind::W;
-      const int position = seating.position_of(static_cast<int>(v), static_cast<std::int64_t>(m));
+      const int position = position_of(static_cast<int>(v), static_cast<std::uint32_t>(m));
       return worker(position) + ": " + label({kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), 0}) +
              " is missing";
     }
@@ -213,7 +217,7 @@ std::string Checker::collective_fault(int k) const {
          " buckets of all rounds";
 }
 
-// The run without a clock. A group's all-reduces stand in one list, since all members have the same.
+// The run without a clock. A group has one list of all-reduces: all its members run the same.
 struct Run {
   const Checker& check;
   std::vector<std::uint8_t> done;              // per (v, m): set of Seen
@@ -243,9 +247,7 @@ struct Run {
   void wake(int position) {
     if (!queued[std::size_t(position)]) queued[std::size_t(position)] = 1, ready.push_back(position);
   }
-  void wake_owner(std::size_t v, std::uint32_t m) {
-    wake(check.seating.position_of(static_cast<VirtualStageId>(v), m));
-  }
+  void wake_owner(std::size_t v, std::uint32_t m) { wake(check.position_of(static_cast<VirtualStageId>(v), m)); }
 
   std::optional<Op> missing(const Op& op) const;
   void finish(const Op& op);
@@ -322,7 +324,7 @@ std::string Run::deadlock() const {
 
   // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
   const auto owner = [&](const Op& op) {
-    if (op.kind != Kind::AllReduce) return check.seating.position_of(op.virtual_stage, op.micro_batch);
+    if (op.kind != Kind::AllReduce) return check.position_of(op.virtual_stage, op.micro_batch);
     const int k = check.seating.group_of(op.virtual_stage), leader = check.seating.position(k, 0);
     const auto& reduces = check.schedule.positions[std::size_t(leader)].collective;
     const Op& head = reduces[next_reduce[std::size_t(k)]];

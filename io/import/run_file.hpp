@@ -23,7 +23,7 @@
 
 namespace pipewright {
 
-// Beyond this a file is told by its size and date alone: reading a trace of a gigabyte twice takes seconds.
+// Above this size a file is identified by its size and date alone: reading a trace of a gigabyte twice takes seconds.
 constexpr std::int64_t kLargestHashed = std::int64_t{64} << 20;
 // Steps and actions that a run file holds at most: 8 MiB of YAML.
 constexpr std::size_t kMostRunSteps = 50'000, kMostRunActions = 100'000;

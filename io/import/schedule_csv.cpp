@@ -153,7 +153,6 @@ class Reading {
     }
     for (std::size_t i = first; i + 1 < given_.compute.back().size(); ++i)
       given_.compute.back()[i].with_next = 1;
-    ++given_.overlapped;
   }
 
   // Of wrong cells the first is told, and how many there are: in a file of another kind all are.

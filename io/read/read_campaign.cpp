@@ -79,7 +79,7 @@ constexpr Field<CampaignRequest> kCampaign[] = {
      read_by_rule<&CampaignRequest::price_per_hour, kPriceRule>, write_as<&CampaignRequest::price_per_hour>},
     {"mtbf", "time", "mean time between failures of every device, in place of the devices' own; --mtbf",
      read_by_rule<&CampaignRequest::mtbf, kMtbfRule>, write_as<&CampaignRequest::mtbf>},
-    {"checkpoint", "time", "that the training stands still while a checkpoint is written; --checkpoint",
+    {"checkpoint", "time", "how long training stops while a checkpoint is written; --checkpoint",
      read_by_rule<&CampaignRequest::checkpoint, kCheckpointRule>, write_as<&CampaignRequest::checkpoint>},
     {"restart", "time", "from a failure until the training goes on from the last checkpoint; --restart",
      read_by_rule<&CampaignRequest::restart, kRestartRule>, write_as<&CampaignRequest::restart>},

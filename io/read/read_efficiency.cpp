@@ -50,7 +50,7 @@ constexpr Field<ProductCurve> kTiles[] = {
 
 constexpr Field<AttentionCurve> kCurve[] = {
     {"share", "number in (0, 1]", "of the peak", member<&AttentionCurve::share, UpTo1>, Need::Required},
-    {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs beside its own",
+    {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs in addition to its own",
      member<&AttentionCurve::start, NotNegative>, Need::Required},
     {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done",
      member<&AttentionCurve::tail, From0To1>, Need::Required},
@@ -292,7 +292,7 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        write_kernels(out, key, efficiency.value);
      }},
-    {"fixed", "time", "of every call beside its work; default: 0 ns",
+    {"fixed", "time", "of every call, in addition to its work; default: 0 ns",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.fixed); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));

@@ -253,7 +253,7 @@ constexpr Field<RowText> kRow[] = {
      not_written},
     {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0",
      read_row_text<&Expectation::reason>, not_written},
-    {"source", "text", "where the figure stands, when not where the table's does", read_row_text<&Expectation::source>,
+    {"source", "text", "where the figure is printed, if not where the table is", read_row_text<&Expectation::source>,
      not_written},
     {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
      "all but compared leave the averages and do not decide the exit status; default: compared",

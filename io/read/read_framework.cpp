@@ -39,7 +39,7 @@ constexpr Field<FrameworkMemory> kFramework[] = {
     {"workspace", "size", "of kernels (cuBLAS, Transformer Engine), all the time; default: 0 B",
      member<&FrameworkMemory::workspace>},
     {"bytes_per_parameter", "size",
-     "beside weight, gradient and states: a second gradient in bf16 has 2 B; default: 0 B",
+     "in addition to weight, gradient and states: a second gradient in bf16 has 2 B; default: 0 B",
      member<&FrameworkMemory::bytes_per_parameter>},
     {"attention_mask", "true | false", "Megatron: every batch comes with a mask of s x s per sample; default: true",
      member<&FrameworkMemory::attention_mask>},
@@ -53,7 +53,7 @@ constexpr Field<FrameworkMemory> kFramework[] = {
      "sequence parallelism: what is gathered for a product is kept for its backward; default: false",
      member<&FrameworkMemory::gathered_inputs>},
     {"gate_kept", "true | false",
-     "gated feed-forward: the gate's activation is kept beside gate, value and product; default: false",
+     "gated feed-forward: the gate's activation is kept in addition to gate, value and product; default: false",
      member<&FrameworkMemory::gate_kept>},
     {"communicators", "whole number",
      "groups in which a device communicates, of which the device's reserve has one; default: one each of devices that "

@@ -169,7 +169,7 @@ constexpr Field<FigureText> kFigure[] = {
      write_nothing, Need::Required},
     {"where", "as where of expect", "of which stage it is",
      [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, write_nothing},
-    {"column", "column head", "it stands there; a row with an empty cell does not tell it",
+    {"column", "column head", "its column; a row with an empty cell does not give it",
      [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing,
      Need::Required},
     {"unit", "text", "of the cells; default: s, B or none",

@@ -96,7 +96,7 @@ constexpr Field<LayerText> kLayer[] = {
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that",
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
     {"op", "name of an operator",
-     "what the layer computes, instead of figures: its parameters stand next to it, see below",
+     "what the layer computes, instead of figures: its parameters are keys next to it, see below",
      [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
     {"ops", "list of {op: ..., as: name, from: [names]}",
      "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "

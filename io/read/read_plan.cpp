@@ -63,8 +63,8 @@ constexpr Field<Training> kTraining[] = {
      read_as<&Training::expert_products>, write_unless<&Training::expert_products, ExpertProducts::Fused>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s",
      member<&Training::sequence_length, AtLeast1>},
-    {"framework", "map", "what a framework holds beside the tensors of the operators; default: nothing", read_framework,
-     write_framework},
+    {"framework", "map", "what a framework holds in addition to the tensors of the operators; default: nothing",
+     read_framework, write_framework},
 };
 
 // Whole numbers, each at least 1; an error names the entry.
@@ -426,7 +426,8 @@ void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanR
         if (name == known && std::holds_alternative<SuffixDp>(partition))
           reader.errors.add(
               open->second.place, path(at) + ".partition",
-              fmt::format("{} chooses stages and replicas, too, and stands alone; write partition: {}", name, name));
+              fmt::format("{} also chooses stages and replicas, and must be given alone; write partition: {}", name,
+                          name));
   if (!std::holds_alternative<SuffixDp>(plan.partition.value)) return;
   for (const std::string_view key : kSetByWholePlan)
     if (!closed.find(key)) plan.open.try_emplace(std::string(key), OpenField{plan.partition.place, {}});

@@ -92,7 +92,7 @@ constexpr Field<Scenario> kScenario[] = {
        out.close();
      }},
     {"set", "map of keys and values, e.g. {plan.fit: 50%}",
-     "values changed in what stands here and in the files that it names, before those of --set",
+     "values changed here and in the files named here, before those of --set",
      [](Reader& reader, const At& at, Scenario&) {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
      },

@@ -281,8 +281,9 @@ class Tables {
     text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
                         answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
     if (!answer_.schedule.flush) text += " that waits for its gradients";
-    if (const std::string short_of = what_does_not_fit(report_, "data parallelism"); !short_of.empty())
-      text += fmt::format(", which would not fit: {}", short_of);
+    for (const Reference& each : report_.references)
+      if (each.data_parallelism && !each.shortfall.empty())
+        text += fmt::format(", which would not fit: {}", each.shortfall);
     return text;
   }
 

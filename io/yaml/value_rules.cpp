@@ -56,8 +56,8 @@ constinit const ValueRule<double> kFitRule{
 constinit const ValueRule<Time> kMtbfRule{"the mean time between failures of one device, more than 0, e.g. \"50000 h\"",
                                           parse_time, more_than_0<Time>};
 constinit const ValueRule<Time> kCheckpointRule{
-    "how long the training stands still while a checkpoint is written, more than 0, at most a year, e.g. \"60 s\"",
-    parse_time, some_time_up_to_a_year};
+    "how long training stops while a checkpoint is written, more than 0, at most a year, e.g. \"60 s\"", parse_time,
+    some_time_up_to_a_year};
 constinit const ValueRule<Time> kRestartRule{
     "the time from a failure until the training goes on, 0 or more, at most a year, e.g. \"10 min\"", parse_time,
     up_to_a_year};

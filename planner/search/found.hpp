@@ -41,7 +41,7 @@ Priced priced(std::shared_ptr<const Scenario> own, const Layout& layout, Objecti
 
 struct PricedPlan {
   Found found;
-  std::vector<Bytes> buffers;  // by stage, what its fullest device needs beside what a walk over its ops counts
+  std::vector<Bytes> buffers;  // by stage, what its fullest device needs on top of what a walk over its ops counts
 };
 
 PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Objective objective);

@@ -172,8 +172,7 @@ void add_warnings(Answer& answer, const CostModel& cost) {
   if (std::string caution = expert_caution(scenario); !caution.empty()) report.warnings.push_back(std::move(caution));
   std::int64_t pairs = 0;
   for (const Lane& lane : answer.schedule.positions)
-    for (std::size_t i = 0; i < lane.compute.size(); ++i)
-      pairs += lane.compute[i].with_next && (i == 0 || !lane.compute[i - 1].with_next) ? 1 : 0;
+    pairs += overlapped_cells(lane.compute);
   if (pairs > 0)
     report.warnings.push_back(
         fmt::format("{} cells of {} ask for two actions at a time (OVERLAP_F_B); they are priced one after the other, "

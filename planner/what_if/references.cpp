@@ -76,7 +76,7 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const int workers = plan.devices();
   Reference reference{
       fmt::format("data parallelism on {} {}", workers, plan.tensor_parallel > 1 ? "devices" : "workers"), std::nullopt,
-      ""};
+      "", true};
   // The asynchronous schedule updates with every micro-batch, so its counterpart does not accumulate gradients:
   // one micro-batch per worker and update.
   const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
@@ -99,9 +99,10 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
         fmt::format("with a global batch of {} instead of {}", one.global_batch_size, plan.global_batch_size);
   const MemoryModel memory = memory_model(one, cost);
   const Bytes needed = need(memory, peak(memory, schedule, 0).bytes, 0).to_fit;
-  if (needed > memory.capacity)
-    reference.note += fmt::format("{}{}it needs {} of {}", reference.note.empty() ? "" : "; ", kDoesNotFit,
-                                  bytes_text(needed), bytes_text(memory.capacity));
+  if (needed > memory.capacity) {
+    reference.shortfall = fmt::format("it needs {} of {}", bytes_text(needed), bytes_text(memory.capacity));
+    reference.note += fmt::format("{}does not fit: {}", reference.note.empty() ? "" : "; ", reference.shortfall);
+  }
   return reference;
 }
 
@@ -138,7 +139,7 @@ void add_references(Answer& answer, const CostModel& planned) {
     add_one_device(report, answer, cost);
     if (workers > 1)
       report.references.push_back({fmt::format("data parallelism on {} devices", workers), std::nullopt,
-                                   "not simulated: the replicas of a stage are of one device class"});
+                                   "not simulated: the replicas of a stage are of one device class", true});
     return;
   }
   const double alone = seconds(one_device(answer, cost, answer.plan.device.front()));

@@ -87,15 +87,11 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 // Equal passes, one after the other, and free communication: a worker waits K / 2 - 1 forwards in all:
 //     (K/2 - 1) / (3 M + K/2 - 1)                                  derived from [DeepSeekIII24] section 3.2.1, table 2
 // K = 4, M = 8: 25 in all, 24 of them work.                                    tests/papers/zero_bubble_test.cpp "DualPipe"
 std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
-  if (times.forward != times.input_gradient || times.forward != times.weight_gradient) return std::nullopt;
+  if (!times.equal()) return std::nullopt;
   const std::int64_t idle = shape.stages / 2 - 1;
   return Formula{"(K/2-1)/(3M+K/2-1)", idle, std::int64_t{3} * shape.micro_batches + idle};
 }
@@ -142,14 +138,13 @@ void append_dualpipe(const ScheduleShape& shape, Lane& lane, const std::array<Du
 
 ScheduleRule dualpipe() {
   return {.name = "dualpipe",
-          .title = "two pipelines in opposite directions, forwards beside backwards (DualPipe)",
+          .title = "two pipelines in opposite directions, forwards next to backwards (DualPipe)",
           .source = "DeepSeekIII24",
           .memory = "K + 1 micro-batches on every stage, and every stage's weights twice",
           .flush = true,
           .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
           .facts = {.backward_at_once = false},

@@ -33,15 +33,11 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 // Equal passes, one after the other, and free communication: as DualPipe on twice the workers:
 //     (K - 1) / (6 M + K - 1)                                      derived from [DeepSeekIII24] section 3.2.1, table 2
 // K = 4, M = 10: 63 in all, 60 of them work.                                   tests/papers/zero_bubble_test.cpp "DualPipe"
 std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
-  if (times.forward != times.input_gradient || times.forward != times.weight_gradient) return std::nullopt;
+  if (!times.equal()) return std::nullopt;
   return Formula{"(K-1)/(6M+K-1)", shape.stages - 1, std::int64_t{6} * shape.micro_batches + shape.stages - 1};
 }
 
@@ -62,7 +58,6 @@ ScheduleRule dualpipev() {
           .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
           .facts = {.backward_at_once = false, .takes_chunks = true, .pytorch = "DualPipeV"},

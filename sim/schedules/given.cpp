@@ -46,10 +46,6 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
   return std::nullopt;
 }
@@ -64,7 +60,6 @@ ScheduleRule given_order() {
           .flush = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bound = StepBound::Work,
           .bounded_in_flight = false,

@@ -40,7 +40,7 @@ Schedule generate(const ScheduleShape& shape) {
 }
 
 // For M >= K micro-batch 0 is back at the first stage before that has done all M, so only fill and drain are idle: K - 1
-// steps of a chunk each, beside v M of work:
+// steps of a chunk each, in addition to v M of work:
 //     bubble = (K - 1) / (v M + K - 1)                                                         [BreadthFirst22]
 // K = 4, M = 8, v = 2: 3/19 = 15.8 %.      tests/papers/identities_test.cpp "Looped BFS"
 std::optional<Formula> bubble(const ScheduleShape& shape) {

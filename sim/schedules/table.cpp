@@ -35,7 +35,8 @@ const ScheduleRule* find_schedule(std::string_view name) {
 }
 
 std::optional<Formula> textbook_bubble(const ScheduleRule& rule, const ScheduleShape& shape, const PassTimes& times) {
-  return rule.bubble_of_times != nullptr ? rule.bubble_of_times(shape, times) : rule.bubble(shape);
+  if (rule.bubble_of_times != nullptr) return rule.bubble_of_times(shape, times);
+  return rule.bubble != nullptr ? rule.bubble(shape) : std::nullopt;
 }
 
 std::vector<std::string_view> schedule_names() {

@@ -22,6 +22,7 @@ struct Formula {
 // Of one micro-batch on one stage. Without a unit: only their ratios count.
 struct PassTimes {
   std::int64_t forward = 1, input_gradient = 1, weight_gradient = 1;  // f, b, w
+  bool equal() const { return forward == input_gradient && forward == weight_gradient; }
 };
 
 // Which of the formulas of tests/planner/bounds.hpp holds for every cut into stages of one chunk.
@@ -42,8 +43,8 @@ struct ScheduleRule {
   Schedule (*generate)(const ScheduleShape&);
   // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
   std::string (*refusal)(const ScheduleShape&);
-  // Bubble fraction of makespan for equal stages and free communication; none where no formula is known.
-  std::optional<Formula> (*bubble)(const ScheduleShape&);
+  // Bubble fraction of makespan for equal stages and free communication; none, or nullptr, where no formula is known.
+  std::optional<Formula> (*bubble)(const ScheduleShape&) = nullptr;
   // Micro-batches (chunks of them) in flight at the peak on one worker of stage k.
   std::optional<std::int64_t> (*peak_in_flight)(const ScheduleShape&, StageId);
   // The bubble where it depends on the times of the passes, too; nullptr: it does not.

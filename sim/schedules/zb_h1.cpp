@@ -34,11 +34,6 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-// Its share depends on the times of the passes, not on the shape alone.
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 // For M >= K and w <= min(f, b), equal stages and free communication, the step takes
 //     M (f + b + w) + (K - 1)(f + b - w)                                           [ZeroBubble23] section 2.3
 // of which the second term is idle. K = 4, M = 8, f = b = w = 1: 27, where 1F1B takes 33, and a bubble of 3/27 = 1/9.
@@ -71,7 +66,6 @@ ScheduleRule zb_h1() {
           .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times};
 }

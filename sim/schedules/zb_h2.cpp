@@ -34,11 +34,6 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-// Its share depends on the times of the passes, not on the shape alone.
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 // For M >= 2 K - 1 and w <= min(f, b), equal stages and free communication, a stage takes M (f + b + w) from its first
 // op to its last where b <= 2 w, and the last one begins (K - 1) f late:
 //     M (f + b + w) + (K - 1) f                                               derived from [ZeroBubble23] section 2.3
@@ -71,7 +66,6 @@ ScheduleRule zb_h2() {
           .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
           .searched = 0};  // as ZB-H1: unasked, `plan` tries orders of whole backwards

@@ -81,16 +81,12 @@ Schedule generate(const ScheduleShape& shape) {
   return schedule;
 }
 
-std::optional<Formula> bubble(const ScheduleShape&) {
-  return std::nullopt;
-}
-
 // Equal passes, M >= 2 K - 1: a stage is busy from its first op to its last, and the last one begins K - 1 forwards of a
 // chunk late:
 //     (K - 1) / (6 M + K - 1) of chunks' passes                                    derived from [ZeroBubble23] section 6
 // K = 4, M = 8: 51 in all, 48 of them work.                                  tests/papers/zero_bubble_test.cpp "ZB-V"
 std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
-  if (times.forward != times.input_gradient || times.forward != times.weight_gradient) return std::nullopt;
+  if (!times.equal()) return std::nullopt;
   if (shape.micro_batches < 2 * shape.stages - 1) return std::nullopt;
   return Formula{"(K-1)/(6M+K-1)", shape.stages - 1, std::int64_t{6} * shape.micro_batches + shape.stages - 1};
 }
@@ -113,7 +109,6 @@ ScheduleRule zbv() {
           .splits_backward = true,
           .generate = generate,
           .refusal = refusal,
-          .bubble = bubble,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
           .facts = {.takes_chunks = true, .pytorch = "ZBVZeroBubble"},

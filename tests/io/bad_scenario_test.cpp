@@ -222,7 +222,8 @@ TEST_CASE("Plans that cannot be read are refused") {
   holds(plan("stages: 3, replicas: [15, 1]"), "plan.replicas: 2 entries for 3 stages");
   holds(plan("stages: 2, partition: even"), "plan.partition: \"even\" is not a partition; write balanced,");
   holds(plan("partition: {auto: [balanced, suffix_dp]}"),
-        "plan.partition: suffix_dp chooses stages and replicas, too, and stands alone; write partition: suffix_dp");
+        "plan.partition: suffix_dp also chooses stages and replicas, and must be given alone; write partition: "
+        "suffix_dp");
   holds(plan("stages: 2, partition: {layers: [2, 0]}"), "plan.partition.layers.1: \"0\" must be at least 1");
   holds(plan("stages: 2, partition: {cuts: [c]}"), "plan.partition.cuts.0: \"c\" is not a layer of the model");
   holds(plan("stages: 2, recompute: partial"),

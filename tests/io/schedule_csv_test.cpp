@@ -48,7 +48,7 @@ TEST_CASE("Messages and sharding are counted and left out, overlapped cells run 
       "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n",
       "my.csv");
   CHECK(given.derived == 11);
-  CHECK(given.overlapped == 1);
+  CHECK(given.overlapped() == 1);
   CHECK(label(given.compute[1][1]) == "1F1");
   CHECK(label(given.compute[1][2]) == "1B0");
 }

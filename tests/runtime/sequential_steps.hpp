@@ -1,4 +1,4 @@
-// Losses and weights of a step that a pipelined run must equal, beside the gradients of runtime/sequential.hpp.
+// Losses and weights of a step that a pipelined run must equal, next to the gradients of runtime/sequential.hpp.
 #pragma once
 
 #include <vector>
