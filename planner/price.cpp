@@ -41,7 +41,7 @@ Engine engine_of(const Timeline& timeline) {
 std::int64_t run_size(const Schedule& schedule, const StepCosts& costs) {
   std::int64_t ops = 0;
   for (const Lane& lane : schedule.positions)
-    ops += static_cast<std::int64_t>(lane.compute.size() + lane.collective.size());
+    ops += static_cast<std::int64_t>(lane.ops());
   const auto messages = static_cast<std::int64_t>(costs.edges.size()) * 2 * schedule.shape.micro_batches;
   return (ops + messages) * schedule.shape.data_parallel;
 }

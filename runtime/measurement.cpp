@@ -101,7 +101,7 @@ void pin_to(int core) {
 int threads_of(const RunPlan& run) {
   int threads = 0;
   for (const Lane& lane : run.schedule->positions)
-    threads += (lane.collective.empty() ? 1 : 2) * run.plan->data_parallel;
+    threads += (lane.communication[kReductions].empty() ? 1 : 2) * run.plan->data_parallel;
   return threads;
 }
 

@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
   for (const Lane& lane : schedule.positions)
-    for (const auto* const ops : {&lane.compute, &lane.collective}) {
+    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions]}) {
       hash.add(ops->size());
       for (const Op& op : *ops)
         hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);
@@ -86,7 +86,7 @@ std::vector<std::vector<float>> float_lists(BytesIn& in) {
 }
 
 void shift_times(WorkerStep& step, std::int64_t by) {
-  for (auto* const list : {&step.times.compute, &step.times.collective})
+  for (auto* const list : {&step.times.compute, &step.times.communication[kReductions]})
     for (Span& span : *list)
       span.start.value += by, span.end.value += by;
   for (Transfer& transfer : step.transfers)
@@ -140,7 +140,7 @@ std::vector<WorkerResult> started(std::size_t self, const Body& body) {
 
 int threads_here(const RunPlan& run, int rank) {
   const auto position = static_cast<std::size_t>(rank % run.plan->positions());
-  return run.schedule->positions[position].collective.empty() ? 1 : 2;
+  return run.schedule->positions[position].communication[kReductions].empty() ? 1 : 2;
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ Blob bytes_of(const WorkerResult& result) {
   out.put(static_cast<std::uint64_t>(result.steps.size()));
   for (const WorkerStep& step : result.steps)
     out.put(step.times.compute)
-        .put(step.times.collective)
+        .put(step.times.communication[kReductions])
         .put(step.transfers)
         .put(step.loss)
         .put(step.samples)
@@ -256,7 +256,7 @@ WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
   WorkerResult result;
   result.steps.resize(in.counted(1));
   for (WorkerStep& step : result.steps) {
-    step.times.compute = in.list<Span>(), step.times.collective = in.list<Span>();
+    step.times.compute = in.list<Span>(), step.times.communication[kReductions] = in.list<Span>();
     step.transfers = in.list<Transfer>();
     step.loss = in.get<double>(), step.samples = in.get<std::int64_t>();
     step.blocked = in.get<Time>(), step.began = in.get<std::int64_t>();

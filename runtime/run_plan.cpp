@@ -21,10 +21,6 @@ struct OpPlace {
   std::int32_t op = -1;
 };
 
-bool is_backward(Kind kind) {
-  return kind == Kind::B || kind == Kind::BW;
-}
-
 // Places of the ops of every (v, m).
 class Places {
  public:
@@ -38,9 +34,9 @@ class Places {
         if (op.kind == Kind::Update || op.kind == Kind::R) continue;
         const OpPlace place{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
         const std::size_t at = index(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
-        if (op.kind == Kind::F) forward_[at] = place;
-        if (is_backward(op.kind)) backward_[at] = place;
-        if (op.kind == Kind::BW || op.kind == Kind::W) last_[at] = place;
+        if (rule(op.kind).forward) forward_[at] = place;
+        if (rule(op.kind).backward) backward_[at] = place;
+        if (rule(op.kind).gradients) last_[at] = place;
       }
     }
   }
@@ -79,10 +75,10 @@ std::vector<OpPlace> runnable_order(const RunPlan& run, const Places& places, co
       if (i > 0) edge({here.position, here.op - 1}, here);
       const Op& op = schedule.positions[p].compute[i];
       const auto m = static_cast<MicroBatchId>(op.micro_batch);
-      if (op.kind == Kind::F)
+      if (rule(op.kind).forward)
         for (const Port& port : run.code[op.virtual_stage].in)
           edge(places.forward(port.peer, m), here);
-      if (is_backward(op.kind))
+      if (rule(op.kind).backward)
         for (const Port& port : run.code[op.virtual_stage].out)
           edge(places.backward(port.peer, m), here);
     }
@@ -119,10 +115,10 @@ class Clocks {
       const Op& op =
           schedule.positions[static_cast<std::size_t>(here.position)].compute[static_cast<std::size_t>(here.op)];
       const auto m = static_cast<MicroBatchId>(op.micro_batch);
-      if (op.kind == Kind::F)
+      if (rule(op.kind).forward)
         for (const Port& port : run.code[op.virtual_stage].in)
           absorb(mine, places.forward(port.peer, m));
-      if (is_backward(op.kind))
+      if (rule(op.kind).backward)
         for (const Port& port : run.code[op.virtual_stage].out)
           absorb(mine, places.backward(port.peer, m));
     }
@@ -337,7 +333,7 @@ class Replay {
         frame[static_cast<std::size_t>(i.block)] = -1;
       }
     }
-    if (op.kind == Kind::BW || op.kind == Kind::W) {
+    if (rule(op.kind).gradients) {
       PP_CHECK(std::all_of(frame.begin(), frame.end(), [](std::int64_t address) { return address < 0; }));
       frames_.erase({op.virtual_stage, m});
     }
@@ -374,7 +370,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.states = run.synthetic ? 1 : states(training.optimizer);
   if (plan.gradient_sync == GradientSync::Blocking && !schedule.positions.empty() &&
       std::any_of(schedule.positions.begin(), schedule.positions.end(),
-                  [](const Lane& lane) { return !lane.collective.empty(); }))
+                  [](const Lane& lane) { return !lane.communication[kReductions].empty(); }))
     throw InputError(model.place, "plan.gradient_sync",
                      "a run sends gradients off as soon as they are complete; use overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {

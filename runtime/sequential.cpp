@@ -76,7 +76,7 @@ void Sequential::add_copy(CopyId copy, std::size_t v, std::vector<float>& sum) {
   for (int holder = 0; holder < seating.holders(chunk); ++holder) {
     const Block own = zeros_of(v);
     for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute)
-      if (op.virtual_stage == v && (op.kind == Kind::BW || op.kind == Kind::W))
+      if (op.virtual_stage == v && rule(op.kind).gradients)
         follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own.at());
     std::vector<float> mine = values_of(v, own);
     if (sum.empty())

@@ -25,7 +25,7 @@ std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
   std::vector<char> closes(ops.size());
   std::map<std::pair<int, int>, std::size_t> last;
   for (std::size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].kind == Kind::BW || ops[i].kind == Kind::W) {
+    if (rule(ops[i].kind).gradients) {
       last[{ops[i].virtual_stage, run.schedule->rounds().of(ops[i].virtual_stage, ops[i].micro_batch)}] = i;
     }
   for (const auto& [round, i] : last)
@@ -128,7 +128,7 @@ void Worker::step(std::int64_t number) {
   record_ = &result_.steps.back();
   record_->number = number;
   record_->times.compute.reserve(lane_.compute.size());
-  record_->times.collective.resize(lane_.collective.size());
+  record_->times.communication[kReductions].resize(lane_.communication[kReductions].size());
   for (std::size_t v = 0; v < ready_.size(); ++v)
     ready_[v].store(0), done_[v].store(0);
   result_.versions.clear();
@@ -223,8 +223,8 @@ void Worker::collectives_or(std::exception_ptr& failed) {
 }
 
 void Worker::collectives() {
-  for (std::size_t i = 0; i < lane_.collective.size(); ++i) {
-    const Op& op = lane_.collective[i];
+  for (std::size_t i = 0; i < lane_.communication[kReductions].size(); ++i) {
+    const Op& op = lane_.communication[kReductions][i];
     const auto v = static_cast<std::size_t>(op.virtual_stage);
     const auto buckets = static_cast<int>(run_.code[v].bucket_begin.size());
     const int number = static_cast<int>(op.micro_batch) * buckets + static_cast<int>(op.bucket) + 1;
@@ -232,7 +232,7 @@ void Worker::collectives() {
     const std::int64_t begin = run_.code[v].bucket_begin[op.bucket];
     const std::int64_t end = op.bucket == 0 ? run_.code[v].gradient_bytes : run_.code[v].bucket_begin[op.bucket - 1];
     const std::size_t set = op.micro_batch % static_cast<std::size_t>(run_.chunks[v].gradient_sets);
-    Span& span = record_->times.collective[i];
+    Span& span = record_->times.communication[kReductions][i];
     span.start = {steady_ns()};
     if (!chunks_[v].gradients.empty())
       transport_.all_reduce(static_cast<int>(v), members_[v],
@@ -580,7 +580,7 @@ void Worker::note_version(const Op& op, const OpVersions& versions) {
     result_.versions.push_back({op.virtual_stage, m, version, -1});
     return;
   }
-  if (op.kind != Kind::BW && op.kind != Kind::B) return;
+  if (!rule(op.kind).backward) return;
   for (auto& read : result_.versions)
     if (read.virtual_stage == op.virtual_stage && read.micro_batch == m) read.backward = version;
 }

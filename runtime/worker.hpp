@@ -51,7 +51,7 @@ class Worker {
   void checkpoint(int done);
 
   void keep_weights();
-  bool has_collectives() const { return !lane_.collective.empty(); }
+  bool has_collectives() const { return !lane_.communication[kReductions].empty(); }
   // "worker 1 at op 1F3: why"
   std::string told(const std::exception& error) const;
   void stop(const std::string& why);

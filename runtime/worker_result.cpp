@@ -58,9 +58,9 @@ Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step)
     LaneTimes times;
     for (const Span& span : from.times.compute)
       times.compute.push_back({shifted(span.start), shifted(span.end)});
-    for (const Span& span : from.times.collective)
-      times.collective.push_back({shifted(span.start), shifted(span.end)});
-    for (const auto& list : {times.compute, times.collective})
+    for (const Span& span : from.times.communication[kReductions])
+      times.communication[kReductions].push_back({shifted(span.start), shifted(span.end)});
+    for (const auto& list : {times.compute, times.communication[kReductions]})
       for (const Span& span : list)
         timeline.makespan = std::max(timeline.makespan, span.end);
     timeline.workers.push_back(std::move(times));

@@ -16,10 +16,6 @@ constexpr std::uint32_t kUnset = 0;   // of a message: not sent yet
 constexpr std::int32_t kNone = -1;
 constexpr std::size_t kMostHolders = 8;
 
-bool backward(Kind kind) {
-  return kind == Kind::B || kind == Kind::BW;
-}
-
 }  // namespace
 
 bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const StepCosts& costs) {
@@ -132,16 +128,16 @@ class CompiledOrder::Compiler {
     __builtin_prefetch(lane.next + 16);
     std::uint32_t needs = kBegin;
     Given given;
-    if (op.kind == Kind::F) {
+    if (rule(op.kind).forward) {
       if (!take(lane, chunk.before, op, needs)) return;
       given = give(chunk.after, chunk.out, true, op);
-    } else if (backward(op.kind)) {
+    } else if (rule(op.kind).backward) {
       if (!take(lane, chunk.gradient, op, needs)) return;
       given = give(chunk.passed_on, chunk.in, false, op);
     } else {
       given.row = row_of(op, kNone, 0);
     }
-    if (op.kind == Kind::BW || op.kind == Kind::W)
+    if (rule(op.kind).gradients)
       last_gradient_[op.virtual_stage * holders_ + own(op)] = static_cast<std::int64_t>(order_.records_.size());
     order_.records_.push_back({needs, given.slot, lane.lane, given.row});
     ++lane.next;
@@ -206,7 +202,7 @@ class CompiledOrder::Compiler {
     std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * 2 + (last ? 1 : 0)];
     if (row == kNone) {
       row = static_cast<std::int32_t>(order_.rows_.size());
-      order_.rows_.push_back({op, edge, op.kind == Kind::F ? Direction::Forward : Direction::Backward});
+      order_.rows_.push_back({op, edge, rule(op.kind).forward ? Direction::Forward : Direction::Backward});
       fits_ &= row <= std::numeric_limits<std::uint16_t>::max();
     }
     return static_cast<std::uint16_t>(row);

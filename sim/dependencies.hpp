@@ -1,5 +1,6 @@
-// The rules by which ops depend on one another, as small tables for the engines: which edges feed a virtual stage, who
-// receives a message, which backward ops belong to a round of all-reduce. See core/plan/schedule.hpp for the rules.
+// The rules by which ops of different workers depend on one another, as small tables for the engines: which edges feed a
+// virtual stage, who receives a message, who takes part in a collective. See core/plan/schedule.hpp for the rules, and
+// sim/stream_links for those between the streams of a worker.
 #pragma once
 
 #include <cstdint>
@@ -49,21 +50,9 @@ class Wiring {
         use(copy * positions + seating_.position(v, holder, chunk.first));
   }
 
-  // Dense keys of (virtual stage, round, bucket), and of (worker, virtual stage, round).
-  std::size_t meetings() const { return meetings_; }
-  std::size_t meeting_key(VirtualStageId v, int round, int bucket) const;
-  std::size_t gradient_keys() const { return gradient_keys_; }
-  std::size_t gradient_key(WorkerId worker, VirtualStageId v, int round) const;
-
-  // Ops that produce weight gradients (BW, W) by gradient_key.
-  std::vector<std::int32_t> backwards_per_round(const Schedule& schedule) const;
-
  private:
   Seating seating_;  // of a schedule that stays
   Rounds rounds_;
-  std::vector<std::size_t> first_meeting_, first_gradient_;
-  std::vector<int> buckets_;
-  std::size_t meetings_ = 0, gradient_keys_ = 0;
 };
 
 }  // namespace pipewright

@@ -3,7 +3,7 @@
 //   compute      an op ends, the next one of the stream starts once what it needs is there
 //   messages     an op that ends posts its messages; each leaves, travels and arrives
 //   links        with shared links, when a message leaves depends on who else is under way (sim/des/shared_link)
-//   collectives  a member joins when its gradients are ready; the last one starts the all-reduce for all
+//   collectives  a member joins when its part is ready; the last one starts the collective for all
 //
 // Times come out of the same rules as in sim/static_order, which knows no events; tests/sim/engines_agree_test.cpp
 // holds the two against each other.
@@ -24,16 +24,16 @@ namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-// What an event says, and about which worker, message or stage.
+// What an event says, and about which worker, message, or stream of a worker or group.
 enum class What : std::uint32_t {
   OpEnds,          // Finish, worker
-  StepEnds,        // Finish, group: a phase of its all-reduce is over
+  StepEnds,        // Finish, stream of a group: a phase of its collective is over
   MessageLeaves,   // Finish, message: its channel is free again
   FlowsEnd,        // Finish: flows over shared links are over
   MessageArrives,  // Arrive, message
-  GradientReady,   // Arrive, worker: its next all-reduce may find its gradients complete
+  PartReady,       // Arrive, stream of a worker: its next collective may find the worker's part complete
   OpStarts,        // Start, worker
-  MeetingStarts,   // Start, group: all members of its all-reduce have joined
+  MeetingStarts,   // Start, stream of a group: all members of its collective have joined
 };
 constexpr int kSubjectBits = 29;
 constexpr std::uint32_t about(What what, std::size_t subject) {
@@ -50,23 +50,36 @@ struct Leg {
   std::size_t counter = 0;  // of the receiving virtual stage, within a copy
 };
 
+// An op of no stream: compares unequal to every index.
+constexpr std::uint32_t kNoOp = kNone;
+
 struct Worker {
   const Op* ops = nullptr;
-  const StreamLinks* streams = nullptr;
+  const StreamLinks* links = nullptr;
   std::uint32_t op = 0, ops_end = 0;
-  std::uint32_t needed = 0;             // arrivals that `waits_for` must count
-  std::uint32_t needs_collectives = 0;  // 0, or: idle until so many all-reduces are over
-  std::size_t waits_for = kNowhere;     // counter of arrivals that the next op waits on
+  std::uint32_t needed = 0;          // arrivals that `waits_for` must count
+  std::uint32_t gate_op = kNoOp;     // the next op with a gate
+  std::uint32_t trigger_op = kNoOp;  // the next op with a trigger
+  std::uint32_t next_gate = 0, next_trigger = 0;
+  std::size_t waits_for = kNowhere;  // counter of arrivals that the next op waits on
   std::size_t first_counter = 0;
   std::size_t next_message = 0;
   CopyId copy = 0;
-  std::uint32_t next_trigger = 0, next_update = 0;
-  std::uint32_t collective = 0;  // next op of the collective stream
-  bool joined = false;           // its next all-reduce counts it as ready
+  bool gated = false;  // idle until its communication streams have gone on
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
+  void find_gate() { gate_op = next_gate < links->gates.size() ? links->gates[next_gate].op : kNoOp; }
+  void find_trigger() { trigger_op = next_trigger < links->triggers.size() ? links->triggers[next_trigger].op : kNoOp; }
 };
 
-// The all-reduce that the members of a group are in, or gather for.
+// A communication stream of a worker.
+struct Stream {
+  std::uint32_t next = 0;   // op
+  bool joined = false;      // that op counts the worker as ready
+  std::vector<Time> ready;  // per op: when the worker's part of it is complete; kNever: not known yet
+};
+
+// The collective that the members of a group are in, or gather for.
 struct Meeting {
   const Collective* what = nullptr;
   VirtualStageId chunk = 0;
@@ -92,7 +105,8 @@ class EventOrder {
   Timeline run() {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       ready_next(w);
-      join(w);
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        join(kStreams.size() * w + s);
     }
     while (true) {
       if (links_ && links_->unsettled() && queue_.next_time() > queue_.now()) settle();
@@ -101,9 +115,13 @@ class EventOrder {
     }
     Time makespan;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      PP_CHECK(workers_[w].op == workers_[w].ops_end && workers_[w].collective == lane(w).collective.size());
+      PP_CHECK(workers_[w].op == workers_[w].ops_end);
       if (!times_[w].compute.empty()) makespan = std::max(makespan, times_[w].compute.back().end);
-      if (!times_[w].collective.empty()) makespan = std::max(makespan, times_[w].collective.back().end);
+      for (StreamId s = 0; s < kStreams.size(); ++s) {
+        const std::vector<Span>& spans = times_[w].communication[s];
+        PP_CHECK(spans.size() == lane(w).communication[s].size());
+        if (!spans.empty()) makespan = std::max(makespan, spans.back().end);
+      }
     }
     return {.workers = std::move(times_),
             .transfers = std::move(transfers_),
@@ -124,7 +142,7 @@ class EventOrder {
       case What::MessageLeaves: return advance(depart(subject, transfers_[subject].start));
       case What::FlowsEnd: return flows_end();
       case What::MessageArrives: return message_arrives(subject);
-      case What::GradientReady: return join(subject);
+      case What::PartReady: return join(subject);
       case What::OpStarts: return op_starts(subject);
       case What::MeetingStarts: return meeting_starts(subject);
     }
@@ -146,15 +164,15 @@ class EventOrder {
     fetch(&worker.ops[worker.op] + kAhead);
     fetch(spans.data() + spans.size() + kAhead);
     fetch(transfers_.data() + worker.next_message);
-    if (worker.next_trigger < worker.streams->triggers.size()) announce_gradients(w, {now(), end});
+    if (worker.op == worker.trigger_op) trigger(w, {now(), end});
   }
 
   void op_ends(std::uint32_t w) {
     Worker& worker = workers_[w];
     const Op& op = worker.ops[worker.op++];
-    if (op.kind == Kind::F)
+    if (rule(op.kind).forward)
       post(w, op, Direction::Forward);
-    else if (op.kind == Kind::B || op.kind == Kind::BW)
+    else if (rule(op.kind).backward)
       post(w, op, Direction::Backward);
     ready_next(w);
   }
@@ -163,9 +181,10 @@ class EventOrder {
   void ready_next(std::size_t w) {
     Worker& worker = workers_[w];
     if (worker.op == worker.ops_end) return;
+    if (worker.op == worker.gate_op && !passes_gates(w)) return;
     const Op& op = worker.ops[worker.op];
-    const bool forward = op.kind == Kind::F;
-    if (forward || op.kind == Kind::B || op.kind == Kind::BW) {
+    const bool forward = rule(op.kind).forward;
+    if (forward || rule(op.kind).backward) {
       const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
       worker.needed = static_cast<std::uint32_t>(forward ? chunk.in.size() : chunk.out.size());
       const std::size_t counter = worker.first_counter +
@@ -175,11 +194,19 @@ class EventOrder {
         worker.waits_for = counter;
         return;
       }
-    } else if (op.kind == Kind::Update) {
-      worker.needs_collectives = worker.streams->update_needs[worker.next_update++];
-      if (worker.collective < worker.needs_collectives) return;
     }
     queue_.push(now(), Rank::Start, about(What::OpStarts, w));
+  }
+
+  // Whether the communication that the next op needs is over; else the worker is woken when more of it is.
+  bool passes_gates(std::size_t w) {
+    Worker& worker = workers_[w];
+    for (; worker.gate_op == worker.op; ++worker.next_gate, worker.find_gate()) {
+      const StreamLinks::Gate& gate = worker.links->gates[worker.next_gate];
+      worker.gated = streams_[kStreams.size() * w + gate.stream].next < gate.count;
+      if (worker.gated) return false;
+    }
+    return true;
   }
 
   // Arrivals are counted per (copy, virtual stage, direction, micro-batch).
@@ -347,30 +374,30 @@ class EventOrder {
 
   // --- collectives -------------------------------------------------------------------------------------------------
 
-  // An op with the last gradients of a round starts: each bucket is complete some time before the op ends.
-  void announce_gradients(std::uint32_t w, Span op) {
+  // An op starts that lets ops of communication streams begin, at once or some time before it ends.
+  void trigger(std::uint32_t w, Span op) {
     Worker& worker = workers_[w];
-    const auto& triggers = worker.streams->triggers;
-    for (; worker.next_trigger < triggers.size() && triggers[worker.next_trigger].op == worker.op;
-         ++worker.next_trigger) {
-      const std::uint32_t index = triggers[worker.next_trigger].collective;
-      const Op& reduce = lane(w).collective[index];
-      const Time ready = std::max(op.start, op.end - costs_.ready_before_end_of(worker.ops[worker.op], reduce.bucket));
-      gradient_ready_[w][index] = ready;
-      queue_.push(ready, Rank::Arrive, about(What::GradientReady, w));
+    for (; worker.trigger_op == worker.op; ++worker.next_trigger, worker.find_trigger()) {
+      const StreamLinks::Trigger& link = worker.links->triggers[worker.next_trigger];
+      const std::size_t stream = kStreams.size() * w + link.stream;
+      const Time ready = link.ready(costs_, worker.ops[worker.op],
+                                    lane(w).communication[link.stream][link.communication], op.start, op.end);
+      streams_[stream].ready[link.communication] = ready;
+      queue_.push(ready, Rank::Arrive, about(What::PartReady, stream));
     }
   }
 
-  // Joins the worker's next all-reduce if it is idle and the gradients are there.
-  void join(std::size_t w) {
-    Worker& worker = workers_[w];
-    const auto& ops = lane(w).collective;
-    if (worker.joined || worker.collective == ops.size() || gradient_ready_[w][worker.collective] > now()) return;
-    worker.joined = true;
-    const Op& op = ops[worker.collective];
-    const auto group = static_cast<std::size_t>(wiring_.chunks[op.virtual_stage].group);
+  // Joins the next collective of a worker's stream if the stream is idle and the worker's part is there.
+  void join(std::size_t stream) {
+    const std::size_t w = stream / kStreams.size(), s = stream % kStreams.size();
+    Stream& of = streams_[stream];
+    const auto& ops = lane(w).communication[s];
+    if (of.joined || of.next == ops.size() || of.ready[of.next] > now()) return;
+    of.joined = true;
+    const Op& op = ops[of.next];
+    const std::size_t group = kStreams.size() * at(wiring_.chunks[op.virtual_stage].group) + s;
     Meeting& meeting = meetings_[group];
-    const Collective* const what = &costs_.collectives[op.virtual_stage][op.bucket];
+    const Collective* const what = &costs_.collective(op);
     PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
     meeting.what = what;
     meeting.chunk = op.virtual_stage;
@@ -416,13 +443,15 @@ class EventOrder {
     Meeting& meeting = meetings_[group];
     const Span span{meeting.start, now()};
     meeting.joined = 0;
+    const StreamId s = group % kStreams.size();
     wiring_.for_each_member(meeting.chunk, [&](WorkerId member) {
       const auto w = static_cast<std::size_t>(member);
-      Worker& worker = workers_[w];
-      times_[w].collective.push_back(span);
-      worker.joined = false;
-      if (++worker.collective == worker.needs_collectives) queue_.push(now(), Rank::Start, about(What::OpStarts, w));
-      join(w);
+      Stream& stream = streams_[kStreams.size() * w + s];
+      times_[w].communication[s].push_back(span);
+      stream.joined = false;
+      ++stream.next;
+      if (std::exchange(workers_[w].gated, false)) ready_next(w);
+      join(kStreams.size() * w + s);
     });
   }
 
@@ -440,14 +469,14 @@ class EventOrder {
   EventQueue queue_;
   std::vector<Worker> workers_;
   std::vector<LaneTimes> times_;
-  std::vector<StreamLinks> streams_;    // by position
-  std::vector<std::uint16_t> arrived_;  // by counter
+  std::vector<StreamLinks> stream_links_;  // by position
+  std::vector<Stream> streams_;            // by worker and stream
+  std::vector<std::uint16_t> arrived_;     // by counter
   std::vector<Leg> legs_;
   std::vector<std::size_t> first_leg_;  // [2 * virtual stage + direction]
   std::vector<Transfer> transfers_;
-  std::vector<Time> channel_free_;                 // links private
-  std::vector<Meeting> meetings_;                  // by group
-  std::vector<std::vector<Time>> gradient_ready_;  // [worker][all-reduce]
+  std::vector<Time> channel_free_;  // links private
+  std::vector<Meeting> meetings_;   // by group and stream
 
   std::optional<SharedLinks> links_;
   std::vector<Channel> channels_;
@@ -479,11 +508,11 @@ void EventOrder::prepare_legs() {
 void EventOrder::prepare_workers() {
   workers_.resize(static_cast<std::size_t>(wiring_.workers()));
   times_.resize(workers_.size());
-  gradient_ready_.resize(workers_.size());
-  meetings_.resize(static_cast<std::size_t>(schedule_.shape.stages));
+  streams_.resize(kStreams.size() * workers_.size());
+  meetings_.resize(kStreams.size() * at(schedule_.shape.stages));
   channel_free_.resize(static_cast<std::size_t>(costs_.channels));
   for (PositionId position = 0; position < wiring_.positions; ++position)
-    streams_.push_back(stream_links(schedule_, wiring_, position));
+    stream_links_.push_back(stream_links(schedule_, position));
   const std::size_t counters = wiring_.chunks.size() * 2 * static_cast<std::size_t>(wiring_.micro_batches);
   arrived_.resize(counters * static_cast<std::size_t>(wiring_.copies));
   std::size_t messages = 0;
@@ -497,9 +526,13 @@ void EventOrder::prepare_workers() {
     worker.next_message = messages;
     messages += messages_sent(w);
     times_[w].compute.reserve(lane(w).compute.size());
-    times_[w].collective.reserve(lane(w).collective.size());
-    worker.streams = &streams_[w % streams_.size()];
-    gradient_ready_[w] = worker.streams->gradient_ready;
+    worker.links = &stream_links_[w % stream_links_.size()];
+    worker.find_gate(), worker.find_trigger();
+    for (StreamId s = 0; s < kStreams.size(); ++s) {
+      times_[w].communication[s].reserve(lane(w).communication[s].size());
+      for (const char waits : worker.links->waits[s])
+        streams_[kStreams.size() * w + s].ready.push_back(waits ? kNever : Time{0});
+    }
     for (const Op& op : lane(w).compute)
       busy += static_cast<double>(costs_.time_of(op).value);
   }
@@ -511,8 +544,8 @@ void EventOrder::prepare_workers() {
 std::size_t EventOrder::messages_sent(std::size_t w) const {
   std::size_t count = 0;
   for (const Op& op : lane(w).compute) {
-    const bool forward = op.kind == Kind::F;
-    if (!forward && op.kind != Kind::B && op.kind != Kind::BW) continue;
+    const bool forward = rule(op.kind).forward;
+    if (!forward && !rule(op.kind).backward) continue;
     for (const Leg& leg : legs_of(op.virtual_stage, forward ? Direction::Forward : Direction::Backward))
       count += message(leg, workers_[w].copy, static_cast<MicroBatchId>(op.micro_batch)).channel >= 0 ? 1 : 0;
   }
@@ -524,11 +557,13 @@ void EventOrder::check_size(double busy) const {
   for (const auto* messages : {&costs_.messages, &costs_.messages_last})
     for (const Message& sent : *messages)
       longest += static_cast<double>((sent.occupancy + sent.latency).value) * wiring_.micro_batches;
-  for (std::size_t v = 0; v < costs_.collectives.size(); ++v)
-    for (const Collective& what : costs_.collectives[v])
-      longest += static_cast<double>(what.time.value) * wiring_.rounds(static_cast<int>(v));
+  for (PositionId position = 0; position < wiring_.positions; ++position)
+    for (const auto& stream : schedule_.positions[at(position)].communication)
+      for (const Op& op : stream)
+        if (wiring_.chunks[op.virtual_stage].first == position)  // its members run it together
+          longest += static_cast<double>(costs_.collective(op).time.value);
   rounded(longest, "the time of a run");
-  if (std::max(transfers_.size(), workers_.size()) >> kSubjectBits != 0)
+  if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
                      std::to_string(transfers_.size()) + "; use fewer micro-batches");
 }

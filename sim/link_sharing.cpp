@@ -36,15 +36,16 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
   }
   const Seating seating = schedule.seating();
   for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
-    const auto& ops = schedule.positions[position].collective;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      // All members have the same span: count the collective once, at the first holder in the first copy.
-      const int v = ops[i].virtual_stage;
-      if (position != static_cast<std::size_t>(seating.position(v, 0))) continue;
-      const Span span = timeline.workers[position].collective[i];
-      if (span.start == span.end) continue;
-      for (const int link : links_of(costs.collectives[static_cast<std::size_t>(v)][ops[i].bucket]))
-        use(static_cast<std::size_t>(link), span.start, span.end);
+    for (StreamId s = 0; s < kStreams.size(); ++s) {
+      const auto& ops = schedule.positions[position].communication[s];
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        // All members have the same span: count the collective once, at the first holder in the first copy.
+        if (position != at(seating.position(ops[i].virtual_stage, 0))) continue;
+        const Span span = timeline.workers[position].communication[s][i];
+        if (span.start == span.end) continue;
+        for (const int link : links_of(costs.collective(ops[i])))
+          use(static_cast<std::size_t>(link), span.start, span.end);
+      }
     }
   }
 }

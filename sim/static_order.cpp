@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/dependencies.hpp"
+#include "sim/stream_links.hpp"
 
 namespace pipewright {
 namespace {
@@ -21,16 +22,10 @@ Time outside(std::int64_t clock) {
   return {clock - kBegin};
 }
 
-// The op that completes a round's gradients on one worker, once it has run.
-struct Gradient {
-  const Op* op = nullptr;  // nullptr: no micro-batch in this round
-  std::int64_t start = kNotThere, end = kNotThere;
-};
-
-// One all-reduce of one bucket: it begins when its last member is ready.
+// One collective: it begins when its last member is ready.
 struct Meeting {
   std::int64_t ready = kBegin;  // latest of the members so far
-  std::int32_t missing = 0;
+  std::int32_t joined = 0;
   std::int64_t end = kUnset;
 };
 
@@ -77,10 +72,8 @@ class Relaxation {
       lane.copy = static_cast<CopyId>(w / positions());
       lane.sides = &sides_[2 * (w / positions()) * wiring_.chunks.size()];
     }
-    collectives_.resize(workers_);
-    synced_ = !costs.collectives.empty();
     runnable_.reserve(4 * workers_ + 16);
-    if (!costs.collectives.empty()) prepare_meetings();
+    prepare_streams();
     if constexpr (Record) prepare_record();
   }
 
@@ -95,8 +88,12 @@ class Relaxation {
     std::int64_t makespan = kBegin;
     for (std::size_t w = 0; w < workers_; ++w) {
       const LaneState& lane = lanes_[w];
-      PP_CHECK(lane.next == lane.end && collectives_[w].next == ops_of(w).collective.size());
-      makespan = std::max({makespan, lane.time, collectives_[w].time});
+      PP_CHECK(lane.next == lane.end);
+      makespan = std::max(makespan, lane.time);
+    }
+    for (const Stream& stream : streams_) {
+      PP_CHECK(stream.next == stream.ready.size());
+      makespan = std::max(makespan, stream.time);
     }
     return outside(makespan);
   }
@@ -120,12 +117,19 @@ class Relaxation {
     WorkerId worker = 0;
     CopyId copy = 0;
     std::size_t next_transfer = 0;  // where its next transfer is recorded
-    bool waits_for_update = false;  // parked on an all-reduce
+    const Op* stop = nullptr;       // the next op with a gate or a trigger; the end where there is none
+    const StreamLinks* links = nullptr;
+    std::size_t next_gate = 0, next_trigger = 0;
+    bool gated = false;  // parked on a collective
   };
-  struct CollectiveState {
-    std::size_t next = 0;
-    std::int64_t time = kBegin;  // end of the last collective
-    bool joined = false;         // the next collective counts this worker as ready
+  // A communication stream of a worker. Members of a group have the same list, so that an op's place in it names the
+  // meeting.
+  struct Stream {
+    std::size_t next = 0;             // op
+    std::int64_t time = kBegin;       // end of the last one
+    bool joined = false;              // the next one counts this worker as ready
+    Meeting* meetings = nullptr;      // of the group
+    std::vector<std::int64_t> ready;  // per op: when the worker's part of it is complete
   };
 
   std::size_t positions() const { return schedule_.positions.size(); }
@@ -196,20 +200,21 @@ class Relaxation {
   void advance(LaneState& lane) {
     do {
       run_compute(lane);
-    } while (synced_ && run_collectives(lane.worker) && lane.waits_for_update);
+    } while (communicates_ && run_streams(lane.worker) && lane.gated);
   }
 
   void run_compute(LaneState& lane) {
     const Side* const sides = lane.sides;
     const Op* const end = lane.end;
-    const Op* next = lane.next;
+    const Op *next = lane.next, *stop = lane.stop;
     std::int64_t time = lane.time;
-    lane.waits_for_update = false;
+    lane.gated = false;
     for (; next != end; ++next) {
       const bool backward = next->kind == Kind::BW;
       const Side& side = sides[2u * next->virtual_stage + backward];
-      if ((next->kind != Kind::F && !backward) || side.needs == nullptr) {
+      if ((next->kind != Kind::F && !backward) || side.needs == nullptr || next == stop) {
         if (!run_general(lane, *next, time)) break;
+        stop = lane.stop;
         continue;
       }
       const std::int64_t* const needed = &side.needs[next->micro_batch & side.needs_mask];
@@ -233,7 +238,6 @@ class Relaxation {
         record(lane, *next, start, time);
         record_message(lane, *next, backward, time, wire, sent);
       }
-      if (synced_) note_gradient(lane.worker, *next, start, time);
     }
     lane.next = next;
     lane.time = time;
@@ -275,37 +279,26 @@ class Relaxation {
     const WorkerId worker = lane.worker;
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
     const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
-    const bool backward = op.kind == Kind::BW || op.kind == Kind::B;
+    const bool backward = rule(op.kind).backward;
     std::int64_t ready = kBegin;
-    if (op.kind == Kind::F) {
+    if (&op == lane.stop && !passes_gates(lane, op, ready)) return false;
+    if (rule(op.kind).forward) {
       if (!arrivals(Direction::Forward, chunk.in, copy, m, lane, ready)) return false;
     } else if (backward) {
       if (!arrivals(Direction::Backward, chunk.out, copy, m, lane, ready)) return false;
-    } else if (op.kind == Kind::Update && synced_) {
-      ready = update_ready(op);
-      if (ready == kUnset) {
-        lane.waits_for_update = true;
-        return false;
-      }
     }
     const std::int64_t start = std::max(time, ready);
     time = start + costs_.time_of(op).value;
     if constexpr (Record) record(lane, op, start, time);
-    if (op.kind == Kind::F) {
+    if (rule(op.kind).forward) {
       for (const std::uint32_t edge : chunk.out)
         post(worker, lane, Direction::Forward, edge, copy, m, time);
     } else if (backward) {
       for (const std::uint32_t edge : chunk.in)
         post(worker, lane, Direction::Backward, edge, copy, m, time);
     }
-    if (synced_) note_gradient(worker, op, start, time);
+    if (&op == lane.stop) trigger(lane, op, start, time);
     return true;
-  }
-
-  void note_gradient(WorkerId worker, const Op& op, std::int64_t start, std::int64_t end) {
-    if (op.kind != Kind::BW && op.kind != Kind::W) return;
-    const std::size_t key = gradient_key(worker, op.virtual_stage, wiring_.round_of(op));
-    if (--backwards_left_[key] == 0) gradients_[key] = {&op, start, end};
   }
 
   // Latest arrival over `edges`; false, and the lane parked, when one is still missing.
@@ -346,72 +339,103 @@ class Relaxation {
     }
   }
 
-  // --- all-reduces -------------------------------------------------------------------------------------------------
+  // --- communication streams ---------------------------------------------------------------------------------------
 
-  std::size_t gradient_key(WorkerId worker, VirtualStageId v, int round) const {
-    return wiring_.gradient_key(worker, v, round);
-  }
-  Meeting& meeting(const Op& op) {
-    return meetings_[wiring_.meeting_key(op.virtual_stage, static_cast<int>(op.micro_batch),
-                                         static_cast<int>(op.bucket))];
-  }
-
-  void prepare_meetings() {
-    meetings_.resize(wiring_.meetings());
-    for (int v = 0; v < schedule_.shape.chunks(); ++v)
-      for (int round = 0; round < wiring_.rounds(v); ++round)
-        for (int bucket = 0; bucket < schedule_.shape.buckets_of(v); ++bucket)
-          if (Meeting& met = meetings_[wiring_.meeting_key(v, round, bucket)];
-              costs_.collectives[static_cast<std::size_t>(v)].empty())
-            met.end = kBegin;  // a stage on one worker beside replicated ones: its updates wait for nothing
-          else
-            met.missing = wiring_.members(v);
-    gradients_.assign(wiring_.gradient_keys(), Gradient{});
-    backwards_left_ = wiring_.backwards_per_round(schedule_);
-    for (std::size_t key = 0; key < gradients_.size(); ++key)
-      if (backwards_left_[key] == 0)
-        gradients_[key] = {nullptr, kBegin, kBegin};  // no micro-batch in this round: nothing to wait for
-  }
-
-  std::int64_t update_ready(const Op& op) {
-    std::int64_t ready = kBegin;
-    for (int bucket = 0; bucket < schedule_.shape.buckets_of(op.virtual_stage); ++bucket) {
-      const std::int64_t end =
-          meetings_[wiring_.meeting_key(op.virtual_stage, static_cast<int>(op.micro_batch), bucket)].end;
-      if (end == kUnset) return kUnset;
-      ready = std::max(ready, end);
+  void prepare_streams() {
+    for (PositionId position = 0; position < wiring_.positions; ++position)
+      stream_links_.push_back(stream_links(schedule_, position));
+    std::vector<std::size_t> first;  // meeting, by group and stream
+    std::size_t meetings = 0;
+    const Seating seating = schedule_.seating();
+    for (StageId group = 0; group < schedule_.shape.stages; ++group)
+      for (const auto& ops : schedule_.positions[at(seating.position(group, 0))].communication)
+        first.push_back(meetings), meetings += ops.size();
+    communicates_ = meetings > 0;
+    meetings_.resize(meetings);
+    streams_.resize(kStreams.size() * workers_);
+    for (std::size_t w = 0; w < workers_; ++w) {
+      LaneState& lane = lanes_[w];
+      lane.links = &stream_links_[w % positions()];
+      find_stop(lane);
+      const auto group = at(seating.group_of(seating.stage_at(static_cast<PositionId>(w % positions()))));
+      for (StreamId s = 0; s < kStreams.size(); ++s) {
+        Stream& stream = streams_[kStreams.size() * w + s];
+        stream.meetings = meetings_.data() + first[kStreams.size() * group + s];
+        for (const char waits : lane.links->waits[s])
+          stream.ready.push_back(waits ? kNotThere : kBegin);
+      }
     }
-    return ready;
+  }
+
+  void find_stop(LaneState& lane) const {
+    const Op* const ops = ops_of(static_cast<std::size_t>(lane.worker)).compute.data();
+    lane.stop = lane.end;
+    const auto earlier = [&](const auto& links, std::size_t next) {
+      if (next < links.size()) lane.stop = std::min(lane.stop, ops + links[next].op);
+    };
+    earlier(lane.links->gates, lane.next_gate), earlier(lane.links->triggers, lane.next_trigger);
+  }
+
+  // False, and the lane parked, while communication that the op needs is not over.
+  bool passes_gates(LaneState& lane, const Op& op, std::int64_t& ready) {
+    const auto& gates = lane.links->gates;
+    for (std::size_t i = lane.next_gate; i < gates.size() && is_op(lane, gates[i].op, op); ++i) {
+      const Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(lane.worker) + gates[i].stream];
+      lane.gated = stream.next < gates[i].count;
+      if (lane.gated) return false;
+      ready = std::max(ready, stream.meetings[gates[i].count - 1].end);
+    }
+    return true;
+  }
+  bool is_op(const LaneState& lane, std::uint32_t index, const Op& op) const {
+    return ops_of(static_cast<std::size_t>(lane.worker)).compute.data() + index == &op;
+  }
+
+  // The op has run: lets ops of the streams begin, and looks for the next with a gate or a trigger.
+  void trigger(LaneState& lane, const Op& op, std::int64_t start, std::int64_t end) {
+    const auto& [triggers, gates, waits] = *lane.links;
+    const auto worker = static_cast<std::size_t>(lane.worker);
+    while (lane.next_gate < gates.size() && is_op(lane, gates[lane.next_gate].op, op))
+      ++lane.next_gate;
+    for (; lane.next_trigger < triggers.size() && is_op(lane, triggers[lane.next_trigger].op, op);
+         ++lane.next_trigger) {
+      const StreamLinks::Trigger& link = triggers[lane.next_trigger];
+      streams_[kStreams.size() * worker + link.stream].ready[link.communication] =
+          link.ready(costs_, op, ops_of(worker).communication[link.stream][link.communication], start, end);
+    }
+    find_stop(lane);
   }
 
   // True when at least one collective of this worker came to its end.
-  bool run_collectives(WorkerId worker) {
-    const auto& ops = ops_of(static_cast<std::size_t>(worker)).collective;
-    CollectiveState& lane = collectives_[static_cast<std::size_t>(worker)];
-    const std::size_t before = lane.next;
-    for (; lane.next < ops.size(); ++lane.next, lane.joined = false) {
-      const Op& op = ops[lane.next];
-      Meeting& met = meeting(op);
-      if (!lane.joined) {
-        const Gradient& gradient = gradients_[gradient_key(worker, op.virtual_stage, static_cast<int>(op.micro_batch))];
-        if (gradient.end == kNotThere) break;
-        const std::int64_t complete =
-            gradient.op == nullptr
-                ? kBegin
-                : std::max(gradient.start, gradient.end - costs_.ready_before_end_of(*gradient.op, op.bucket).value);
-        met.ready = std::max({met.ready, complete, lane.time});
-        lane.joined = true;
-        if (--met.missing == 0) {
-          met.end = met.ready + costs_.collectives[op.virtual_stage][op.bucket].time.value;
+  bool run_streams(WorkerId worker) {
+    bool any = false;
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      any |= run_stream(worker, s);
+    return any;
+  }
+  bool run_stream(WorkerId worker, StreamId s) {
+    const auto& ops = ops_of(static_cast<std::size_t>(worker)).communication[s];
+    Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(worker) + s];
+    const std::size_t before = stream.next;
+    for (; stream.next < ops.size(); ++stream.next, stream.joined = false) {
+      const Op& op = ops[stream.next];
+      Meeting& met = stream.meetings[stream.next];
+      if (!stream.joined) {
+        const std::int64_t ready = stream.ready[stream.next];
+        if (ready == kNotThere) break;
+        met.ready = std::max({met.ready, ready, stream.time});
+        stream.joined = true;
+        if (++met.joined == wiring_.members(op.virtual_stage)) {
+          met.end = met.ready + costs_.collective(op).time.value;
           wake_members(worker, op.virtual_stage);
         }
       }
       if (met.end == kUnset) break;
-      lane.time = met.end;
+      stream.time = met.end;
       if constexpr (Record)
-        times_[static_cast<std::size_t>(worker)].collective[lane.next] = {outside(met.ready), outside(met.end)};
+        times_[static_cast<std::size_t>(worker)].communication[s][stream.next] = {outside(met.ready), outside(met.end)};
     }
-    return lane.next != before;
+    return stream.next != before;
   }
 
   void wake_members(WorkerId worker, VirtualStageId v) {
@@ -426,7 +450,8 @@ class Relaxation {
     times_.resize(workers_);
     for (std::size_t w = 0; w < workers_; ++w) {
       times_[w].compute.resize(ops_of(w).compute.size());
-      times_[w].collective.resize(ops_of(w).collective.size());
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        times_[w].communication[s].resize(ops_of(w).communication[s].size());
     }
     std::size_t transfers = 0;
     for (std::size_t w = 0; w < workers_; ++w) {
@@ -444,8 +469,8 @@ class Relaxation {
         count += costs_.message(edge, direction, copy, static_cast<MicroBatchId>(op.micro_batch)).channel >= 0;
     };
     for (const Op& op : ops_of(static_cast<std::size_t>(worker)).compute) {
-      if (op.kind == Kind::F) over(wiring_.chunks[op.virtual_stage].out, Direction::Forward, op);
-      if (op.kind == Kind::BW || op.kind == Kind::B) over(wiring_.chunks[op.virtual_stage].in, Direction::Backward, op);
+      if (rule(op.kind).forward) over(wiring_.chunks[op.virtual_stage].out, Direction::Forward, op);
+      if (rule(op.kind).backward) over(wiring_.chunks[op.virtual_stage].in, Direction::Backward, op);
     }
     return count;
   }
@@ -457,15 +482,14 @@ class Relaxation {
   std::size_t rows_;
   Arrivals arrivals_;        // [((direction * edges + edge) * copies + copy) * M + m], and one more that nobody reads
   std::vector<Side> sides_;  // [2 * (copy * chunks + chunk) + direction]
-  std::vector<CollectiveState> collectives_;
+  std::vector<Stream> streams_;            // by worker and stream
+  std::vector<StreamLinks> stream_links_;  // by position
   std::vector<std::int64_t> dummy_channels_;
   std::vector<std::int64_t> channel_free_;
   std::vector<LaneState> lanes_;
   std::vector<LaneState*> runnable_;
-  bool synced_ = false;  // there are all-reduces
+  bool communicates_ = false;  // there are ops of communication streams
   std::vector<Meeting> meetings_;
-  std::vector<Gradient> gradients_;  // by Wiring::gradient_key
-  std::vector<std::int32_t> backwards_left_;
   std::vector<LaneTimes> times_;
   std::vector<Transfer> transfers_;
 };

@@ -50,7 +50,7 @@ Run run_of(const Schedule& schedule, const Timeline& timeline) {
     const auto& ops = schedule.positions[at(position)].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const bool forward = ops[i].kind == Kind::F;
-      if (!forward && ops[i].kind != Kind::BW && ops[i].kind != Kind::W) continue;
+      if (!forward && !rule(ops[i].kind).gradients) continue;
       in_flight += forward ? 1 : -1;
       run.deepest = std::max(run.deepest, in_flight * replicas);
       auto& ends = of_chunk[2 * at(seating.local(ops[i].virtual_stage, stage)) + (forward ? 0 : 1)].end;

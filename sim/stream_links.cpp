@@ -4,45 +4,70 @@
 #include <limits>
 
 namespace pipewright {
+namespace {
 
-StreamLinks stream_links(const Schedule& schedule, const Wiring& wiring, PositionId position) {
-  constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-  StreamLinks links;
-  const Lane& ops = schedule.positions[static_cast<std::size_t>(position)];
-  if (ops.collective.empty()) {
-    links.update_needs.assign(ops.compute.size(), 0);  // as many as there can be updates
-    return links;
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+class Linker {
+ public:
+  Linker(const Schedule& schedule, PositionId position)
+      : seating_(schedule.seating()),
+        rounds_(schedule.rounds()),
+        stage_(seating_.stage_at(position)),
+        lane_(schedule.positions[at(position)]) {}
+
+  StreamLinks run() {
+    if (!lane_.communication[kReductions].empty()) link_gradients();
+    const auto by_op = [](const auto& a, const auto& b) { return a.op < b.op; };
+    std::stable_sort(links_.triggers.begin(), links_.triggers.end(), by_op);
+    std::stable_sort(links_.gates.begin(), links_.gates.end(), by_op);
+    return std::move(links_);
   }
-  const auto round = [](const Op& op) { return static_cast<int>(op.micro_batch); };  // of AllReduce and Update
-  // Keys of this worker's (virtual stage, round) pairs, dense.
-  std::vector<std::size_t> first(wiring.chunks.size());
-  std::size_t keys = 0;
-  const Seating seating = schedule.seating();
-  const StageId stage = seating.stage_at(position);
-  for (int i = 0; i < seating.held(); ++i) {
-    const VirtualStageId v = seating.chunk_of(stage, i);
-    first[static_cast<std::size_t>(v)] = keys;
-    keys += static_cast<std::size_t>(wiring.rounds(v));
+
+ private:
+  void trigger(StreamId stream, std::uint32_t communication, std::uint32_t op) {
+    links_.waits[stream].push_back(op != kNone);
+    if (op != kNone) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream)});
   }
-  const auto key = [&first](const Op& op, int round_of_op) {
-    return first[op.virtual_stage] + static_cast<std::size_t>(round_of_op);
-  };
-  std::vector<std::uint32_t> last_gradient(keys, kNone), needs(keys, 0);
-  for (std::uint32_t i = 0; i < ops.collective.size(); ++i)
-    needs[key(ops.collective[i], round(ops.collective[i]))] = i + 1;
-  for (std::uint32_t i = 0; i < ops.compute.size(); ++i) {
-    const Op& op = ops.compute[i];
-    if (op.kind == Kind::BW || op.kind == Kind::W) last_gradient[key(op, wiring.round_of(op))] = i;
-    if (op.kind == Kind::Update) links.update_needs.push_back(needs[key(op, round(op))]);
+
+  // An all-reduce begins when the round's last backward has its gradients complete, an update waits for the round's.
+  void link_gradients() {
+    const auto round = [](const Op& op) { return static_cast<int>(op.micro_batch); };  // of AllReduce and Update
+    // Keys of this worker's (virtual stage, round) pairs, dense.
+    std::vector<std::size_t> first(at(seating_.chunks()));
+    std::size_t keys = 0;
+    for (int i = 0; i < seating_.held(); ++i) {
+      const VirtualStageId v = seating_.chunk_of(stage_, i);
+      first[at(v)] = keys;
+      keys += at(rounds_.count(v));
+    }
+    const auto key = [&first](const Op& op, int round_of_op) { return first[op.virtual_stage] + at(round_of_op); };
+    const std::vector<Op>& reduces = lane_.communication[kReductions];
+    std::vector<std::uint32_t> last_gradient(keys, kNone), needs(keys, 0);
+    for (std::uint32_t i = 0; i < reduces.size(); ++i)
+      needs[key(reduces[i], round(reduces[i]))] = i + 1;
+    for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
+      const Op& op = lane_.compute[i];
+      if (rule(op.kind).gradients) last_gradient[key(op, rounds_.of(op.virtual_stage, op.micro_batch))] = i;
+      if (op.kind != Kind::Update) continue;
+      if (const std::uint32_t count = needs[key(op, round(op))]; count > 0)
+        links_.gates.push_back({i, count, static_cast<std::uint8_t>(kReductions)});
+    }
+    for (std::uint32_t i = 0; i < reduces.size(); ++i)
+      trigger(kReductions, i, last_gradient[key(reduces[i], round(reduces[i]))]);
   }
-  for (std::uint32_t i = 0; i < ops.collective.size(); ++i) {
-    const Op& reduce = ops.collective[i];
-    const std::uint32_t op = last_gradient[key(reduce, round(reduce))];
-    links.gradient_ready.push_back(op == kNone ? Time{0} : kNever);
-    if (op != kNone) links.triggers.push_back({op, i});
-  }
-  std::stable_sort(links.triggers.begin(), links.triggers.end());
-  return links;
+
+  const Seating seating_;
+  const Rounds rounds_;
+  const StageId stage_;
+  const Lane& lane_;
+  StreamLinks links_;
+};
+
+}  // namespace
+
+StreamLinks stream_links(const Schedule& schedule, PositionId position) {
+  return Linker(schedule, position).run();
 }
 
 }  // namespace pipewright

@@ -1,27 +1,38 @@
-// What the two streams of a worker have to do with one another: which compute op completes the gradients of which
-// all-reduce, and which all-reduces an update waits for. The same in every copy.
+// What the streams of a worker have to do with one another, by the rules of core/plan/schedule.hpp: which compute op lets
+// an op of a communication stream begin, and which ops of these streams a compute op waits for. The engines know no other
+// rule between streams. The same in every copy.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
-#include "core/units.hpp"
-#include "sim/dependencies.hpp"
 
 namespace pipewright {
 
 // Ops are named by their index in their stream.
 struct StreamLinks {
   struct Trigger {
-    std::uint32_t op = 0, collective = 0;  // this op produces the last gradients of that all-reduce
-    bool operator<(const Trigger& other) const { return op < other.op; }
+    std::uint32_t op = 0, communication = 0;
+    std::uint8_t stream = 0;
+    // When that op of the stream may begin, if the compute op runs so. Times of any clock.
+    template <class Clock>
+    Clock ready(const StepCosts& costs, const Op& compute, const Op& reduce, Clock start, Clock end) const {
+      return std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
+    }
   };
-  std::vector<Trigger> triggers;            // by op
-  std::vector<std::uint32_t> update_needs;  // per Update: how many all-reduces must be over (or more elements)
-  std::vector<Time> gradient_ready;         // per all-reduce, as the step begins: 0 nothing to wait for, else kNever
+  // The compute op starts when `count` ops of the stream are over, the last of them at the latest.
+  struct Gate {
+    std::uint32_t op = 0, count = 0;
+    std::uint8_t stream = 0;
+  };
+  std::vector<Trigger> triggers;      // by op
+  std::vector<Gate> gates;            // by op
+  ByStream<std::vector<char>> waits;  // per op of a stream: whether a trigger lets it begin; else it may at once
 };
 
-StreamLinks stream_links(const Schedule& schedule, const Wiring& wiring, PositionId position);
+StreamLinks stream_links(const Schedule& schedule, PositionId position);
 
 }  // namespace pipewright

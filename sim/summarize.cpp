@@ -209,15 +209,13 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
   // The members of an all-reduce run it together: it is counted on the first holder of its chunk.
   for (StageId stage = 0; stage < schedule.shape.stages; ++stage) {
     const PositionId first = schedule.seating().first_position(stage);
-    for (const Op& op : schedule.positions[at(first)].collective) {
-      if (op.virtual_stage >= costs.collectives.size()) continue;
-      if (schedule.seating().position(op.virtual_stage, 0) != first) continue;
-      const auto& buckets = costs.collectives[op.virtual_stage];
-      if (op.bucket >= buckets.size()) continue;
-      for (const CollectivePhase& phase : buckets[op.bucket].phases)
-        for (const auto& [link, weight] : phase.links)
-          bytes[at(link)] += phase.bytes * weight;
-    }
+    for (const auto& ops : schedule.positions[at(first)].communication)
+      for (const Op& op : ops) {
+        if (schedule.seating().position(op.virtual_stage, 0) != first) continue;
+        for (const CollectivePhase& phase : costs.collective(op).phases)
+          for (const auto& [link, weight] : phase.links)
+            bytes[at(link)] += phase.bytes * weight;
+      }
   }
   return bytes;
 }

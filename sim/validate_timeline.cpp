@@ -23,7 +23,8 @@ class Check {
     if (const std::string wrong = streams(); !wrong.empty()) return wrong;
     if (const std::string wrong = messages(); !wrong.empty()) return wrong;
     for (WorkerId worker = 0; worker < workers(); ++worker) {
-      if (const std::string wrong = collectives(worker); !wrong.empty()) return wrong;
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        if (const std::string wrong = collectives(worker, s); !wrong.empty()) return wrong;
       if (const std::string wrong = starts(worker); !wrong.empty()) return wrong;
     }
     return {};
@@ -47,7 +48,7 @@ class Check {
     for (WorkerId worker = 0; worker < workers(); ++worker) {
       const Lane& ops = lane(worker);
       const LaneTimes& spans = times(worker);
-      if (ops.compute.size() != spans.compute.size() || ops.collective.size() != spans.collective.size())
+      if (ops.compute.size() != spans.compute.size())
         return fmt::format("worker {}: {} ops have {} times", worker, ops.compute.size(), spans.compute.size());
       Time free;
       for (std::size_t i = 0; i < ops.compute.size(); ++i) {
@@ -58,12 +59,18 @@ class Check {
         free = span.end;
       }
       last = std::max(last, free);
-      free = {};
-      for (const Span span : spans.collective) {
-        if (span.start < free || span.end < span.start) return fmt::format("worker {}: all-reduces overlap", worker);
-        free = span.end;
+      for (StreamId s = 0; s < kStreams.size(); ++s) {
+        if (ops.communication[s].size() != spans.communication[s].size())
+          return fmt::format("worker {}: {} ops of {} have {} times", worker, ops.communication[s].size(),
+                             kStreams[s].name, spans.communication[s].size());
+        free = {};
+        for (const Span span : spans.communication[s]) {
+          if (span.start < free || span.end < span.start)
+            return fmt::format("worker {}: {}s overlap", worker, kStreams[s].op);
+          free = span.end;
+        }
+        last = std::max(last, free);
       }
-      last = std::max(last, free);
     }
     return last == timeline_.makespan ? "" : "the makespan is not the last end";
   }
@@ -93,21 +100,20 @@ class Check {
     return {};
   }
 
-  std::string collectives(WorkerId worker) {
-    const auto& ops = lane(worker).collective;
+  std::string collectives(WorkerId worker, StreamId stream) {
+    const auto& ops = lane(worker).communication[stream];
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Op& op = ops[i];
-      const Span span = times(worker).collective[i];
+      const Span span = times(worker).communication[stream][i];
+      const auto fault = [&](std::string_view what) {
+        return fmt::format("worker {}: an {} of stage {} {}", worker, kStreams[stream].op, op.virtual_stage, what);
+      };
       const auto [entry, first] =
-          meetings_.emplace(std::tuple{op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
-      if (!first && entry->second != span)
-        return fmt::format("worker {}: an all-reduce of stage {} has other times than at another member", worker,
-                           op.virtual_stage);
-      if (span.end - span.start < costs_.collectives[op.virtual_stage][op.bucket].time)
-        return fmt::format("worker {}: an all-reduce of stage {} is faster than priced", worker, op.virtual_stage);
-      if (span.start < gradients_ready(worker, op))
-        return fmt::format("worker {}: an all-reduce of stage {} starts before its gradients are there", worker,
-                           op.virtual_stage);
+          meetings_.emplace(std::tuple{stream, op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
+      if (!first && entry->second != span) return fault("has other times than at another member");
+      if (span.end - span.start < costs_.collective(op).time) return fault("is faster than priced");
+      if (stream == kReductions && span.start < gradients_ready(worker, op))
+        return fault("starts before its gradients are there");
     }
     return {};
   }
@@ -161,11 +167,13 @@ class Check {
         if (!arrived) return where(worker, op) + " needs a tensor that was never sent";
         ready = std::max(ready, *arrived);
       }
-      if (op.kind == Kind::Update)
-        for (std::size_t j = 0; j < lane(worker).collective.size(); ++j)
-          if (const Op& reduce = lane(worker).collective[j];
-              reduce.virtual_stage == op.virtual_stage && reduce.micro_batch == op.micro_batch)
-            ready = std::max(ready, times(worker).collective[j].end);
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        for (std::size_t j = 0; j < lane(worker).communication[s].size(); ++j) {
+          const Op& needed = lane(worker).communication[s][j];
+          if (op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
+              needed.micro_batch == op.micro_batch)
+            ready = std::max(ready, times(worker).communication[s][j].end);
+        }
       const Time start = times(worker).compute[i].start;
       if (start < ready) return where(worker, op) + " starts before what it needs has arrived";
       if (start > ready) return where(worker, op) + " waits for nothing";
@@ -179,7 +187,7 @@ class Check {
   const StepCosts& costs_;
   int positions_;
   std::map<Key, const Transfer*> arrived_;
-  std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;
+  std::map<std::tuple<StreamId, std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;
 };
 
 }  // namespace

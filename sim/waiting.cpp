@@ -11,10 +11,6 @@ constexpr std::size_t at(int number) {
   return static_cast<std::size_t>(number);
 }
 
-bool is_backward(Kind kind) {
-  return kind == Kind::BW || kind == Kind::B || kind == Kind::W;
-}
-
 }  // namespace
 
 Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs)
@@ -30,56 +26,41 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
     std::int32_t& latest = transfer_[first_op_[at(transfer.to)] + at(user)];
     if (latest < 0 || timeline.transfers[at(latest)].arrived < transfer.arrived) latest = static_cast<std::int32_t>(i);
   }
-  for (std::size_t position = 0; position < schedule.positions.size(); ++position)
-    ends_.push_back(ends_of(schedule.positions[position], schedule.seating().stage_at(static_cast<int>(position))));
-}
-
-std::size_t Causes::Ends::slot(const Seating& seating, VirtualStageId v, std::uint32_t round) const {
-  return at(seating.local(v, stage)) * count + round;
-}
-
-Causes::Ends Causes::ends_of(const Lane& lane, StageId stage) const {
-  const Seating seating = schedule_.seating();
-  Ends ends{.stage = stage};
-  if (lane.collective.empty()) return ends;
-  ends.count = at(schedule_.rounds().count(stage));
-  ends.all_reduce.assign(at(seating.held()) * ends.count, -1);
-  ends.last_backward = ends.all_reduce;
-  for (std::size_t i = 0; i < lane.collective.size(); ++i) {
-    const Op& op = lane.collective[i];
-    ends.all_reduce[ends.slot(seating, op.virtual_stage, op.micro_batch)] = static_cast<std::int32_t>(i);
+  for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
+    Links& links = links_.emplace_back(stream_links(schedule, static_cast<PositionId>(position)));
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      links.trigger[s].assign(links.all.waits[s].size(), -1);
+    for (std::size_t i = 0; i < links.all.triggers.size(); ++i) {
+      const StreamLinks::Trigger& one = links.all.triggers[i];
+      links.trigger[one.stream][one.communication] = static_cast<std::int32_t>(i);
+    }
   }
-  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
-    const Op& op = lane.compute[i];
-    if (!is_backward(op.kind)) continue;
-    const int round = schedule_.rounds().of(op.virtual_stage, op.micro_batch);
-    ends.last_backward[ends.slot(seating, op.virtual_stage, static_cast<std::uint32_t>(round))] =
-        static_cast<std::int32_t>(i);
-  }
-  return ends;
 }
 
-int Causes::last_backward(PositionId position, VirtualStageId v, std::uint32_t round) const {
-  const Ends& ends = ends_[at(position)];
-  return ends.count == 0 ? -1 : ends.last_backward[ends.slot(schedule_.seating(), v, round)];
+const StreamLinks::Trigger* Causes::trigger(PositionId position, StreamId stream, std::size_t communication) const {
+  const Links& links = links_[at(position)];
+  const std::int32_t i = links.trigger[stream][communication];
+  return i < 0 ? nullptr : &links.all.triggers[at(i)];
 }
 
 Cause Causes::of(WorkerId worker, std::size_t op) const {
+  Cause last;
   if (const std::int32_t i = transfer_[first_op_[at(worker)] + op]; i >= 0) {
     const Transfer& transfer = timeline_.transfers[at(i)];
-    return {Cause::Kind::Message, at(i), transfer.posted, transfer.arrived};
+    last = {Cause::Kind::Message, at(i), transfer.posted, transfer.arrived};
   }
-  const std::size_t position = at(worker) % schedule_.positions.size();
-  const Op& what = schedule_.positions[position].compute[op];
-  const Ends& ends = ends_[position];
-  if (what.kind != Kind::Update || ends.count == 0) return {};
-  const std::int32_t last = ends.all_reduce[ends.slot(schedule_.seating(), what.virtual_stage, what.micro_batch)];
-  if (last < 0) return {};
-  const auto& collective = timeline_.workers[at(worker)].collective;
-  std::size_t first = at(last);
-  while (first > 0 && collective[first - 1].end == collective[first].start)
-    --first;
-  return {Cause::Kind::AllReduce, at(last), collective[first].start, collective[at(last)].end};
+  const auto& gates = links_[at(worker) % links_.size()].all.gates;
+  auto gate = std::lower_bound(gates.begin(), gates.end(), op,
+                               [](const StreamLinks::Gate& one, std::size_t number) { return one.op < number; });
+  for (; gate != gates.end() && gate->op == op; ++gate) {
+    const auto& spans = timeline_.workers[at(worker)].communication[gate->stream];
+    std::size_t first = gate->count - 1;
+    if (last.kind != Cause::Kind::None && spans[first].end <= last.arrived) continue;
+    while (first > 0 && spans[first - 1].end == spans[first].start)
+      --first;
+    last = {Cause::Kind::Collective, gate->count - 1, spans[first].start, spans[gate->count - 1].end, gate->stream};
+  }
+  return last;
 }
 
 IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker) {
@@ -112,7 +93,7 @@ namespace {
 // Sums the parts of the path by kind; the key also orders equal times.
 class Parts {
  public:
-  enum Type { Forward, Backward, Recompute, Update, Transfer, AllReduce, Waiting };
+  enum Type { Forward, Backward, Recompute, Update, Transfer, Collective, Waiting };
 
   void add(Type type, Time time, int a = 0, int b = 0) {
     if (time != Time{}) sums_[{type, a, b}] += time;
@@ -139,7 +120,7 @@ class Parts {
     switch (type) {
       case Update: return CriticalPart::Class::Update;
       case Transfer: return CriticalPart::Class::Transfer;
-      case AllReduce: return CriticalPart::Class::AllReduce;
+      case Collective: return CriticalPart::Class::AllReduce;
       case Waiting: return CriticalPart::Class::Waiting;
       default: return CriticalPart::Class::Compute;
     }
@@ -153,7 +134,7 @@ class Parts {
       case Recompute: return "recompute of " + stage;
       case Update: return "update of " + stage;
       case Transfer: return "transfer " + stage + " -> " + std::to_string(b);
-      case AllReduce: return "all-reduce of " + stage;
+      case Collective: return std::string(kStreams[at(b)].op) + " of " + stage;
       case Waiting: break;
     }
     return "waiting";
@@ -173,12 +154,13 @@ class WalkBack {
       const Span& span = stream(here)[at(here.op)];
       const Op& op = list(here)[at(here.op)];
       const Time part = here.until - span.start;
-      if (here.collective) {
-        parts_.add(Parts::AllReduce, part, schedule_.shape.stage_of(op.virtual_stage));
-      } else {
+      if (here.stream == kCompute) {
         parts_.add(op, stage_of(here.worker), part);
+        here = before_op(here, span.start);
+      } else {
+        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage), here.stream);
+        here = before_collective(here, span.start);
       }
-      here = here.collective ? before_all_reduce(here, span.start) : before_op(here, span.start);
     }
     return parts_.longest_first();
   }
@@ -188,36 +170,36 @@ class WalkBack {
     return schedule_.seating().stage_at(static_cast<PositionId>(at(worker) % schedule_.positions.size()));
   }
 
+  static constexpr int kCompute = -1;
   struct Here {
     WorkerId worker = 0;
-    bool collective = false;  // on the collective stream
-    int op = -1;              // -1: nothing before
+    int stream = kCompute;  // or of kStreams
+    int op = -1;            // -1: nothing before
     Time until;
   };
 
   const std::vector<Span>& stream(const Here& here) const {
     const LaneTimes& times = timeline_.workers[at(here.worker)];
-    return here.collective ? times.collective : times.compute;
+    return here.stream == kCompute ? times.compute : times.communication[at(here.stream)];
   }
   const std::vector<Op>& list(const Here& here) const {
     const Lane& lane = schedule_.positions[position(here.worker)];
-    return here.collective ? lane.collective : lane.compute;
+    return here.stream == kCompute ? lane.compute : lane.communication[at(here.stream)];
   }
   std::size_t position(WorkerId worker) const { return at(worker) % schedule_.positions.size(); }
 
   Here last_op() const {
     Here last{.until = timeline_.makespan};
     Time latest{-1};
-    for (std::size_t worker = 0; worker < timeline_.workers.size(); ++worker) {
-      for (const bool collective : {false, true}) {
-        const auto& spans = collective ? timeline_.workers[worker].collective : timeline_.workers[worker].compute;
+    for (std::size_t worker = 0; worker < timeline_.workers.size(); ++worker)
+      for (int of = kCompute; of < static_cast<int>(kStreams.size()); ++of) {
+        const auto& spans = stream({.worker = static_cast<WorkerId>(worker), .stream = of});
         if (spans.empty() || spans.back().end <= latest) continue;
         latest = spans.back().end;
         last.worker = static_cast<WorkerId>(worker);
-        last.collective = collective;
+        last.stream = of;
         last.op = static_cast<int>(spans.size()) - 1;
       }
-    }
     return last;
   }
 
@@ -243,9 +225,8 @@ class WalkBack {
     const Cause cause = causes_.of(here.worker, at(here.op));
     if (cause.kind == Cause::Kind::None || cause.arrived <= best.until || cause.arrived > start)
       return waited(best, start);
-    if (cause.kind == Cause::Kind::AllReduce) {
-      return waited({here.worker, true, static_cast<int>(cause.index), cause.arrived}, start);
-    }
+    if (cause.kind == Cause::Kind::Collective)
+      return waited({here.worker, static_cast<int>(cause.stream), static_cast<int>(cause.index), cause.arrived}, start);
     const Transfer& transfer = timeline_.transfers[cause.index];
     const Edge& edge = costs_.edges[transfer.edge];
     const bool forward = transfer.direction == Direction::Forward;
@@ -253,24 +234,24 @@ class WalkBack {
     parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, stage_of(transfer.from), stage_of(transfer.to));
     const int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
                                  : causes_.index().backward(edge.to, transfer.micro_batch);
-    return {transfer.from, false, producer, transfer.posted};
+    return {transfer.from, kCompute, producer, transfer.posted};
   }
 
-  // An all-reduce begins when every member's gradients are there and every member's collective stream is free.
-  Here before_all_reduce(const Here& here, Time start) {
+  // A collective begins when every member's part is there and every member's stream is free.
+  Here before_collective(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
     Here best{.worker = here.worker, .until = Time{-1}};
     for (const WorkerId worker : holders(schedule_.seating(), op.virtual_stage)) {
-      const auto member = static_cast<PositionId>(at(worker) % schedule_.positions.size());
+      const auto member = static_cast<PositionId>(position(worker));
       const LaneTimes& times = timeline_.workers[at(worker)];
-      const int gradient = causes_.last_backward(member, op.virtual_stage, op.micro_batch);
-      if (gradient >= 0) {
-        const Op& last = schedule_.positions[at(member)].compute[at(gradient)];
-        const Span& span = times.compute[at(gradient)];
-        const Time ready = std::max(span.start, span.end - costs_.ready_before_end_of(last, op.bucket));
-        keep_later(best, {worker, false, gradient, ready}, start);
+      if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
+        const Span& span = times.compute[trigger->op];
+        const Op& last = schedule_.positions[at(member)].compute[trigger->op];
+        const Time ready = trigger->ready(costs_, last, op, span.start, span.end);
+        keep_later(best, {worker, kCompute, static_cast<int>(trigger->op), ready}, start);
       }
-      if (here.op > 0) keep_later(best, {worker, true, here.op - 1, times.collective[at(here.op - 1)].end}, start);
+      if (here.op > 0)
+        keep_later(best, {worker, here.stream, here.op - 1, stream({worker, here.stream})[at(here.op - 1)].end}, start);
     }
     if (best.until < Time{0}) best.until = Time{0};
     return waited(best, start);

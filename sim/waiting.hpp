@@ -5,16 +5,18 @@
 
 #include "core/answers/report.hpp"
 #include "core/plan/op_index.hpp"
+#include "sim/stream_links.hpp"
 
 namespace pipewright {
 
-// What an op needed from elsewhere and got last. A message was posted at the end of the op that made it; an all-reduce
-// was posted when the unbroken run of all-reduces began that ends with it.
+// What an op needed from elsewhere and got last. A message was posted at the end of the op that made it; a collective
+// was posted when the unbroken run of collectives began that ends with it.
 struct Cause {
-  enum class Kind { None, Message, AllReduce };
+  enum class Kind { None, Message, Collective };
   Kind kind = Kind::None;
-  std::size_t index = 0;  // in Timeline::transfers, or in the worker's collective stream
+  std::size_t index = 0;  // in Timeline::transfers, or in the worker's communication stream
   Time posted, arrived;
+  StreamId stream = 0;
 };
 
 // Looks up causes. Built in one pass over transfers and ops; keeps references to its arguments.
@@ -24,27 +26,23 @@ class Causes {
 
   Cause of(WorkerId worker, std::size_t op) const;
 
-  // An op of the last gradient of a round: the last BW or W (or B) of the chunk in that round; -1: none here.
-  int last_backward(PositionId position, VirtualStageId v, std::uint32_t round) const;
+  // What let an op of a communication stream begin, as far as this position is concerned; nullptr: nothing had to.
+  const StreamLinks::Trigger* trigger(PositionId position, StreamId stream, std::size_t communication) const;
 
   const OpIndex& index() const { return index_; }
 
  private:
-  struct Ends {
-    StageId stage = 0;
-    std::size_t count = 0;                    // rounds per chunk
-    std::vector<std::int32_t> all_reduce;     // [chunk here * count + round]: last op on the collective stream, or -1
-    std::vector<std::int32_t> last_backward;  // likewise, on the compute stream
-    std::size_t slot(const Seating& seating, VirtualStageId v, std::uint32_t round) const;
+  struct Links {
+    StreamLinks all;
+    ByStream<std::vector<std::int32_t>> trigger;  // by op of a stream: in all.triggers, or -1
   };
-  Ends ends_of(const Lane& lane, StageId stage) const;
 
   const Timeline& timeline_;
   const Schedule& schedule_;
   OpIndex index_;
   std::vector<std::size_t> first_op_;   // by worker
   std::vector<std::int32_t> transfer_;  // [first_op_[worker] + op]: the message that arrived last, or -1
-  std::vector<Ends> ends_;              // by position
+  std::vector<Links> links_;            // by position
 };
 
 // Where the idle time of a worker went; sums to makespan - busy.     tests/sim/summarize_test.cpp "idle"

@@ -211,7 +211,8 @@ std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, c
 
 // A message that takes room in a buffer of its sender or of its receiver.
 struct BufferedMessage {
-  Kind end = Kind::Recv;            // Recv: arrives, or has arrived and waits for its op; Send: waits to leave
+  enum class End : std::uint8_t { Receiver, Sender };
+  End end = End::Receiver;          // Receiver: arrives, or has arrived and waits for its op; Sender: waits to leave
   VirtualStageId from = 0, to = 0;  // the message's way: of a gradient, against that of the activations
   Direction direction{};
   MicroBatchId micro_batch = 0;

@@ -112,8 +112,7 @@ class Ledger {
 
   void end(const Op& op) {
     bytes_.workspace = fixed_.always;
-    if (op.kind == Kind::B || op.kind == Kind::BW)
-      bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
+    if (rule(op.kind).backward) bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
     if (op.kind == Kind::BW) return finish_backward(op);
     if (op.kind != Kind::B && op.kind != Kind::W) return;
     std::uint8_t& progress = progress_[row(op)];
@@ -287,13 +286,13 @@ class BufferFinder {
     const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
     switch (source.list) {
       case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
-      case Source::List::Collective: return lane.collective[source.index];
+      case Source::List::Collective: return lane.communication[kReductions][source.index];
       case Source::List::Transfers: break;
     }
     const Transfer& transfer = timeline_.transfers[source.index];
     const Edge& edge = costs_.edges[transfer.edge];
     const bool forward = transfer.direction == Direction::Forward;
-    return BufferedMessage{.end = transfer.to == worker ? Kind::Recv : Kind::Send,
+    return BufferedMessage{.end = transfer.to == worker ? BufferedMessage::End::Receiver : BufferedMessage::End::Sender,
                            .from = forward ? edge.from : edge.to,
                            .to = forward ? edge.to : edge.from,
                            .direction = transfer.direction,
@@ -311,12 +310,14 @@ class BufferFinder {
 
   void find_buckets(WorkerId worker, Buffers& buffers) const {
     const LaneTimes& times = timeline_.workers[slot_of(worker)];
-    const auto& collective = schedule_.positions[slot_of(worker) % schedule_.positions.size()].collective;
+    const auto& collective =
+        schedule_.positions[slot_of(worker) % schedule_.positions.size()].communication[kReductions];
     for (std::size_t i = 0; i < collective.size(); ++i) {
       if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
       const auto& buckets = costs_.collectives[collective[i].virtual_stage];
       if (collective[i].bucket < buckets.size())
-        buffers.hold(buckets[collective[i].bucket].bytes, times.collective[i].start, times.collective[i].end,
+        buffers.hold(buckets[collective[i].bucket].bytes, times.communication[kReductions][i].start,
+                     times.communication[kReductions][i].end,
                      {Source::List::Collective, static_cast<std::uint32_t>(i)});
     }
   }
@@ -441,7 +442,7 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
 std::string label(const MemoryOwner& owner) {
   if (const auto* op = std::get_if<Op>(&owner)) return label(*op);
   const auto& message = std::get<BufferedMessage>(owner);
-  const bool sends = message.end == Kind::Send;
+  const bool sends = message.end == BufferedMessage::End::Sender;
   std::string text = std::to_string(sends ? message.from : message.to) + (sends ? "SEND_" : "RECV_") +
                      (message.direction == Direction::Forward ? "F" : "B") + std::to_string(message.micro_batch);
   if (std::abs(message.from - message.to) != 1)

@@ -48,10 +48,10 @@ struct CollectivePhase {
   std::vector<std::pair<std::int32_t, double>> links;  // link, weight
 };
 
-// All-reduce of one bucket over all replicas and copies of one virtual stage: phases one after the other
-// (ring: one; tree: two; hierarchical: inside the nodes, between them, inside again).
+// All-reduce of one bucket over all replicas and copies of one virtual stage: phases one
+// after the other (ring: one; tree: two; hierarchical: inside the nodes, between them, inside again).
 struct Collective {
-  Bytes bytes;  // gradient bytes of the bucket
+  Bytes bytes;  // gradients of the bucket
   Time time;    // alone: sum of the phases
   std::vector<CollectivePhase> phases;
 };
@@ -101,6 +101,8 @@ struct StepCosts {
     const auto& table = is_last(gradient) && !ready_before_end_last.empty() ? ready_before_end_last : ready_before_end;
     return table[gradient.virtual_stage][bucket];
   }
+  // Of an op of a communication stream.
+  const Collective& collective(const Op& op) const { return collectives[op.virtual_stage][op.bucket]; }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
     const Seating seating = shape.seating();

@@ -19,8 +19,8 @@ OpIndex::OpIndex(const Schedule& schedule) : OpIndex(schedule, -1) {
 void OpIndex::add(const Lane& lane) {
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
     const Op& op = lane.compute[i];
-    if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::BW) continue;
-    auto& places = op.kind == Kind::F ? forward_ : backward_;
+    if (!rule(op.kind).forward && !rule(op.kind).backward) continue;
+    auto& places = rule(op.kind).forward ? forward_ : backward_;
     places[at(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch))] = static_cast<std::int32_t>(i);
   }
 }

@@ -1,34 +1,34 @@
 #include "core/plan/schedule.hpp"
 
-#include <array>
-
 #include "core/plan/timeline.hpp"
 
 namespace pipewright {
+
 namespace {
 
-constexpr std::array<std::string_view, kKinds> kNames = {
-    "F", "B", "W", "BW", "R", "Send", "Recv", "AllReduce", "ReduceScatter", "AllGather", "Update", "Offload", "Reload"};
-
-// The letters between stage and micro-batch in a label. PyTorch calls the whole backward B and its two halves I (input)
-// and W (weight); kinds that PyTorch has no letter for get a short one of their own.
-constexpr std::array<std::string_view, kKinds> kLetters = {"F",  "I",  "W",  "B", "R",   "SEND", "RECV",
-                                                           "AR", "RS", "AG", "U", "OFF", "LOAD"};
+bool is_kind(Kind kind) {
+  return static_cast<std::size_t>(kind) < kKindRules.size();
+}
 
 }  // namespace
 
 std::string_view name(Kind kind) {
-  const auto index = static_cast<std::size_t>(kind);
-  return index < kNames.size() ? kNames[index] : "?";
+  return is_kind(kind) ? rule(kind).name : "?";
 }
 
 std::string label(const Op& op) {
-  const auto index = static_cast<std::size_t>(op.kind);
   std::string text = std::to_string(op.virtual_stage);
-  text += index < kLetters.size() ? kLetters[index] : "?";
+  text += is_kind(op.kind) ? rule(op.kind).letters : "?";
   text += std::to_string(op.micro_batch);
   if (op.kind == Kind::AllReduce) text += "." + std::to_string(op.bucket);
   return text;
+}
+
+std::size_t Lane::ops() const {
+  std::size_t all = compute.size();
+  for (const std::vector<Op>& stream : communication)
+    all += stream.size();
+  return all;
 }
 
 std::int64_t overlapped_cells(const std::vector<Op>& ops) {

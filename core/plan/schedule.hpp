@@ -9,10 +9,11 @@
 //   W(v,m)    gradient of the weights                       after B(v,m)
 //   BW(v,m)   B and W in one op                             as B
 //
-//   AllReduce(v,round,bucket)   on the collective stream    after every member's backwards of that round
+//   AllReduce(v,round,bucket)   on the gradients' stream    after every member's backwards of that round
 //   Update(v,round)             optimizer step              after all buckets of that round
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,23 +26,31 @@
 
 namespace pipewright {
 
-enum class Kind : std::uint8_t {
-  F,
-  B,
-  W,
-  BW,
-  R,
-  Send,
-  Recv,
-  AllReduce,
-  ReduceScatter,
-  AllGather,
-  Update,
-  Offload,
-  Reload
+enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, Update };
+
+// What a kind of op does to others: a row a kind, which generators, engines, prices and real runs look up. The checkers
+// (`validate`) know the rules by themselves.
+struct KindRule {
+  std::string_view name;     // "BW"
+  std::string_view letters;  // in a label. PyTorch calls the whole backward B, its halves I (input) and W (weight)
+  bool forward = false;      // takes what the chunk before has sent, and sends its output on
+  bool backward = false;     // takes the gradient that the chunk behind has sent, and sends its own back
+  bool gradients = false;    // completes its micro-batch's gradients of the weights
 };
-constexpr int kKinds = 13;
-std::string_view name(Kind kind);  // "F", "B", "W", "BW", "R", ...
+inline constexpr std::array kKindRules = {
+    KindRule{.name = "F", .letters = "F", .forward = true},
+    KindRule{.name = "B", .letters = "I", .backward = true},
+    KindRule{.name = "W", .letters = "W", .gradients = true},
+    KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true},
+    KindRule{.name = "R", .letters = "R"},
+    KindRule{.name = "AllReduce", .letters = "AR"},
+    KindRule{.name = "Update", .letters = "U"},
+};
+constexpr int kKinds = static_cast<int>(kKindRules.size());
+constexpr const KindRule& rule(Kind kind) {
+  return kKindRules[static_cast<std::size_t>(kind)];
+}
+std::string_view name(Kind kind);  // "?": not a kind
 
 struct Op {
   Kind kind{};
@@ -56,11 +65,30 @@ struct Op {
 // PyTorch's name of an op: "0F3" is the forward of micro-batch 3 on stage 0; BW is "0B3", B is "0I3", W is "0W3".
 std::string label(const Op& op);
 
+// What a worker exchanges in groups next to its compute: a row a stream. Within a stream the order is strict; streams
+// wait for one another only where the rules above say so, as collectives of two communicators do. A new one is a row
+// here, the rule of its ops in sim/stream_links, and their price in StepCosts::collective.
+struct StreamRule {
+  std::string_view name;  // "gradients"
+  std::string_view op;    // what its ops are called: "all-reduce"
+};
+inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}};
+using StreamId = std::size_t;  // row of kStreams
+inline constexpr StreamId kReductions = 0;
+
+// One of a kind for each stream.
+template <class T>
+using ByStream = std::array<T, kStreams.size()>;
+
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
-  std::vector<Op> compute;     // F, R, B, W, BW, Update
-  std::vector<Op> collective;  // AllReduce
+  std::vector<Op> compute;                  // F, R, B, W, BW, Update
+  ByStream<std::vector<Op>> communication;  // AllReduce
+
+  std::size_t ops() const;  // of all streams
 };
+
+enum class Direction : std::uint8_t { Forward, Backward };
 
 // Cells of a list that hold several ops.
 std::int64_t overlapped_cells(const std::vector<Op>& ops);

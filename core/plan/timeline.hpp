@@ -21,11 +21,9 @@ struct Span {
 // Times of a worker's ops: element i belongs to op i of the same stream in Schedule::positions.
 struct LaneTimes {
   std::vector<Span> compute;
-  std::vector<Span> collective;
+  ByStream<std::vector<Span>> communication;
   bool operator==(const LaneTimes&) const = default;
 };
-
-enum class Direction : std::uint8_t { Forward, Backward };
 
 struct Transfer {
   std::uint32_t edge = 0;

@@ -177,10 +177,10 @@ std::string Checker::missing_op() const {
 // All holders of a chunk (and copies, which run the same lists) take part in each of its all-reduces.
 std::string Checker::collective_fault(int k) const {
   const int leader = seating.position(k, 0);
-  const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].collective;
+  const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].communication[kReductions];
   for (int holder = 1; holder < seating.holders(k); ++holder) {
     const int position = seating.position(k, holder);
-    const auto& others = schedule.positions[static_cast<std::size_t>(position)].collective;
+    const auto& others = schedule.positions[static_cast<std::size_t>(position)].communication[kReductions];
     const auto [a, b] = std::mismatch(ops.begin(), ops.end(), others.begin(), others.end());
     if (a == ops.end() && b == others.end()) continue;
     const auto shown = [](auto at, auto end) { return at == end ? "nothing more" : label(*at); };
@@ -292,7 +292,7 @@ void Run::finish(const Op& op) {
 // Runs the all-reduces of a group that have all they need.
 void Run::reduce(int k) {
   if (!check.seating.reduced(k)) return;
-  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(k, 0))].collective;
+  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(k, 0))].communication[kReductions];
   for (std::size_t& at = next_reduce[std::size_t(k)]; at < ops.size(); ++at) {
     const std::size_t which = round(ops[at].virtual_stage, ops[at].micro_batch);
     if (backwards[which] > 0) return;
@@ -326,7 +326,7 @@ std::string Run::deadlock() const {
   const auto owner = [&](const Op& op) {
     if (op.kind != Kind::AllReduce) return check.position_of(op.virtual_stage, op.micro_batch);
     const int k = check.seating.group_of(op.virtual_stage), leader = check.seating.position(k, 0);
-    const auto& reduces = check.schedule.positions[std::size_t(leader)].collective;
+    const auto& reduces = check.schedule.positions[std::size_t(leader)].communication[kReductions];
     const Op& head = reduces[next_reduce[std::size_t(k)]];
     for (int holder = 0; holder < check.seating.holders(k); ++holder) {
       const int p = check.seating.position(k, holder);

@@ -33,10 +33,8 @@ Look look(Kind kind) {
     case Kind::W: return Look::WeightGradient;
     case Kind::R: return Look::Recompute;
     case Kind::Update: return Look::Update;
-    case Kind::AllReduce:
-    case Kind::ReduceScatter:
-    case Kind::AllGather: return Look::AllReduce;
-    default: return Look::Backward;  // B, BW, and FB, whose longer half is a backward
+    case Kind::AllReduce: return Look::AllReduce;
+    default: return Look::Backward;  // B, BW
   }
 }
 
@@ -145,7 +143,9 @@ bool occurs(const Answer& answer, Look wanted) {
         if (look(ops[i].kind) == wanted && spans[i].end > spans[i].start) return true;
       return false;
     };
-    if (takes_time(lane.compute, times.compute) || takes_time(lane.collective, times.collective)) return true;
+    if (takes_time(lane.compute, times.compute)) return true;
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (takes_time(lane.communication[s], times.communication[s])) return true;
   }
   return false;
 }
@@ -208,23 +208,26 @@ bool is_measured(const Answer& answer) {
 std::size_t op_count(const Answer& answer) {
   std::size_t count = 0;
   for (const Lane& lane : answer.schedule.positions)
-    count += lane.compute.size() + lane.collective.size();
+    count += lane.ops();
   return count * static_cast<std::size_t>(answer.plan.data_parallel);
 }
 
-bool has_collectives(const Answer& answer, WorkerId worker) {
-  return !answer.times(worker).collective.empty();
-}
-
-std::vector<bool> all_reduce_rows(const Answer& answer, const std::vector<WorkerId>& shown) {
+ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<WorkerId>& shown) {
   const auto stage = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].stage; };
-  std::vector<bool> rows;
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const auto& mine = answer.times(shown[i]).collective;
-    const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(), [&](WorkerId w) {
-      return stage(w) == stage(shown[i]) && answer.times(w).collective == mine;
-    });
-    rows.push_back(!mine.empty() && !again);
+  ByStream<std::vector<bool>> rows;
+  for (StreamId s = 0; s < kStreams.size(); ++s) {
+    const auto spans = [&](WorkerId w) -> const std::vector<Span>& { return answer.times(w).communication[s]; };
+    const bool drawn =
+        std::any_of(answer.timeline.workers.begin(), answer.timeline.workers.end(), [&](const auto& one) {
+          return std::any_of(one.communication[s].begin(), one.communication[s].end(),
+                             [](const Span& span) { return span.end > span.start; });
+        });
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      const auto& mine = spans(shown[i]);
+      const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(),
+                                     [&](WorkerId w) { return stage(w) == stage(shown[i]) && spans(w) == mine; });
+      rows[s].push_back(drawn && !mine.empty() && !again);
+    }
   }
   return rows;
 }

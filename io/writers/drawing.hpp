@@ -75,10 +75,8 @@ bool is_measured(const Answer& answer);
 // Number of compute and collective ops of all workers.
 std::size_t op_count(const Answer& answer);
 
-bool has_collectives(const Answer& answer, WorkerId worker);
-
-// Which of these workers' rows are followed by one for the all-reduces: the members of an all-reduce run it at the same
-// time, so it is drawn once, below the last of them.
-std::vector<bool> all_reduce_rows(const Answer& answer, const std::vector<WorkerId>& shown);
+// Which of these workers' rows are followed by one for each communication stream: the members of a collective run it at
+// the same time, so it is drawn once, below the last of them. Where no such op takes any time there is none.
+ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<WorkerId>& shown);
 
 }  // namespace pipewright

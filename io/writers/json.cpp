@@ -78,7 +78,7 @@ void peak_owner(JsonFields& json, const MemoryOwner& owner) {
                                : "op",
             {"message", "all-reduce", "op"});
   json.maybe("peak_message", message, [&](const BufferedMessage& m) {
-    json.word("end", m.end == Kind::Send ? "sender" : "receiver", {"sender", "receiver"});
+    json.word("end", m.end == BufferedMessage::End::Sender ? "sender" : "receiver", {"sender", "receiver"});
     json.word("direction", m.direction == Direction::Forward ? "forward" : "backward", {"forward", "backward"});
     json.field("from", m.from).field("to", m.to).field("micro_batch", m.micro_batch);
   });

@@ -340,7 +340,7 @@ class Tables {
     for (const int k : shown()) {
       const MemoryOwner& owner = report_.stages[static_cast<std::size_t>(k)].memory.owner;
       if (const auto* message = std::get_if<BufferedMessage>(&owner))
-        (message->end == Kind::Send ? send : receive) = true;
+        (message->end == BufferedMessage::End::Sender ? send : receive) = true;
       else
         reduce = reduce || std::get<Op>(owner).kind == Kind::AllReduce;
     }

@@ -78,7 +78,7 @@ class WithMessages {
   bool may_run(const Op& op) {
     const VirtualStageId v = op.virtual_stage;
     if (op.kind == Kind::F) return v == 0 || (done(v - 1, op.micro_batch) & 1);
-    if (op.kind == Kind::B || op.kind == Kind::BW) return v + 1 == shape_.chunks() || (done(v + 1, op.micro_batch) & 2);
+    if (rule(op.kind).backward) return v + 1 == shape_.chunks() || (done(v + 1, op.micro_batch) & 2);
     return true;
   }
   // Marks the op as done, or as not done any more.
@@ -103,8 +103,7 @@ class WithMessages {
       mark(op);
       const VirtualStageId v = op.virtual_stage;
       if (op.kind == Kind::F && v + 1 < shape_.chunks()) message(worker, v, v + 1, "SEND_F", "RECV_F", op.micro_batch);
-      if ((op.kind == Kind::B || op.kind == Kind::BW) && v > 0)
-        message(worker, v, v - 1, "SEND_B", "RECV_B", op.micro_batch);
+      if (rule(op.kind).backward && v > 0) message(worker, v, v - 1, "SEND_B", "RECV_B", op.micro_batch);
     }
     return true;
   }

@@ -41,14 +41,13 @@ class Gantt {
   Gantt(const Answer& answer, Canvas& canvas)
       : answer_(answer),
         rows_(drawn_workers(answer, kMostRows)),
-        bars_(all_reduce_rows(answer, rows_)),
+        bars_(stream_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
         boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),
         canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
     for (const int w : rows_)
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
-    if (!occurs(answer_, Look::AllReduce)) bars_.assign(rows_.size(), false);
     axis_ = {std::ceil(label) + 36, kPlotWidth, answer.timeline.makespan};
   }
 
@@ -80,7 +79,10 @@ class Gantt {
 
  private:
   double row_bottom(std::size_t row) const {
-    return tops_[row] + size_.height + (bars_[row] ? kCollectiveHeight + 1 : 0);
+    double bottom = tops_[row] + size_.height;
+    for (const std::vector<bool>& stream : bars_)
+      bottom += stream[row] ? kCollectiveHeight + 1 : 0;
+    return bottom;
   }
 
   double title(double from, std::string_view name) {
@@ -195,8 +197,12 @@ class Gantt {
     } else {
       shares(lane(answer_, w).compute, times.compute, y, size_.height);
     }
-    const double below = y + size_.height + 1;
-    if (bars_[row]) collectives(lane(answer_, w).collective, times.collective, below);
+    double below = y + size_.height + 1;
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (bars_[s][row]) {
+        collectives(lane(answer_, w).communication[s], times.communication[s], below);
+        below += kCollectiveHeight + 1;
+      }
     canvas_.text(axis_.x(answer_.timeline.makespan) + 8, y + size_.height / 2 + size_.font * 0.36,
                  fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
                                                           answer_.timeline.makespan)),
@@ -237,7 +243,7 @@ class Gantt {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (spans[i].end > spans[i].start)
         canvas_.rect(axis_.x(spans[i].start), y, axis_.x(spans[i].end) - axis_.x(spans[i].start), kCollectiveHeight,
-                     "a", tooltip(ops[i], spans[i]));
+                     css_class(look(ops[i].kind)), tooltip(ops[i], spans[i]));
   }
 
   int columns() const { return rows_.size() > 16 ? 250 : 500; }
@@ -338,7 +344,7 @@ class Gantt {
 
   const Answer& answer_;
   std::vector<int> rows_;
-  std::vector<bool> bars_;  // by row: all-reduces are drawn below it
+  ByStream<std::vector<bool>> bars_;  // by row: the stream is drawn below it
   RowSize size_;
   bool boxes_;
   std::vector<const Transfer*> messages_;  // that are drawn

@@ -44,18 +44,23 @@ char symbol(const Op& op) {
     case Kind::R: return static_cast<char>('A' + op.micro_batch % 26);
     case Kind::W: return 'w';
     case Kind::Update: return 'u';
-    case Kind::AllReduce:
-    case Kind::ReduceScatter:
-    case Kind::AllGather: return '=';
+    case Kind::AllReduce: return '=';
     default: return static_cast<char>('a' + op.micro_batch % 26);
   }
+}
+
+std::vector<const std::vector<Span>*> streams_of(const LaneTimes& worker) {
+  std::vector<const std::vector<Span>*> all = {&worker.compute};
+  for (const std::vector<Span>& stream : worker.communication)
+    all.push_back(&stream);
+  return all;
 }
 
 // Largest unit of which every start and end is a multiple; gives up (0) once more than `columns` units fill the run.
 std::int64_t common_unit(const Answer& answer, int columns) {
   std::int64_t unit = answer.timeline.makespan.value;
   for (const auto& worker : answer.timeline.workers)
-    for (const auto* stream : {&worker.compute, &worker.collective})
+    for (const auto* stream : streams_of(worker))
       for (const Span& span : *stream) {
         unit = std::gcd(std::gcd(unit, span.start.value), span.end.value);
         if (unit == 0 || answer.timeline.makespan.value / unit > columns) return 0;
@@ -180,14 +185,15 @@ std::string legend(Answers answers, const Frame& frame, int width) {
 }
 
 // Workers that get a row, so many that their all-reduces have one too.
-std::vector<WorkerId> workers_with_rows(const Answer& answer, bool collectives) {
+std::vector<WorkerId> workers_with_rows(const Answer& answer) {
   std::vector<WorkerId> shown = drawn_workers(answer, kWorkers);
-  if (!collectives) return shown;
   const auto rows = [&] {
-    const std::vector<bool> bars = all_reduce_rows(answer, shown);
-    return static_cast<int>(shown.size()) + static_cast<int>(std::count(bars.begin(), bars.end(), true));
+    int all = static_cast<int>(shown.size());
+    for (const std::vector<bool>& stream : stream_rows(answer, shown))
+      all += static_cast<int>(std::count(stream.begin(), stream.end(), true));
+    return all;
   };
-  for (int most = kWorkers - 1; rows() > kRows; --most)  // ends: no worker has more than one of its own
+  for (int most = kWorkers - 1; rows() > kRows; --most)  // ends: no worker has more than one of a stream
     shown = drawn_workers(answer, most);
   return shown;
 }
@@ -195,17 +201,19 @@ std::vector<WorkerId> workers_with_rows(const Answer& answer, bool collectives) 
 // The workers of one schedule that are drawn.
 struct Drawn {
   std::vector<WorkerId> shown;
-  bool collectives = false;
+  ByStream<std::vector<bool>> streams;
   int label = 0;  // columns of the longest name
 };
 
 Drawn drawn(const Answer& answer) {
   Drawn result;
-  result.collectives = occurs(answer, Look::AllReduce);
-  result.shown = workers_with_rows(answer, result.collectives);
+  result.shown = workers_with_rows(answer);
+  result.streams = stream_rows(answer, result.shown);
   for (const int w : result.shown)
     result.label = std::max(result.label, display_width(worker_name(answer, w)));
-  if (result.collectives) result.label = std::max(result.label, 10);
+  for (StreamId s = 0; s < kStreams.size(); ++s)
+    if (std::count(result.streams[s].begin(), result.streams[s].end(), true) > 0)
+      result.label = std::max(result.label, display_width(kStreams[s].op));
   return result;
 }
 
@@ -219,14 +227,15 @@ std::string rows(const Answer& answer, const Drawn& drawn, int label, const Fram
   const auto add = [&](std::string_view name, const std::string& drawing, const std::string& after) {
     text += "  " + padded(name, label) + " ▕" + drawing + "▏" + after + "\n";
   };
-  const std::vector<bool> bars = all_reduce_rows(answer, drawn.shown);
   for (std::size_t i = 0; i < drawn.shown.size(); ++i) {
     const WorkerId w = drawn.shown[i];
     const auto& times = answer.times(w);
     const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));
-    if (drawn.collectives && bars[i]) add("all-reduce", row(lane(answer, w).collective, times.collective, frame), "");
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (drawn.streams[s][i])
+        add(kStreams[s].op, row(lane(answer, w).communication[s], times.communication[s], frame), "");
   }
   if (const std::string note = not_drawn(answer, drawn.shown); !note.empty()) text += wrapped("  ", note, width);
   return text;

@@ -21,7 +21,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kCompute = 0, kAllReduce = 1, kFirstMessage = 2;  // thread ids
+constexpr int kCompute = 0, kFirstStream = 1;  // thread ids; messages come behind the streams
 
 enum class End { Send, Recv };
 
@@ -176,9 +176,13 @@ class Trace {
     event() << R"({"ph":"M","name":"process_sort_index","pid":)" << pid(w) << R"(,"args":{"sort_index":)"
             << w * place_.answers + place_.number << "}}";
     thread(w, kCompute, "compute");
-    if (has_collectives(answer_, w)) thread(w, kAllReduce, "all-reduce");
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (!answer_.times(w).communication[s].empty())
+        thread(w, kFirstStream + static_cast<int>(s), std::string(kStreams[s].op));
     auto& [sends, recvs] = messages_[static_cast<std::size_t>(w)];
-    int next = kFirstMessage;
+    int next = kFirstStream + 1;
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (!answer_.times(w).communication[s].empty()) next = std::max(next, kFirstStream + 1 + static_cast<int>(s));
     for (const auto& verb : assign_threads(sends, "send", next))
       thread(w, next++, verb);
     for (const auto& verb : assign_threads(recvs, "recv", next))
@@ -203,8 +207,9 @@ class Trace {
     const Lane& mine = lane(answer_, w);
     for (std::size_t i = 0; i < mine.compute.size(); ++i)
       op(mine.compute[i], times.compute[i], w, kCompute);
-    for (std::size_t i = 0; i < mine.collective.size(); ++i)
-      op(mine.collective[i], times.collective[i], w, kAllReduce);
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      for (std::size_t i = 0; i < mine.communication[s].size(); ++i)
+        op(mine.communication[s][i], times.communication[s][i], w, kFirstStream + static_cast<int>(s));
   }
 
   void op(const Op& op, const Span& span, WorkerId w, int tid) {
@@ -301,7 +306,7 @@ class Trace {
       for (std::size_t i = 0; i < lane.compute.size(); ++i) {
         const Op& op = lane.compute[i];
         const bool forward = op.kind == Kind::F;
-        if (forward || op.kind == Kind::B || op.kind == Kind::BW)
+        if (forward || rule(op.kind).backward)
           ops.push_back({{forward, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch)}, i});
       }
       std::sort(ops.begin(), ops.end());

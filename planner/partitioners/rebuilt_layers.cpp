@@ -88,7 +88,7 @@ class Stage {
       const std::size_t chunk = at(seating.local(op.virtual_stage, k_));
       if (op.kind == Kind::F) ++count[chunk];
       if (op == last) break;
-      if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
+      if (rule(op.kind).gradients) --count[chunk];
     }
     return count;
   }

@@ -147,7 +147,7 @@ std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, bool 
   std::vector<InFlight> result;
   for (const Op& op : lane.compute) {
     const std::size_t chunk = at(plan_.seating().local(op.virtual_stage, k));
-    if (op.kind == Kind::BW || op.kind == Kind::W) --count[chunk];
+    if (rule(op.kind).gradients) --count[chunk];
     if (op.kind != Kind::F) continue;
     ++count[chunk];
     InFlight now{0, 0, count[0], count[0], count};

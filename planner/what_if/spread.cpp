@@ -125,6 +125,12 @@ class Trials {
   }
   static std::size_t chunks(const StepCosts& costs) { return costs.duration.size() / kKinds; }
 
+  // Nothing is drawn for what takes no time: another kind of op then changes no figure of a seed.
+  static bool takes_time(const StepCosts& costs, std::size_t chunk, std::size_t kind) {
+    const std::size_t at = chunk * kKinds + kind;
+    return costs.duration[at].value > 0 || (!costs.duration_last.empty() && costs.duration_last[at].value > 0);
+  }
+
   // All times of one kind of op of a chunk.
   static void scale(StepCosts& costs, std::size_t chunk, std::size_t kind, double factor) {
     const std::size_t at = chunk * kKinds + kind;
@@ -140,7 +146,8 @@ class Trials {
     const double common = factor(random, profile.common_error);
     for (std::size_t chunk = 0; chunk < chunks(costs); ++chunk)
       for (std::size_t kind = 0; kind < kKinds; ++kind)
-        scale(costs, chunk, kind, std::max(0.0, common * factor(random, profile.independent_error)));
+        if (takes_time(costs, chunk, kind))
+          scale(costs, chunk, kind, std::max(0.0, common * factor(random, profile.independent_error)));
   }
 
   // One copy of the pipeline: its devices, then its ops.
@@ -163,7 +170,7 @@ class Trials {
     std::vector<Time> drawn(chunks(costs) * kKinds * count);
     for (std::size_t chunk = 0; chunk < chunks(costs); ++chunk)
       for (std::size_t kind = 0; kind < kKinds; ++kind)
-        for (std::size_t m = 0; m < count; ++m) {
+        for (std::size_t m = 0; m < count && takes_time(costs, chunk, kind); ++m) {
           const std::size_t at = chunk * kKinds + kind;
           const auto& table = m + 1 == count && !costs.duration_last.empty() ? costs.duration_last : costs.duration;
           const Time plain = costs.settled.empty() ? table[at] : costs.settled[row(costs, chunk, kind, m)];

@@ -78,7 +78,7 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
 
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
   for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
-    lane.collective.push_back(op(Kind::AllReduce, v, round, bucket));
+    lane.communication[kReductions].push_back(op(Kind::AllReduce, v, round, bucket));
 }
 
 void append_update(Lane& lane, VirtualStageId v, int round) {
@@ -92,7 +92,7 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   std::vector<bool> met(static_cast<std::size_t>(seating.held()));
   for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < seating.held(); ++at) {
     const auto chunk = static_cast<std::size_t>(seating.local(at->virtual_stage, stage));
-    const bool completes = at->kind == Kind::BW || at->kind == Kind::W;
+    const bool completes = rule(at->kind).gradients;
     if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
   }
   // A replica without a micro-batch (M < r) takes part in the flush all the same.

@@ -50,7 +50,7 @@ Schedule schedule_of(std::string_view name, const ScheduleShape& shape) {
 Schedule by_hand(const ScheduleShape& shape, std::vector<std::vector<Op>> lanes) {
   Schedule schedule{.name = "by hand", .shape = shape, .positions = {}};
   for (std::vector<Op>& ops : lanes)
-    schedule.positions.push_back({.compute = std::move(ops), .collective = {}});
+    schedule.positions.push_back({.compute = std::move(ops)});
   return schedule;
 }
 
@@ -172,9 +172,11 @@ TEST_CASE("a message takes room at the receiver from the wire to its op, a gradi
   CHECK(all[0].bytes.total() == 1000_B + 300_B + 50_B + 5_B + 20_B + 7_B);
   CHECK(all[0].at == ns(45));
   CHECK(label(all[0].owner) == "0RECV_B0");  // not the forward, which began at 0 and was the last op to begin
-  CHECK(all[0].owner ==
-        MemoryOwner(BufferedMessage{
-            .end = Kind::Recv, .from = 1, .to = 0, .direction = Direction::Backward, .micro_batch = 0}));
+  CHECK(all[0].owner == MemoryOwner(BufferedMessage{.end = BufferedMessage::End::Receiver,
+                                                    .from = 1,
+                                                    .to = 0,
+                                                    .direction = Direction::Backward,
+                                                    .micro_batch = 0}));
   CHECK(all[1].bytes.buffers == 0_B);
   CHECK(all[1].at == ns(15));
   CHECK(label(all[1].owner) == "1F0");
@@ -266,15 +268,15 @@ TEST_CASE("an all-reduce that makes the peak is named with its round and bucket"
 }
 
 TEST_CASE("a buffered message has PyTorch's name of its end, and tells the other end where that is not a neighbour") {
-  const auto named = [](Kind end, VirtualStageId from, VirtualStageId to, Direction direction) {
+  const auto named = [](BufferedMessage::End end, VirtualStageId from, VirtualStageId to, Direction direction) {
     return label(BufferedMessage{.end = end, .from = from, .to = to, .direction = direction, .micro_batch = 7});
   };
-  CHECK(named(Kind::Recv, 1, 2, Direction::Forward) == "2RECV_F7");
-  CHECK(named(Kind::Send, 1, 2, Direction::Forward) == "1SEND_F7");
-  CHECK(named(Kind::Recv, 2, 1, Direction::Backward) == "1RECV_B7");
-  CHECK(named(Kind::Send, 2, 1, Direction::Backward) == "2SEND_B7");
-  CHECK(named(Kind::Recv, 0, 3, Direction::Forward) == "3RECV_F7 from 0");
-  CHECK(named(Kind::Send, 3, 0, Direction::Backward) == "3SEND_B7 to 0");
+  CHECK(named(BufferedMessage::End::Receiver, 1, 2, Direction::Forward) == "2RECV_F7");
+  CHECK(named(BufferedMessage::End::Sender, 1, 2, Direction::Forward) == "1SEND_F7");
+  CHECK(named(BufferedMessage::End::Receiver, 2, 1, Direction::Backward) == "1RECV_B7");
+  CHECK(named(BufferedMessage::End::Sender, 2, 1, Direction::Backward) == "2SEND_B7");
+  CHECK(named(BufferedMessage::End::Receiver, 0, 3, Direction::Forward) == "3RECV_F7 from 0");
+  CHECK(named(BufferedMessage::End::Sender, 3, 0, Direction::Backward) == "3SEND_B7 to 0");
 }
 
 TEST_CASE("a split backward releases the stash when the later of B and W has ended") {

@@ -272,8 +272,8 @@ TEST_CASE("Buckets are complete by the times of the micro-batch whose backward i
     const Schedule schedule = find_schedule(name)->generate(costs.shape);
     for (const Timeline& timeline :
          {static_order(schedule, costs), event_order(schedule, costs), oracle_timeline(schedule, costs)}) {
-      CHECK(timeline.workers[1].collective[0].start == us(first));
-      CHECK(timeline.workers[1].collective[1].end == us(end));
+      CHECK(timeline.workers[1].communication[kReductions][0].start == us(first));
+      CHECK(timeline.workers[1].communication[kReductions][1].end == us(end));
       CHECK(timeline.makespan == us(end));
       CHECK(validate(timeline, schedule, costs) == "");
     }
@@ -512,7 +512,7 @@ TEST_CASE("A ring played step by step takes the closed form's time on an empty n
   costs.collectives[0][0] = all_reduce(AllReduce::Ring, plan.device, Bytes{2'400}, cost.topology(), 4);
   CHECK(costs.collectives[0][0].time == Time{14 * (5'000 + 300)});
   const Schedule schedule = find_schedule("data_parallel")->generate(costs.shape);
-  const Span reduce = event_order(schedule, costs).workers[0].collective[0];
+  const Span reduce = event_order(schedule, costs).workers[0].communication[kReductions][0];
   CHECK(reduce.end - reduce.start == Time{14 * (5'000 + 300)});
   std::vector<Route> hops;
   for (std::size_t i = 0; i < plan.device.size(); ++i)

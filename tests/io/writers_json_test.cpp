@@ -52,7 +52,7 @@ std::set<std::string> documented_paths() {
 }
 
 constexpr BufferedMessage kMessage{
-    .end = Kind::Send, .from = 2, .to = 0, .direction = Direction::Backward, .micro_batch = 5};
+    .end = BufferedMessage::End::Sender, .from = 2, .to = 0, .direction = Direction::Backward, .micro_batch = 5};
 constexpr Op kAllReduce{.kind = Kind::AllReduce, .virtual_stage = 1, .micro_batch = 4, .bucket = 3};
 
 std::shared_ptr<const Campaign> whole_training() {

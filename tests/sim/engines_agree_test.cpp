@@ -37,7 +37,7 @@ void check_same(const Timeline& a, const Timeline& b) {
   for (std::size_t worker = 0; worker < a.workers.size(); ++worker) {
     CAPTURE(worker);
     CHECK((a.workers[worker].compute == b.workers[worker].compute));
-    CHECK((a.workers[worker].collective == b.workers[worker].collective));
+    CHECK((a.workers[worker].communication == b.workers[worker].communication));
   }
   CHECK((a.transfers == b.transfers));
 }
@@ -78,7 +78,7 @@ TEST_CASE("both engines and the oracle agree where replicas synchronise at once"
     const auto& ops = schedule.positions[0].compute;
     const auto backward = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::BW; });
     const Span span = timeline.workers[0].compute[static_cast<std::size_t>(backward - ops.begin())];
-    early += timeline.workers[0].collective.front().start < span.end ? 1 : 0;
+    early += timeline.workers[0].communication[kReductions].front().start < span.end ? 1 : 0;
   }
   CHECK(early > 20);
 }

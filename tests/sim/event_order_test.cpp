@@ -55,7 +55,7 @@ struct Ring {
   Ring(int n, std::int64_t bytes, Time latency) {
     schedule.shape = {.stages = 1, .micro_batches = 1, .data_parallel = n};
     schedule.positions = {{.compute = {op(Kind::F, 0, 0), op(Kind::BW, 0, 0), op(Kind::Update, 0, 0)},
-                           .collective = {op(Kind::AllReduce, 0, 0)}}};
+                           .communication = {{{op(Kind::AllReduce, 0, 0)}}}}};
     costs.shape = schedule.shape;
     costs.duration = costs.duration_last = durations(1, {10}, {20});
     costs.ready_before_end = {{{0}}};
@@ -76,8 +76,8 @@ struct Ring {
   Span all_reduce(LinkUse use) const {
     const Timeline timeline = event_order(schedule, costs, use);
     for (const LaneTimes& worker : timeline.workers)
-      CHECK(worker.collective == timeline.workers[0].collective);
-    return timeline.workers[0].collective[0];
+      CHECK(worker.communication[kReductions] == timeline.workers[0].communication[kReductions]);
+    return timeline.workers[0].communication[kReductions][0];
   }
 };
 
@@ -171,9 +171,10 @@ TEST_CASE("an activation and an all-reduce contend for one NIC") {
   // Only copy 0's messages pass the NIC; copy 1's have no route and take their 40 ns alone.
   Schedule schedule;
   schedule.shape = {.stages = 2, .micro_batches = 1, .data_parallel = 2};
-  schedule.positions = {{.compute = {op(Kind::F, 0, 0), op(Kind::BW, 0, 0)}, .collective = {op(Kind::AllReduce, 0, 0)}},
-                        {.compute = {op(Kind::F, 1, 0), op(Kind::BW, 1, 0), op(Kind::Update, 1, 0)},
-                         .collective = {op(Kind::AllReduce, 1, 0)}}};
+  schedule.positions = {
+      {.compute = {op(Kind::F, 0, 0), op(Kind::BW, 0, 0)}, .communication = {{{op(Kind::AllReduce, 0, 0)}}}},
+      {.compute = {op(Kind::F, 1, 0), op(Kind::BW, 1, 0), op(Kind::Update, 1, 0)},
+       .communication = {{{op(Kind::AllReduce, 1, 0)}}}}};
   StepCosts costs;
   costs.shape = schedule.shape;
   costs.duration = costs.duration_last = durations(2, {10}, {20});
@@ -201,9 +202,9 @@ TEST_CASE("an activation and an all-reduce contend for one NIC") {
   CHECK(timeline.transfers[1].sent == Time{160});
   CHECK(timeline.workers[0].compute[1] == Span{{160}, {180}});
   CHECK(timeline.workers[2].compute[1] == Span{{120}, {140}});
-  CHECK(timeline.workers[1].collective[0] == Span{{80}, {225}});
-  CHECK(timeline.workers[3].collective[0] == Span{{80}, {225}});
-  CHECK(timeline.workers[0].collective[0] == Span{{180}, {285}});
+  CHECK(timeline.workers[1].communication[kReductions][0] == Span{{80}, {225}});
+  CHECK(timeline.workers[3].communication[kReductions][0] == Span{{80}, {225}});
+  CHECK(timeline.workers[0].communication[kReductions][0] == Span{{180}, {285}});
   CHECK(timeline.workers[1].compute[2] == Span{{225}, {225}});  // the update waits for its all-reduce
   CHECK(timeline.makespan == Time{285});
   CHECK(validate(timeline, schedule, costs) == "");

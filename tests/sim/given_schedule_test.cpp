@@ -37,7 +37,7 @@ void check_same(const Timeline& a, const Timeline& b) {
   REQUIRE(a.workers.size() == b.workers.size());
   for (std::size_t worker = 0; worker < a.workers.size(); ++worker) {
     CHECK((a.workers[worker].compute == b.workers[worker].compute));
-    CHECK((a.workers[worker].collective == b.workers[worker].collective));
+    CHECK((a.workers[worker].communication[kReductions] == b.workers[worker].communication[kReductions]));
   }
   CHECK((a.transfers == b.transfers));
 }

@@ -19,7 +19,7 @@ std::string compute(const Schedule& schedule, std::size_t position) {
 }
 
 std::string collective(const Schedule& schedule, std::size_t position) {
-  return labels(schedule.positions[position].collective);
+  return labels(schedule.positions[position].communication[kReductions]);
 }
 
 Schedule generated(const char* name, const ScheduleShape& shape) {
@@ -170,7 +170,7 @@ TEST_CASE("one worker per stage in one copy reduces nothing, and updates all the
     REQUIRE(rule.refusal(shape) == "");
     const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;  // two workers in the one copy
     for (const Lane& lane : rule.generate(shape).positions) {
-      CHECK(lane.collective.empty() == !both_ways);
+      CHECK(lane.communication[kReductions].empty() == !both_ways);
       CHECK(lane.compute.back().kind == Kind::Update);
     }
   }

@@ -245,7 +245,7 @@ TEST_CASE("data parallelism sends its first bucket while the last backward still
 0aa1bb...u
 )");
   const Timeline timeline = static_order(find_schedule("data_parallel")->generate(shape), costs);
-  CHECK(timeline.workers[1].collective == std::vector<Span>{{{5}, {7}}, {{7}, {9}}});
+  CHECK(timeline.workers[1].communication[kReductions] == std::vector<Span>{{{5}, {7}}, {{7}, {9}}});
 }
 
 TEST_CASE("1F1B in two copies reduces the gradients of each stage after its last backward") {
@@ -267,8 +267,7 @@ TEST_CASE("a backward may be split into the gradients of the input and of the we
   schedule.shape = {.stages = 2, .micro_batches = 1};
   const auto op = [](Kind kind, int v) { return Op{kind, static_cast<std::uint16_t>(v), 0, 0}; };
   for (const int v : {0, 1})
-    schedule.positions.push_back(
-        {.compute = {op(Kind::F, v), op(Kind::B, v), op(Kind::W, v), op(Kind::Update, v)}, .collective = {}});
+    schedule.positions.push_back({.compute = {op(Kind::F, v), op(Kind::B, v), op(Kind::W, v), op(Kind::Update, v)}});
   REQUIRE(validate(schedule) == "");
   CHECK(picture(schedule, static_order(schedule, unit_costs(schedule.shape)), Time{1}) == R"(
 0..aw

@@ -79,7 +79,7 @@ TEST_CASE("an all-reduce begins when the slower copy is ready, and the update wa
   schedule.shape = {.stages = 1, .micro_batches = 1, .data_parallel = 2, .buckets = {2}};
   Lane lane;
   lane.compute = {op(Kind::F, 0, 0), op(Kind::BW, 0, 0), op(Kind::Update, 0, 0)};
-  lane.collective = {op(Kind::AllReduce, 0, 0, 0), op(Kind::AllReduce, 0, 0, 1)};
+  lane.communication[kReductions] = {op(Kind::AllReduce, 0, 0, 0), op(Kind::AllReduce, 0, 0, 1)};
   schedule.positions = {lane};
   StepCosts costs;
   costs.shape = schedule.shape;
@@ -92,8 +92,8 @@ TEST_CASE("an all-reduce begins when the slower copy is ready, and the update wa
   costs.collectives = {{Collective{.time = {6}}, Collective{.time = {11}}}};
   const Timeline timeline = static_order(schedule, costs);
   for (const LaneTimes& worker : timeline.workers) {
-    CHECK(worker.collective[0] == Span{{22}, {28}});  // 30 - 8
-    CHECK(worker.collective[1] == Span{{30}, {41}});
+    CHECK(worker.communication[kReductions][0] == Span{{22}, {28}});  // 30 - 8
+    CHECK(worker.communication[kReductions][1] == Span{{30}, {41}});
     CHECK(worker.compute[2] == Span{{41}, {46}});
   }
   CHECK(timeline.makespan == Time{46});

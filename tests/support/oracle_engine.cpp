@@ -17,8 +17,7 @@ class Oracle {
       : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
     positions_ = static_cast<int>(schedule.positions.size());
     for (int w = 0; w < positions_ * shape_.data_parallel; ++w)
-      times_.workers.push_back(
-          {std::vector<Span>(lane(w).compute.size()), std::vector<Span>(lane(w).collective.size())});
+      times_.workers.push_back({std::vector<Span>(lane(w).compute.size()), {std::vector<Span>(gradients(w).size())}});
   }
 
   Timeline solve() {
@@ -33,7 +32,7 @@ class Oracle {
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
-      for (const auto* stream : {&worker.compute, &worker.collective})
+      for (const auto* stream : {&worker.compute, &worker.communication[kReductions]})
         for (const Span& span : *stream)
           times_.makespan = std::max(times_.makespan, span.end);
     return times_;
@@ -43,7 +42,10 @@ class Oracle {
   int workers() const { return static_cast<int>(times_.workers.size()); }
   const Lane& lane(int worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
   std::vector<Span>& compute(int worker) { return times_.workers[static_cast<std::size_t>(worker)].compute; }
-  std::vector<Span>& collective(int worker) { return times_.workers[static_cast<std::size_t>(worker)].collective; }
+  const std::vector<Op>& gradients(int worker) const { return lane(worker).communication[kReductions]; }
+  std::vector<Span>& collective(int worker) {
+    return times_.workers[static_cast<std::size_t>(worker)].communication[kReductions];
+  }
   int round_of(const Op& op) const {
     if (schedule_.flush) return 0;
     return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size());
@@ -88,8 +90,8 @@ class Oracle {
   void meet() {
     std::map<Key, Time> begin;
     for (int w = 0; w < workers(); ++w)
-      for (std::size_t i = 0; i < lane(w).collective.size(); ++i) {
-        const Op& op = lane(w).collective[i];
+      for (std::size_t i = 0; i < gradients(w).size(); ++i) {
+        const Op& op = gradients(w)[i];
         Time ready = i == 0 ? Time{0} : collective(w)[i - 1].end;
         for (std::size_t j = lane(w).compute.size(); j-- > 0;) {  // the round's last backward here, if there is one
           const Op& last = lane(w).compute[j];
@@ -105,8 +107,8 @@ class Oracle {
       }
     update_.clear();
     for (int w = 0; w < workers(); ++w)
-      for (std::size_t i = 0; i < lane(w).collective.size(); ++i) {
-        const Op& op = lane(w).collective[i];
+      for (std::size_t i = 0; i < gradients(w).size(); ++i) {
+        const Op& op = gradients(w)[i];
         const Time start = begin[key(op)], end = start + costs_.collectives[op.virtual_stage][op.bucket].time;
         collective(w)[i] = {start, end};
         Time& complete = update_[{op.virtual_stage, static_cast<int>(op.micro_batch), 0, 0}];
