@@ -123,6 +123,7 @@ void Worker::load(std::int64_t step) {
 }
 
 void Worker::step(std::int64_t number) {
+  PP_CHECK(lane_.communication[kGathers].empty());  // no scenario shards weights
   step_ = number;
   result_.steps.emplace_back();
   record_ = &result_.steps.back();

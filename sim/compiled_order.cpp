@@ -81,6 +81,8 @@ class CompiledOrder::Compiler {
   };
 
   bool compiles() {
+    for (const Lane& lane : schedule_.positions)
+      if (!lane.communication[kGathers].empty()) return false;
     if (!schedule_.flush || seating_.positions() > std::numeric_limits<std::uint16_t>::max()) return false;
     for (std::size_t e = 0; e < edges_.size(); ++e) {
       std::int32_t &out = chunks_[edges_[e].from].out, &in = chunks_[edges_[e].to].in;
@@ -202,7 +204,7 @@ class CompiledOrder::Compiler {
     std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * 2 + (last ? 1 : 0)];
     if (row == kNone) {
       row = static_cast<std::int32_t>(order_.rows_.size());
-      order_.rows_.push_back({op, edge, rule(op.kind).forward ? Direction::Forward : Direction::Backward});
+      order_.rows_.push_back({op, edge, pass_of(op.kind)});
       fits_ &= row <= std::numeric_limits<std::uint16_t>::max();
     }
     return static_cast<std::uint16_t>(row);

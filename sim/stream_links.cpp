@@ -18,6 +18,7 @@ class Linker {
 
   StreamLinks run() {
     if (!lane_.communication[kReductions].empty()) link_gradients();
+    if (!lane_.communication[kGathers].empty()) link_weights();
     const auto by_op = [](const auto& a, const auto& b) { return a.op < b.op; };
     std::stable_sort(links_.triggers.begin(), links_.triggers.end(), by_op);
     std::stable_sort(links_.gates.begin(), links_.gates.end(), by_op);
@@ -25,9 +26,9 @@ class Linker {
   }
 
  private:
-  void trigger(StreamId stream, std::uint32_t communication, std::uint32_t op) {
+  void trigger(StreamId stream, std::uint32_t communication, std::uint32_t op, StreamLinks::From from) {
     links_.waits[stream].push_back(op != kNone);
-    if (op != kNone) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream)});
+    if (op != kNone) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream), from});
   }
 
   // An all-reduce begins when the round's last backward has its gradients complete, an update waits for the round's.
@@ -54,7 +55,22 @@ class Linker {
         links_.gates.push_back({i, count, static_cast<std::uint8_t>(kReductions)});
     }
     for (std::uint32_t i = 0; i < reduces.size(); ++i)
-      trigger(kReductions, i, last_gradient[key(reduces[i], round(reduces[i]))]);
+      trigger(kReductions, i, last_gradient[key(reduces[i], round(reduces[i]))], StreamLinks::From::Gradients);
+  }
+
+  // Weights are gathered one op ahead: while the op before the one that needs them runs.
+  void link_weights() {
+    const std::vector<Op>& gathers = lane_.communication[kGathers];
+    std::uint32_t next = 0;
+    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
+      const Op &op = lane_.compute[i], &gather = gathers[next];
+      if (!rule(op.kind).weights || gather.virtual_stage != op.virtual_stage || gather.micro_batch != op.micro_batch ||
+          gather.bucket != static_cast<std::uint32_t>(pass_of(op.kind)))
+        continue;
+      trigger(kGathers, next++, i == 0 ? kNone : i - 1, StreamLinks::From::Start);
+      links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
+    }
+    PP_CHECK(next == gathers.size());  // validate(schedule)
   }
 
   const Seating seating_;

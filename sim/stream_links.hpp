@@ -14,13 +14,18 @@ namespace pipewright {
 
 // Ops are named by their index in their stream.
 struct StreamLinks {
+  // The compute op's start, or when it has the bucket's gradients complete.
+  enum class From : std::uint8_t { Start, Gradients };
   struct Trigger {
     std::uint32_t op = 0, communication = 0;
     std::uint8_t stream = 0;
+    From from{};
     // When that op of the stream may begin, if the compute op runs so. Times of any clock.
     template <class Clock>
     Clock ready(const StepCosts& costs, const Op& compute, const Op& reduce, Clock start, Clock end) const {
-      return std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
+      return from == From::Start
+                 ? start
+                 : std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
     }
   };
   // The compute op starts when `count` ops of the stream are over, the last of them at the latest.

@@ -114,8 +114,21 @@ class Check {
       if (span.end - span.start < costs_.collective(op).time) return fault("is faster than priced");
       if (stream == kReductions && span.start < gradients_ready(worker, op))
         return fault("starts before its gradients are there");
+      if (stream == kGathers && span.start < gathered_from(worker, op)) return fault("starts more than an op ahead");
     }
     return {};
+  }
+
+  // Weights are gathered while the op before the one that needs them runs.
+  Time gathered_from(WorkerId worker, const Op& gather) const {
+    const auto& ops = lane(worker).compute;
+    const auto user = std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return uses(op, gather); });
+    return user == ops.begin() ? Time{} : times(worker).compute[at(user - ops.begin() - 1)].start;
+  }
+  static bool uses(const Op& op, const Op& gather) {
+    const bool forward = gather.bucket == static_cast<std::uint32_t>(Direction::Forward);
+    return op.virtual_stage == gather.virtual_stage && op.micro_batch == gather.micro_batch &&
+           (forward ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW);
   }
 
   // When the worker's own part of the bucket is complete; 0 when it has no micro-batch in the round.
@@ -170,8 +183,9 @@ class Check {
       for (StreamId s = 0; s < kStreams.size(); ++s)
         for (std::size_t j = 0; j < lane(worker).communication[s].size(); ++j) {
           const Op& needed = lane(worker).communication[s][j];
-          if (op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
-              needed.micro_batch == op.micro_batch)
+          const bool reduced = s == kReductions && op.kind == Kind::Update &&
+                               needed.virtual_stage == op.virtual_stage && needed.micro_batch == op.micro_batch;
+          if (reduced || (s == kGathers && uses(op, needed)))
             ready = std::max(ready, times(worker).communication[s][j].end);
         }
       const Time start = times(worker).compute[i].start;

@@ -48,10 +48,10 @@ struct CollectivePhase {
   std::vector<std::pair<std::int32_t, double>> links;  // link, weight
 };
 
-// All-reduce of one bucket over all replicas and copies of one virtual stage: phases one
+// All-reduce of one bucket, or all-gather of the weights, over all replicas and copies of one virtual stage: phases one
 // after the other (ring: one; tree: two; hierarchical: inside the nodes, between them, inside again).
 struct Collective {
-  Bytes bytes;  // gradients of the bucket
+  Bytes bytes;  // gradients of the bucket, or weights
   Time time;    // alone: sum of the phases
   std::vector<CollectivePhase> phases;
 };
@@ -84,6 +84,7 @@ struct StepCosts {
   // Empty `_last`: the same with the round's last backward being the (smaller) last micro-batch's.
   std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
+  std::vector<Collective> gathers;                   // [chunk]: of its weights; empty: the schedule gathers none
   // Which copies of the plan these are; nullptr: all of them. The engines do not look at it.
   std::shared_ptr<const Fold> fold;
 
@@ -102,7 +103,9 @@ struct StepCosts {
     return table[gradient.virtual_stage][bucket];
   }
   // Of an op of a communication stream.
-  const Collective& collective(const Op& op) const { return collectives[op.virtual_stage][op.bucket]; }
+  const Collective& collective(const Op& op) const {
+    return op.kind == Kind::AllGather ? gathers[op.virtual_stage] : collectives[op.virtual_stage][op.bucket];
+  }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {
     const Seating seating = shape.seating();

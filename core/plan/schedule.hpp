@@ -11,6 +11,8 @@
 //
 //   AllReduce(v,round,bucket)   on the gradients' stream    after every member's backwards of that round
 //   Update(v,round)             optimizer step              after all buckets of that round
+//   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
+//                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
 #pragma once
 
 #include <array>
@@ -26,7 +28,7 @@
 
 namespace pipewright {
 
-enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, Update };
+enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update };
 
 // What a kind of op does to others: a row a kind, which generators, engines, prices and real runs look up. The checkers
 // (`validate`) know the rules by themselves.
@@ -36,14 +38,16 @@ struct KindRule {
   bool forward = false;      // takes what the chunk before has sent, and sends its output on
   bool backward = false;     // takes the gradient that the chunk behind has sent, and sends its own back
   bool gradients = false;    // completes its micro-batch's gradients of the weights
+  bool weights = false;      // computes with the chunk's weights
 };
 inline constexpr std::array kKindRules = {
-    KindRule{.name = "F", .letters = "F", .forward = true},
-    KindRule{.name = "B", .letters = "I", .backward = true},
+    KindRule{.name = "F", .letters = "F", .forward = true, .weights = true},
+    KindRule{.name = "B", .letters = "I", .backward = true, .weights = true},
     KindRule{.name = "W", .letters = "W", .gradients = true},
-    KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true},
-    KindRule{.name = "R", .letters = "R"},
+    KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true, .weights = true},
+    KindRule{.name = "R", .letters = "R", .weights = true},
     KindRule{.name = "AllReduce", .letters = "AR"},
+    KindRule{.name = "AllGather", .letters = "AG"},
     KindRule{.name = "Update", .letters = "U"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
@@ -56,7 +60,7 @@ struct Op {
   Kind kind{};
   std::uint16_t virtual_stage = 0;
   std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
-  std::uint32_t bucket : 31 = 0;  // of AllReduce: which bucket, 0 = the last layers' (first one ready)
+  std::uint32_t bucket : 31 = 0;  // of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass
   // It and the op after it are one cell, made to overlap: F and a backward, as {0F5, 1B2}. Priced one after the other.
   std::uint32_t with_next : 1 = 0;
   bool operator==(const Op&) const = default;
@@ -72,9 +76,9 @@ struct StreamRule {
   std::string_view name;  // "gradients"
   std::string_view op;    // what its ops are called: "all-reduce"
 };
-inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}};
+inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}, StreamRule{"weights", "all-gather"}};
 using StreamId = std::size_t;  // row of kStreams
-inline constexpr StreamId kReductions = 0;
+inline constexpr StreamId kReductions = 0, kGathers = 1;
 
 // One of a kind for each stream.
 template <class T>
@@ -83,12 +87,17 @@ using ByStream = std::array<T, kStreams.size()>;
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
   std::vector<Op> compute;                  // F, R, B, W, BW, Update
-  ByStream<std::vector<Op>> communication;  // AllReduce
+  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather
 
   std::size_t ops() const;  // of all streams
 };
 
 enum class Direction : std::uint8_t { Forward, Backward };
+
+// For which pass an op reads its chunk's weights: Op::bucket of the AllGather that brings them.
+constexpr Direction pass_of(Kind kind) {
+  return rule(kind).forward ? Direction::Forward : Direction::Backward;
+}
 
 // Cells of a list that hold several ops.
 std::int64_t overlapped_cells(const std::vector<Op>& ops);

@@ -54,6 +54,7 @@ struct Checker {
   std::string op_fault(int position, const Op& op, std::vector<std::uint32_t>& next_update);
   std::string missing_op() const;
   std::string collective_fault(int k) const;
+  std::string weights_fault(int position) const;
   std::string run() const;
 };
 
@@ -215,6 +216,28 @@ std::string Checker::collective_fault(int k) const {
   if (ops.size() == expected) return "";
   return worker(leader) + ": " + std::to_string(ops.size()) + " all-reduces for " + std::to_string(expected) +
          " buckets of all rounds";
+}
+
+// Every copy runs the same gathers, in the order of the compute ops that need them: then none can wait for another.
+std::string Checker::weights_fault(int position) const {
+  const Lane& lane = schedule.positions[at(position)];
+  auto user = lane.compute.begin();
+  for (const Op& gather : lane.communication[kGathers]) {
+    const auto fault = [&](const std::string& what) { return worker(position) + ": " + label(gather) + what; };
+    if (gather.kind != Kind::AllGather) return fault(" is not an op of the weights' stream");
+    const int v = gather.virtual_stage;
+    if (at(v) >= chunks || !seating.holds(stage[at(position)], v)) return fault(" gathers what is not on its worker");
+    if (seating.holders(v) > 1) return fault(" gathers over replicas, which run different micro-batches");
+    if (shape.data_parallel == 1) return fault(" has no other worker to gather from");
+    const bool forward = gather.bucket == static_cast<std::uint32_t>(Direction::Forward);
+    while (user != lane.compute.end() &&
+           (user->virtual_stage != v || user->micro_batch != gather.micro_batch || user->kind == Kind::W ||
+            user->kind == Kind::Update || (user->kind == Kind::F) != forward))
+      ++user;
+    if (user == lane.compute.end()) return fault(" is needed by no op behind those that need the gathers before it");
+    ++user;
+  }
+  return "";
 }
 
 // The run without a clock. A group has one list of all-reduces: all its members run the same.
@@ -383,6 +406,8 @@ std::string validate(const Schedule& schedule) {
   if (std::string fault = check.missing_op(); !fault.empty()) return fault;
   for (int k = 0; k < schedule.shape.stages; ++k)
     if (std::string fault = check.collective_fault(k); !fault.empty()) return fault;
+  for (int position = 0; position < static_cast<int>(check.stage.size()); ++position)
+    if (std::string fault = check.weights_fault(position); !fault.empty()) return fault;
   return check.run();
 }
 

@@ -34,6 +34,7 @@ Look look(Kind kind) {
     case Kind::R: return Look::Recompute;
     case Kind::Update: return Look::Update;
     case Kind::AllReduce: return Look::AllReduce;
+    case Kind::AllGather: return Look::AllGather;
     default: return Look::Backward;  // B, BW
   }
 }
@@ -46,6 +47,7 @@ std::string_view words(Look look) {
     case Look::Recompute: return "recompute";
     case Look::Update: return "update";
     case Look::AllReduce: return "all-reduce";
+    case Look::AllGather: return "all-gather";
     case Look::Idle: break;
   }
   return "idle";

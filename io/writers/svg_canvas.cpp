@@ -17,7 +17,7 @@ text{fill:currentColor}
 .quiet{fill:#59636e}.title{font-weight:600}.end{text-anchor:end}.mid{text-anchor:middle}
 .box{stroke:#fff;stroke-width:.6}
 .f{fill:#3775c6}.f2{fill:#8db6e8}.b{fill:#2b8553}.b2{fill:#86cba0}.w{fill:#a3c94f}.r{fill:#f0b849}.u{fill:#7d5ba6}
-.a{fill:url(#pipewright-hatch)}.abg{fill:#fbe3e1}.hatch{stroke:#c0392b;stroke-width:1.3}
+.a{fill:url(#pipewright-hatch)}.abg{fill:#fbe3e1}.hatch{stroke:#c0392b;stroke-width:1.3}.g{fill:#e0922f}
 .num{fill:#fff}.num2{fill:#1f2328}.msg{stroke:#59636e;stroke-width:.9;fill:none}.halo{stroke:#fff;stroke-width:2.6;opacity:.7}.msghead{fill:#59636e}
 .m0{fill:#8c96a3}.m1{fill:#3775c6}.m2{fill:#f0b849}.m3{fill:#c0392b}.cap{stroke:#c0392b;stroke-width:1.2;stroke-dasharray:5 3}
 @media(prefers-color-scheme:dark){
@@ -50,6 +50,7 @@ std::string_view css_class(Look look, bool light) {
     case Look::Recompute: return "r";
     case Look::Update: return "u";
     case Look::AllReduce: return "a";
+    case Look::AllGather: return "g";
     case Look::Idle: break;
   }
   return "i";

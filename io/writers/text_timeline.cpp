@@ -45,6 +45,7 @@ char symbol(const Op& op) {
     case Kind::W: return 'w';
     case Kind::Update: return 'u';
     case Kind::AllReduce: return '=';
+    case Kind::AllGather: return '-';
     default: return static_cast<char>('a' + op.micro_batch % 26);
   }
 }
@@ -170,6 +171,7 @@ std::string legend(Answers answers, const Frame& frame, int width) {
   if (occur(Look::WeightGradient)) text += ", w weight gradient";
   if (occur(Look::Update)) text += ", u update";
   if (occur(Look::AllReduce)) text += ", = all-reduce";
+  if (occur(Look::AllGather)) text += ", - all-gather";
   text += ", . idle";
   if (frame.windows.size() > 1) {
     const Answer& answer = **answers.begin();

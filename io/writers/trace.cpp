@@ -222,6 +222,9 @@ class Trace {
     text_ << stage << (kind == Look::Update || kind == Look::AllReduce ? R"("round":)" : R"("microbatch":)")
           << op.micro_batch;
     if (kind == Look::AllReduce) text_ << R"(,"bucket":)" << op.bucket;
+    if (kind == Look::AllGather)
+      text_ << R"(,"pass":")" << (op.bucket == static_cast<std::uint32_t>(Direction::Forward) ? "forward" : "backward")
+            << '"';
     text_ << layers;
   }
 

@@ -45,6 +45,7 @@ TEST_CASE("labels are PyTorch's: 0F3, 0B3 for a whole backward, 0I3 and 0W3 for 
   CHECK(label(op(Kind::AllReduce, 1, 2, 5)) == "1AR2.5");
   CHECK(label(op(Kind::Update, 1, 2)) == "1U2");
   CHECK(name(Kind::BW) == "BW");
+  CHECK(label(op(Kind::AllGather, 1, 2, 1)) == "1AG2.1");
   CHECK(name(static_cast<Kind>(200)) == "?");
 }
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "sim/event_order.hpp"
+#include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
@@ -22,6 +23,8 @@ struct Steps {
   std::mt19937 random;
   explicit Steps(unsigned seed) : random(seed) {
     schedule = random_schedule(random);
+    if (seed % 2 == 0 && gathering_refusal(schedule).empty())
+      gather_weights(schedule, {.after_forward = seed % 3 != 0, .after_backward = seed % 5 != 0});
     // Short times make ties, a longest of 1 makes every time zero.
     const int longest = seed % 10 == 0 ? 1 : seed % 2 == 0 ? 4 : 30;
     costs = random_costs(schedule.shape, random, seed % 3 == 0 ? Wires::Skips : Wires::Chain, longest);

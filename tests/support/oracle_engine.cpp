@@ -17,7 +17,9 @@ class Oracle {
       : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
     positions_ = static_cast<int>(schedule.positions.size());
     for (int w = 0; w < positions_ * shape_.data_parallel; ++w)
-      times_.workers.push_back({std::vector<Span>(lane(w).compute.size()), {std::vector<Span>(gradients(w).size())}});
+      times_.workers.push_back(
+          {std::vector<Span>(lane(w).compute.size()),
+           {std::vector<Span>(gradients(w).size()), std::vector<Span>(lane(w).communication[kGathers].size())}});
   }
 
   Timeline solve() {
@@ -27,12 +29,13 @@ class Oracle {
       const Timeline before = times_;
       post_messages();
       meet();
+      gather();
       for (int w = 0; w < workers(); ++w)
         run(w);
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
-      for (const auto* stream : {&worker.compute, &worker.communication[kReductions]})
+      for (const auto* stream : {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers]})
         for (const Span& span : *stream)
           times_.makespan = std::max(times_.makespan, span.end);
     return times_;
@@ -116,6 +119,35 @@ class Oracle {
       }
   }
 
+  // Weights: while the compute op before the one that needs them runs, at all copies at once. The weights' stream of the
+  // copies of a position is one list.
+  void gather() {
+    gathered_.clear();
+    for (int position = 0; position < positions_; ++position) {
+      const auto& ops = lane(position).communication[kGathers];
+      Time free{0};
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        Time start = free;
+        const std::size_t user = user_of(lane(position).compute, ops[i]);
+        for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy)
+          start = std::max(start, compute(copy * positions_ + position)[user - 1].start);
+        free = start + costs_.gathers[ops[i].virtual_stage].time;
+        gathered_[{position, static_cast<int>(user), 0, 0}] = free;
+        for (int copy = 0; copy < shape_.data_parallel; ++copy)
+          times_.workers[static_cast<std::size_t>(copy * positions_ + position)].communication[kGathers][i] = {start,
+                                                                                                               free};
+      }
+    }
+  }
+  static std::size_t user_of(const std::vector<Op>& ops, const Op& gather) {
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].virtual_stage == gather.virtual_stage && ops[i].micro_batch == gather.micro_batch &&
+          (gather.bucket == 0 ? ops[i].kind == Kind::F : ops[i].kind == Kind::R || backward(ops[i])))
+        return i;
+    PP_CHECK(false);
+    return 0;
+  }
+
   static Key key(const Op& op) {
     return {op.virtual_stage, static_cast<int>(op.micro_batch), static_cast<int>(op.bucket), 0};
   }
@@ -132,6 +164,9 @@ class Oracle {
         if (backward(op) && costs_.edges[e].from == op.virtual_stage)
           start = std::max(start, arrival(e, Direction::Backward, copy, op));
       }
+      if (const auto weights = gathered_.find({worker % positions_, static_cast<int>(i), 0, 0});
+          weights != gathered_.end())
+        start = std::max(start, weights->second);
       if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};
@@ -147,8 +182,9 @@ class Oracle {
   const StepCosts& costs_;
   int positions_ = 0;
   Timeline times_;
-  std::map<Key, Time> arrival_;  // by edge, direction, copy, micro-batch
-  std::map<Key, Time> update_;   // end of a round's last all-reduce, by virtual stage and round
+  std::map<Key, Time> arrival_;   // by edge, direction, copy, micro-batch
+  std::map<Key, Time> gathered_;  // end, by position and the op that needs the weights
+  std::map<Key, Time> update_;    // end of a round's last all-reduce, by virtual stage and round
 };
 
 }  // namespace

@@ -69,6 +69,8 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   for (int v = 0; v < chunks; ++v)
     for (std::size_t bucket = costs.ready_before_end[static_cast<std::size_t>(v)].size(); bucket > 0; --bucket)
       costs.collectives[static_cast<std::size_t>(v)].push_back({{1}, {below(2 * longest, random)}, {}});
+  for (int v = 0; v < chunks; ++v)
+    costs.gathers.push_back({{1}, {below(2 * longest, random)}, {}});
   return costs;
 }
 

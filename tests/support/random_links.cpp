@@ -102,7 +102,7 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
     for (int link = 0; link < 3; ++link)
       add_link(costs);
   add_routes(costs, random, layout);
-  std::map<int, std::int32_t> link_of_group;  // by its first position
+  std::map<int, std::int32_t> link_of_group, gather_link;  // by its first position
   for (int v = 0; v < costs.shape.chunks(); ++v)
     if (const auto [entry, absent] = link_of_group.try_emplace(oracle::places(costs.shape, v).front(), 0); absent)
       entry->second = layout == LinkLayout::Private ? add_link(costs) : 0;
@@ -117,6 +117,13 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
         collective.time += collective.phases.back().time;
       }
     }
+  for (std::size_t v = 0; v < costs.gathers.size(); ++v) {
+    const int group = oracle::places(costs.shape, static_cast<int>(v)).front();
+    if (layout == LinkLayout::Private && gather_link.try_emplace(group, 0).second) gather_link[group] = add_link(costs);
+    Collective& gather = costs.gathers[v];
+    gather.phases = {random_phase(random, {{layout == LinkLayout::Private ? gather_link[group] : 0, 1.0}})};
+    gather.time = gather.phases.front().time;
+  }
 }
 
 }  // namespace pipewright

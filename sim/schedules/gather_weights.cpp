@@ -1,0 +1,50 @@
+#include "sim/schedules/gather_weights.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.hpp"
+#include "sim/schedules/lists.hpp"
+
+namespace pipewright {
+namespace {
+
+void add_to(Lane& lane, const Resharding& when) {
+  std::vector<VirtualStageId> held;
+  const auto first_reader = [&](auto from) {
+    return std::find_if(from, lane.compute.end(), [](const Op& op) { return rule(op.kind).weights; });
+  };
+  for (auto op = first_reader(lane.compute.begin()); op != lane.compute.end();) {
+    const auto here = std::find(held.begin(), held.end(), op->virtual_stage);
+    if (here == held.end()) {
+      lane.communication[kGathers].push_back({Kind::AllGather, op->virtual_stage, op->micro_batch,
+                                              static_cast<std::uint32_t>(pass_of(op->kind)) & 0x7fffffffu});
+      held.push_back(op->virtual_stage);
+    }
+    const auto next = first_reader(op + 1);
+    const bool given_away = op->kind == Kind::F   ? when.after_forward
+                            : op->kind == Kind::R ? false  // its backward follows
+                                                  : when.after_backward;
+    if (given_away && (next == lane.compute.end() || next->virtual_stage != op->virtual_stage))
+      std::erase(held, VirtualStageId{op->virtual_stage});
+    op = next;
+  }
+}
+
+}  // namespace
+
+std::string gathering_refusal(const Schedule& schedule) {
+  if (!schedule.flush) return schedule.name + " updates the weights of one chunk while others run";
+  if (has_replicas(schedule.shape) || schedule.shape.chunk_order == ChunkOrder::BothWays)
+    return "the holders of a chunk run different micro-batches, and gathers need all of them at a time";
+  if (schedule.shape.data_parallel == 1) return "there is one copy, which holds all weights";
+  return "";
+}
+
+void gather_weights(Schedule& schedule, const Resharding& when) {
+  PP_CHECK(gathering_refusal(schedule).empty());
+  for (Lane& lane : schedule.positions)
+    add_to(lane, when);
+}
+
+}  // namespace pipewright

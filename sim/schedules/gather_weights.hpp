@@ -1,0 +1,22 @@
+// Weights that are sharded over the copies of a pipeline (FSDP, ZeRO-3) are gathered for the ops that read them.
+#pragma once
+
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+
+// After which pass a worker gives its gathered weights away again. A chunk that the next op reads, too, is kept: the last
+// one between its forward and its backward.                                                   [FSDP23] section 3.3
+struct Resharding {
+  bool after_forward = true;  // false: forwards that follow, and the backwards, find them (ZeRO-2's memory)
+  bool after_backward = true;
+};
+
+// "" or why the weights of that schedule are not gathered.
+std::string gathering_refusal(const Schedule& schedule);
+
+// Adds the all-gathers to a schedule that has none. Four chunks on one worker, gathers of 2 ms, forwards of 3: 2 + 4 * 3 =
+// 14 ms; gathers of 4: 4 * 4 + 3 = 19 ms. tests/sim/gather_weights_test.cpp
+void gather_weights(Schedule& schedule, const Resharding& when);
+
+}  // namespace pipewright
