@@ -123,7 +123,8 @@ void Worker::load(std::int64_t step) {
 }
 
 void Worker::step(std::int64_t number) {
-  PP_CHECK(lane_.communication[kGathers].empty());  // no scenario shards weights
+  // No scenario asks for other communication yet.
+  PP_CHECK(lane_.ops() == lane_.compute.size() + lane_.communication[kReductions].size());
   step_ = number;
   result_.steps.emplace_back();
   record_ = &result_.steps.back();

@@ -82,7 +82,7 @@ class CompiledOrder::Compiler {
 
   bool compiles() {
     for (const Lane& lane : schedule_.positions)
-      if (!lane.communication[kGathers].empty()) return false;
+      if (lane.ops() != lane.compute.size() + lane.communication[kReductions].size()) return false;
     if (!schedule_.flush || seating_.positions() > std::numeric_limits<std::uint16_t>::max()) return false;
     for (std::size_t e = 0; e < edges_.size(); ++e) {
       std::int32_t &out = chunks_[edges_[e].from].out, &in = chunks_[edges_[e].to].in;
@@ -204,7 +204,7 @@ class CompiledOrder::Compiler {
     std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * 2 + (last ? 1 : 0)];
     if (row == kNone) {
       row = static_cast<std::int32_t>(order_.rows_.size());
-      order_.rows_.push_back({op, edge, pass_of(op.kind)});
+      order_.rows_.push_back({op, edge, rule(op.kind).forward ? Direction::Forward : Direction::Backward});
       fits_ &= row <= std::numeric_limits<std::uint16_t>::max();
     }
     return static_cast<std::uint16_t>(row);
@@ -345,10 +345,10 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
 
 Time Makespans::operator()(const StepCosts& costs) {
   constexpr std::int64_t kMostPasses = 1 << 22;  // 50 MB of records
-  if (!costs.settled.empty()) return static_order_makespan(generate_(costs.shape), costs);
+  if (!costs.settled.empty()) return static_order_makespan(rule_.generate(costs.shape), costs);
   const bool again = times_ != Asked::Never && same_passes(asked_, edges_, costs);
   if (again && order_) return order_->makespan(costs);
-  const Schedule schedule = generate_(costs.shape);
+  const Schedule schedule = rule_.generate(costs.shape);
   if (!again) {
     order_.reset();
     asked_ = costs.shape, edges_ = costs.edges, times_ = Asked::Once;

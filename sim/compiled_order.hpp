@@ -12,13 +12,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 
@@ -28,7 +28,8 @@ bool same_passes(const ScheduleShape& shape, const std::vector<Edge>& edges, con
 class CompiledOrder {
  public:
   // None where the order has no compiled form: updates between micro-batches, several edges into or out of a chunk
-  // (`skips: direct`), gathered weights, more than 8 holders of a chunk. The schedule must be valid, and is not needed afterwards.
+  // (`skips: direct`), communication other than all-reduces, more than 8 holders of a chunk. The schedule must be valid,
+  // and is not needed afterwards.
   static std::optional<CompiledOrder> of(const Schedule& schedule, const std::vector<Edge>& edges);
 
   // End of the last op of all copies. `costs` must be prices of the same passes (`same_passes`).
@@ -72,11 +73,11 @@ class CompiledOrder {
 // is compiled when it is asked for the second time in a row.
 class Makespans {
  public:
-  explicit Makespans(std::function<Schedule(const ScheduleShape&)> generate) : generate_(std::move(generate)) {}
+  explicit Makespans(const ScheduleRule& rule) : rule_(rule) {}  // of the table
   Time operator()(const StepCosts& costs);
 
  private:
-  std::function<Schedule(const ScheduleShape&)> generate_;
+  const ScheduleRule& rule_;
   std::optional<CompiledOrder> order_;
   ScheduleShape asked_;  // of the last price, with its edges
   std::vector<Edge> edges_;

@@ -6,8 +6,7 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     : copies(schedule.shape.data_parallel),
       positions(static_cast<int>(schedule.positions.size())),
       micro_batches(schedule.shape.micro_batches),
-      seating_(schedule.seating()),
-      rounds_(schedule.rounds()) {
+      seating_(schedule.seating()) {
   const ScheduleShape& shape = schedule.shape;
   const auto count = static_cast<std::size_t>(shape.chunks());
   chunks.resize(count);

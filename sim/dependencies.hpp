@@ -1,6 +1,6 @@
-// The rules by which ops of different workers depend on one another, as small tables for the engines: which edges feed a
-// virtual stage, who receives a message, who takes part in a collective. See core/plan/schedule.hpp for the rules, and
-// sim/stream_links for those between the streams of a worker.
+// The rules by which ops of different workers depend on one another, as small tables for the engines: which edges feed
+// a virtual stage, who receives a message, who takes part in a collective. See core/plan/schedule.hpp for the rules,
+// and sim/stream_links for those between the streams of a worker.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,6 @@ class Wiring {
     return worker_of(direction == Direction::Forward ? edge.to : edge.from, copy, m);
   }
 
-  int rounds(VirtualStageId v) const { return rounds_.count(v); }
-  int round_of(const Op& backward) const { return rounds_.of(backward.virtual_stage, backward.micro_batch); }
   int members(VirtualStageId v) const { return seating_.members(v); }
   void for_each_member(VirtualStageId v, const auto& use) const {
     const Chunk& chunk = chunks[at(v)];
@@ -52,7 +50,6 @@ class Wiring {
 
  private:
   Seating seating_;  // of a schedule that stays
-  Rounds rounds_;
 };
 
 }  // namespace pipewright

@@ -50,7 +50,7 @@ struct Leg {
   std::size_t counter = 0;  // of the receiving virtual stage, within a copy
 };
 
-// An op of no stream: compares unequal to every index.
+// No op: equal to no index.
 constexpr std::uint32_t kNoOp = kNone;
 
 struct Worker {

@@ -1,6 +1,6 @@
-// What the streams of a worker have to do with one another, by the rules of core/plan/schedule.hpp: which compute op lets
-// an op of a communication stream begin, and which ops of these streams a compute op waits for. The engines know no other
-// rule between streams. The same in every copy.
+// What the streams of a worker have to do with one another, by the rules of core/plan/schedule.hpp: which compute op
+// lets an op of a communication stream begin, and which ops of these streams a compute op waits for. The engines know no
+// other rule between streams. The same in every copy.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct StreamLinks {
                  : std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
     }
   };
-  // The compute op starts when `count` ops of the stream are over, the last of them at the latest.
+  // The compute op starts when the first `count` ops of the stream are over, not before.
   struct Gate {
     std::uint32_t op = 0, count = 0;
     std::uint8_t stream = 0;

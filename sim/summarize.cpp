@@ -269,12 +269,12 @@ void add_limit(Report& report, const Schedule& schedule) {
     report.limiting_factor = "nothing: the step takes no time";
     return;
   }
-  static constexpr std::array<const char*, 5> kNames = {"compute", "optimizer updates", "transfers", "all-reduces",
-                                                        "waiting"};
+  static constexpr std::array kNames = {"compute",     "optimizer updates", "transfers",
+                                        "all-reduces", "all-gathers",       "waiting"};
   std::array<Time, kNames.size()> sums{};
   for (const CriticalPart& part : report.critical_path)
     sums[static_cast<std::size_t>(part.kind)] += part.time;
-  std::array<std::size_t, kNames.size()> order{0, 1, 2, 3, 4};
+  std::array<std::size_t, kNames.size()> order{0, 1, 2, 3, 4, 5};
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
   const auto share = [&](std::size_t i) { return percent(ratio(sums[order[i]], report.makespan)); };
   std::string& text = report.limiting_factor;

@@ -109,18 +109,19 @@ class Parts {
   std::vector<CriticalPart> longest_first() const {
     std::vector<CriticalPart> parts;
     for (const auto& [key, time] : sums_)
-      parts.push_back({text(key), time, kind(std::get<0>(key))});
+      parts.push_back({text(key), time, kind(key)});
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
     return parts;
   }
 
  private:
   using Key = std::tuple<Type, int, int>;
-  static CriticalPart::Class kind(Type type) {
-    switch (type) {
+  static CriticalPart::Class kind(const Key& key) {
+    switch (std::get<0>(key)) {
       case Update: return CriticalPart::Class::Update;
       case Transfer: return CriticalPart::Class::Transfer;
-      case Collective: return CriticalPart::Class::AllReduce;
+      case Collective:
+        return at(std::get<2>(key)) == kReductions ? CriticalPart::Class::AllReduce : CriticalPart::Class::AllGather;
       case Waiting: return CriticalPart::Class::Waiting;
       default: return CriticalPart::Class::Compute;
     }

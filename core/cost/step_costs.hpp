@@ -1,4 +1,4 @@
-// The prices of one step: how long each op, message and all-reduce takes for one plan on one cluster.
+// The prices of one step: how long each op, message and collective takes for one plan on one cluster.
 //
 // This is all that the engines know of the world. `step_costs` compiles it from a plan; tests write it by hand.
 //                                                                         tests/core/step_costs_test.cpp

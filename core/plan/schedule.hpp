@@ -30,8 +30,8 @@ namespace pipewright {
 
 enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update };
 
-// What a kind of op does to others: a row a kind, which generators, engines, prices and real runs look up. The checkers
-// (`validate`) know the rules by themselves.
+// What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
+// checkers (`validate`) know the rules by themselves.
 struct KindRule {
   std::string_view name;     // "BW"
   std::string_view letters;  // in a label. PyTorch calls the whole backward B, its halves I (input) and W (weight)

@@ -93,9 +93,6 @@ struct Seating {
   PositionId position(VirtualStageId v, int holder, PositionId first) const {
     return both_ways() ? stage_of(v, holder) : first + holder;
   }
-  int holder_at(VirtualStageId v, PositionId position, PositionId first) const {
-    return both_ways() ? (position == v ? 0 : 1) : position - first;
-  }
   int positions() const { return first_position(stages); }
   PositionId first_position(StageId stage) const {  // of replica 0
     if (replicas.empty()) return stage;
@@ -126,10 +123,6 @@ struct Seating {
     return std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
   }
   int members(VirtualStageId v) const { return copies * holders(v); }
-  // The holder of v whose worker is at `position`; the chunk must be held there.
-  int holder_at(VirtualStageId v, PositionId position) const {
-    return holder_at(v, position, first_position(stage_of(v)));
-  }
 
  private:
   bool both_ways() const { return chunk_order == ChunkOrder::BothWays; }

@@ -204,7 +204,7 @@ std::string Checker::collective_fault(int k) const {
     const int v = op.virtual_stage;
     if (op.kind != Kind::AllReduce)
       return worker(leader) + ": " + label(op) + " (" + std::string(name(op.kind)) +
-             ") is not an op of a collective stream";
+             ") is not an op of the gradients' stream";
     if (static_cast<std::size_t>(v) >= chunks || !seating.holds(k, v) || op.micro_batch >= rounds_of(v) ||
         op.bucket >= static_cast<std::uint32_t>(shape.buckets_of(v)))
       return worker(leader) + ": " + label(op) + " reduces a stage, round or bucket that is not its own";
@@ -221,21 +221,22 @@ std::string Checker::collective_fault(int k) const {
 // Every copy runs the same gathers, in the order of the compute ops that need them: then none can wait for another.
 std::string Checker::weights_fault(int position) const {
   const Lane& lane = schedule.positions[at(position)];
-  auto user = lane.compute.begin();
+  auto behind = lane.compute.begin();  // the users of the gathers so far
   for (const Op& gather : lane.communication[kGathers]) {
     const auto fault = [&](const std::string& what) { return worker(position) + ": " + label(gather) + what; };
     if (gather.kind != Kind::AllGather) return fault(" is not an op of the weights' stream");
+    if (gather.bucket > 1) return fault(" is for a pass that does not exist: 0 is forward, 1 backward");
     const int v = gather.virtual_stage;
     if (at(v) >= chunks || !seating.holds(stage[at(position)], v)) return fault(" gathers what is not on its worker");
     if (seating.holders(v) > 1) return fault(" gathers over replicas, which run different micro-batches");
     if (shape.data_parallel == 1) return fault(" has no other worker to gather from");
-    const bool forward = gather.bucket == static_cast<std::uint32_t>(Direction::Forward);
-    while (user != lane.compute.end() &&
-           (user->virtual_stage != v || user->micro_batch != gather.micro_batch || user->kind == Kind::W ||
-            user->kind == Kind::Update || (user->kind == Kind::F) != forward))
-      ++user;
-    if (user == lane.compute.end()) return fault(" is needed by no op behind those that need the gathers before it");
-    ++user;
+    const auto user = std::find_if(lane.compute.begin(), lane.compute.end(), [&](const Op& op) {
+      if (op.virtual_stage != v || op.micro_batch != gather.micro_batch) return false;
+      return gather.bucket == 0 ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW;
+    });
+    if (user == lane.compute.end()) return fault(" is needed by no op of its worker");
+    if (user < behind) return fault(" stands in the list twice, or behind a gather for a later op");
+    behind = user + 1;
   }
   return "";
 }

@@ -1,5 +1,5 @@
-// The schedule as the papers draw it: a row per worker, a box per op with its micro-batch, idle time grey, all-reduces
-// hatched below the last of the workers that take part; messages are lines from row to row. Runs with too many ops for
+// The schedule as the papers draw it: a row per worker, a box per op with its micro-batch, idle time grey, collectives
+// below the last of the workers that take part, all-reduces hatched; messages are lines from row to row. Runs with too many ops for
 // boxes are drawn as shares of time per column. What is not drawn is said below the axis.
 #include <algorithm>
 #include <array>

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kFillShare = 1.5;  // a window is at least that many times as long as the pipeline takes to fill
 constexpr int kWorkers = 16;        // more workers than that: evenly spread ones are drawn, and the fullest
-constexpr int kRows = 20;           // of workers and all-reduces, so that a screen shows them
+constexpr int kRows = 20;           // of workers and collectives, so that a screen shows them
 constexpr int kFewestColumns = 10;
 
 struct Window {

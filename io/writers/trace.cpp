@@ -1,7 +1,7 @@
 // Chrome trace events, for https://ui.perfetto.dev.
 //
-// One process per worker, one thread per stream: compute, all-reduce, send, recv. Slices of one thread never overlap
-// (a viewer would move or drop them), so messages that do overlap get a thread per peer. Arrows join the two ends of a
+// One process per worker, one thread per stream: compute, all-reduce, all-gather, send, recv. Slices of one thread never
+// overlap (a viewer would move or drop them), so messages that do overlap get a thread per peer. Arrows join the two ends of a
 // message. ts and dur are microseconds with three decimals, cut out of whole nanoseconds. Two answers in one document:
 // every worker is two processes, one above the other.
 #include <algorithm>

@@ -109,7 +109,7 @@ class Steps {
       : plan_(plan),
         cost_(cost),
         rule_(*find_schedule(plan.schedule)),
-        makespan_(rule_.generate),
+        makespan_(rule_),
         left_(least_size() > kMostOps / 2 ? 0 : 2) {
     if (plan.last_micro_batch_size == plan.micro_batch_size) pricer_.emplace(plan, cost);
   }

@@ -21,7 +21,7 @@ constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 class StraightPipeline {
  public:
   StraightPipeline(const std::string& schedule, int stages, int micro_batches)
-      : shape_{.stages = stages, .micro_batches = micro_batches}, makespan_(find_schedule(schedule)->generate) {}
+      : shape_{.stages = stages, .micro_batches = micro_batches}, makespan_(*find_schedule(schedule)) {}
 
   Time step(const PipelineTimes& times) {
     StepCosts costs = plain_costs(shape_, times.forward, times.backward, Time{});

@@ -59,7 +59,7 @@ bool every_cut_is_crossed(const Scenario& scenario) {
 
 LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
   StepPricer pricer(plan, cost);
-  Makespans makespan(find_schedule(plan.schedule)->generate);
+  Makespans makespan(*find_schedule(plan.schedule));
   const auto step = [&](const std::vector<LayerRange>& cut) {
     return makespan(pricer.costs(cut, plan.recompute, plan.rebuilt));
   };

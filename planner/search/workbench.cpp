@@ -28,7 +28,7 @@ Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> m
       set_aside_(std::move(set_aside)),
       level_(scenario_.cluster.device.memory),
       rule_(find_schedule(shell_.schedule)),
-      makespan_(rule_->generate),
+      makespan_(*rule_),
       pricer_(shell_, cost) {
   if (modes_.empty()) modes_.push_back(shell_.recompute.front()), fixed_ = true;
   // Listed once for all stages: of another cut, other stages have them.

@@ -19,14 +19,13 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("data_parallel", shape, true);
   Lane& lane = schedule.positions.front();
   for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
     append_forward(lane, 0, m);
     append_backward(shape, lane, 0, m);
   }
-  append_flush(shape, lane, 0);
   return schedule;
 }
 
@@ -50,7 +49,7 @@ ScheduleRule data_parallel() {
           .source = "PyTorchDDP20",
           .memory = "1 micro-batch",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight};

@@ -74,7 +74,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "dualpipe");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipe", shape, true);
   const int K = shape.stages, half = K / 2, count = shape.micro_batches / 2;
   for (StageId k = 0; k < K; ++k) {
@@ -82,7 +82,6 @@ Schedule generate(const ScheduleShape& shape) {
     const int outside = std::min(k, K - 1 - k);  // how far from the nearer end
     const MicroBatchId near = k < half ? 0 : count;
     append_dualpipe(shape, lane, {{{outside, near}, {K - 1 - outside, count - near}}}, count, outside, half);
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -143,7 +142,7 @@ ScheduleRule dualpipe() {
           .memory = "K + 1 micro-batches on every stage, and every stage's weights twice",
           .flush = true,
           .splits_backward = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,

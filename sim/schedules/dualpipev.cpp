@@ -21,14 +21,13 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "dualpipev");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipev", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     const Seating seating = shape.seating();
     append_dualpipe(shape, lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
                     shape.stages);
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -56,7 +55,7 @@ ScheduleRule dualpipev() {
           .memory = "2K + 1 chunks on every stage",
           .flush = true,
           .splits_backward = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,

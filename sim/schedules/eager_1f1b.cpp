@@ -12,14 +12,13 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "eager_1f1b");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("eager_1f1b", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     one_forward_one_backward(
         shape.micro_batches, 2 * (shape.stages - 1 - k), [&](int m) { append_forward(lane, k, m); },
         [&](int m) { append_backward(shape, lane, k, m); });
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -47,7 +46,7 @@ ScheduleRule eager_1f1b() {
           .source = "DAPPLE20",
           .memory = "min(M, 2(K-k)-1) micro-batches on stage k",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -28,7 +28,7 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(kGivenSchedule, shape, true);
   for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
     Lane& lane = schedule.positions[k];
@@ -41,7 +41,6 @@ Schedule generate(const ScheduleShape& shape) {
       if (op.kind == Kind::W) append_weights(lane, v, m);
       lane.compute.back().with_next = op.with_next;
     }
-    append_flush(shape, lane, static_cast<StageId>(k));
   }
   return schedule;
 }
@@ -58,7 +57,7 @@ ScheduleRule given_order() {
           .source = "PyTorchPP26",
           .memory = "what the order has in flight",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bound = StepBound::Work,

@@ -16,7 +16,7 @@ std::string refusal(const ScheduleShape& shape) {
   return chunk_refusal(shape, "gpipe");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("gpipe", shape, true);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -25,7 +25,6 @@ Schedule generate(const ScheduleShape& shape) {
       append_forward(lane, seat.stage, seat.micro_batch(i));
     for (int i = seat.count; i-- > 0;)
       append_backward(shape, lane, seat.stage, seat.micro_batch(i));
-    append_flush(shape, lane, seat.stage);
   }
   return schedule;
 }
@@ -54,7 +53,7 @@ ScheduleRule gpipe() {
           .source = "GPipe19",
           .memory = "M micro-batches on every stage",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -34,7 +34,7 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("interleaved_1f1b", shape, true);
   const int K = shape.stages, v = shape.virtual_stages;
   // The i-th chunk op of a worker, forward: groups of K micro-batches, chunk by chunk inside a group.
@@ -46,7 +46,6 @@ Schedule generate(const ScheduleShape& shape) {
         shape.micro_batches * v, warm_up(shape, k),
         [&](int i) { append_forward(lane, chunk(i) * K + k, micro_batch(i)); },
         [&](int i) { append_backward(shape, lane, (v - 1 - chunk(i)) * K + k, micro_batch(i)); });
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -77,7 +76,7 @@ ScheduleRule interleaved_1f1b() {
           .source = "Megatron21",
           .memory = "min(vM, 2(K-k-1)+(v-1)K+1) chunks on stage k",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

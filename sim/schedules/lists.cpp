@@ -22,6 +22,28 @@ void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v,
   if (shape.recomputes(shape.stage_of(v)) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
 }
 
+void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
+  const Seating seating = shape.seating();
+  // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
+  std::vector<VirtualStageId> ready;
+  std::vector<bool> met(static_cast<std::size_t>(seating.held()));
+  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < seating.held(); ++at) {
+    const auto chunk = static_cast<std::size_t>(seating.local(at->virtual_stage, stage));
+    const bool completes = rule(at->kind).gradients;
+    if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
+  }
+  // A replica without a micro-batch (M < r) takes part in the flush all the same.
+  for (int chunk = 0; chunk < seating.held(); ++chunk)
+    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
+  std::reverse(ready.begin(), ready.end());
+  if (shape.chunk_order == ChunkOrder::BothWays) std::sort(ready.rbegin(), ready.rend());
+
+  for (const VirtualStageId v : ready) {
+    if (seating.reduced(v)) append_all_reduce(shape, lane, v, 0);
+    append_update(lane, v, 0);
+  }
+}
+
 }  // namespace
 
 std::vector<Seat> seats(const ScheduleShape& shape) {
@@ -85,26 +107,10 @@ void append_update(Lane& lane, VirtualStageId v, int round) {
   lane.compute.push_back(op(Kind::Update, v, round));
 }
 
-void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
-  const Seating seating = shape.seating();
-  // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
-  std::vector<VirtualStageId> ready;
-  std::vector<bool> met(static_cast<std::size_t>(seating.held()));
-  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < seating.held(); ++at) {
-    const auto chunk = static_cast<std::size_t>(seating.local(at->virtual_stage, stage));
-    const bool completes = rule(at->kind).gradients;
-    if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
-  }
-  // A replica without a micro-batch (M < r) takes part in the flush all the same.
-  for (int chunk = 0; chunk < seating.held(); ++chunk)
-    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
-  std::reverse(ready.begin(), ready.end());
-  if (shape.chunk_order == ChunkOrder::BothWays) std::sort(ready.rbegin(), ready.rend());
-
-  for (const VirtualStageId v : ready) {
-    if (seating.reduced(v)) append_all_reduce(shape, lane, v, 0);
-    append_update(lane, v, 0);
-  }
+void add_flush(Schedule& schedule) {
+  const Seating seating = schedule.seating();
+  for (PositionId position = 0; position < std::ssize(schedule.positions); ++position)
+    append_flush(schedule.shape, schedule.positions[at(position)], seating.stage_at(position));
 }
 
 int in_flight(const ScheduleShape& shape, StageId stage) {

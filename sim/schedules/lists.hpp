@@ -1,4 +1,5 @@
-// What the generators share: the order 1F1B as a pure function, a backward with its recomputation, and the flush.
+// What the generators share: the order 1F1B as a pure function, a backward with its recomputation; and the flush, which
+// they leave to ScheduleRule::generate.
 #pragma once
 
 #include <algorithm>
@@ -43,10 +44,10 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
 void append_update(Lane& lane, VirtualStageId v, int round);
 
-// The end of a mini-batch: one all-reduce round per chunk that the stage holds where its weights are replicated, in the
-// order in which the chunks finish their last backward in this lane, and one update per chunk in the same order. Both
-// ways the last chunk comes first, on both of its workers.
-void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage);
+// The end of a mini-batch on every worker: one all-reduce round per chunk that it holds where its weights are replicated,
+// in the order in which the chunks finish their last backward in this lane, and one update per chunk in the same order.
+// Both ways the last chunk comes first, on both of its workers.
+void add_flush(Schedule& schedule);
 
 // Micro-batches in flight on one replica of stage k that keep a pipeline of replicated stages busy: enough for every
 // worker from this stage to the end to have one.

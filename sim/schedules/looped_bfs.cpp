@@ -23,7 +23,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "looped_bfs");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("looped_bfs", shape, true);
   const int K = shape.stages, v = shape.virtual_stages, M = shape.micro_batches;
   for (StageId k = 0; k < K; ++k) {
@@ -34,7 +34,6 @@ Schedule generate(const ScheduleShape& shape) {
     for (int chunk = v; chunk-- > 0;)
       for (MicroBatchId m = M; m-- > 0;)
         append_backward(shape, lane, chunk * K + k, m);
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -64,7 +63,7 @@ ScheduleRule looped_bfs() {
           .source = "BreadthFirst22",
           .memory = "vM chunks on every stage",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -15,7 +15,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "naive");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("naive", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -23,7 +23,6 @@ Schedule generate(const ScheduleShape& shape) {
       append_forward(lane, k, m);
       append_backward(shape, lane, k, m);
     }
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -48,7 +47,7 @@ ScheduleRule naive() {
           .source = "GPipe19",
           .memory = "1 micro-batch on every stage",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -17,7 +17,7 @@ std::string refusal(const ScheduleShape& shape) {
   return chunk_refusal(shape, "1f1b");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("1f1b", shape, true);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -26,7 +26,6 @@ Schedule generate(const ScheduleShape& shape) {
         seat.count, in_flight(shape, seat.stage) - 1,
         [&](int i) { append_forward(lane, seat.stage, seat.micro_batch(i)); },
         [&](int i) { append_backward(shape, lane, seat.stage, seat.micro_batch(i)); });
-    append_flush(shape, lane, seat.stage);
   }
   return schedule;
 }
@@ -55,7 +54,7 @@ ScheduleRule one_f_one_b() {
           .source = "DAPPLE20",
           .memory = "min(M, K-k) micro-batches on stage k",
           .flush = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -22,7 +22,7 @@ int update_delay(const ScheduleShape& shape, StageId stage) {
   return shape.seating().reduced(stage) && !shape.blocking_sync ? 1 : 0;
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("pipedream", shape, false);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -72,7 +72,7 @@ ScheduleRule pipedream() {
           .source = "PipeDream19",
           .memory = "K-k micro-batches and weight versions on stage k; replicated: ceil(sum of r_j from k on / r_k)",
           .flush = false,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .bubble = bubble,
           .peak_in_flight = peak_in_flight,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
 namespace pipewright {
@@ -32,6 +33,12 @@ const ScheduleRule* find_schedule(std::string_view name) {
   const auto all = schedules();
   const auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+Schedule ScheduleRule::generate(const ScheduleShape& shape) const {
+  Schedule schedule = compute(shape);
+  if (flush) add_flush(schedule);
+  return schedule;
 }
 
 std::optional<Formula> textbook_bubble(const ScheduleRule& rule, const ScheduleShape& shape, const PassTimes& times) {

@@ -40,7 +40,8 @@ struct ScheduleRule {
   std::string_view memory;  // in words: "min(K-k, M) micro-batches on stage k"
   bool flush = true;
   bool splits_backward = false;  // W apart from B: no other stage waits for W
-  Schedule (*generate)(const ScheduleShape&);
+  // The passes of every worker, in order; without a flush its updates and all-reduces, too.
+  Schedule (*compute)(const ScheduleShape&);
   // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
   std::string (*refusal)(const ScheduleShape&);
   // Bubble fraction of makespan for equal stages and free communication; none, or nullptr, where no formula is known.
@@ -71,6 +72,9 @@ struct ScheduleRule {
   int searched = 0, searched_with_replicas = 0;
   bool in_megatron = false;   // Megatron-LM runs it                                          [Megatron21] section 2.2
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
+
+  // All that is run: the passes, and what a flush puts behind them. The shape must not be refused.
+  Schedule generate(const ScheduleShape& shape) const;
 };
 
 // The bubble by whichever of the two the rule has.

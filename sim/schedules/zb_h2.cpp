@@ -24,12 +24,11 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "zb_h2");
 }
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h2", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     append_split_backwards(shape, lane, k, 2 * (shape.stages - 1 - k), 2 * k);
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -64,7 +63,7 @@ ScheduleRule zb_h2() {
           .memory = "min(M, 2K-1) micro-batches on every stage",
           .flush = true,
           .splits_backward = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,

@@ -52,7 +52,7 @@ class Writer {
   std::array<int, 2> forwards_{}, inputs_{}, weights_{};
 };
 
-Schedule generate(const ScheduleShape& shape) {
+Schedule compute(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zbv", shape, true);
   const int K = shape.stages, n = std::max(2 * K - 1, shape.micro_batches);
   for (StageId k = 0; k < K; ++k) {
@@ -76,7 +76,6 @@ Schedule generate(const ScheduleShape& shape) {
     for (const int i : {1, 0})
       while (write.weights_done(i) < n)
         write.weights(i);
-    append_flush(shape, lane, k);
   }
   return schedule;
 }
@@ -107,7 +106,7 @@ ScheduleRule zbv() {
           .memory = "min(2K, 2M, M+k+1) chunks on stage k",
           .flush = true,
           .splits_backward = true,
-          .generate = generate,
+          .compute = compute,
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,

@@ -199,7 +199,7 @@ TEST_CASE("every bucket of every round is reduced once, where there is somebody 
   CHECK(with([](auto& ops) { ops[1].bucket = 7; }) ==
         "worker 0 (stage 0): 0AR0.7 reduces a stage, round or bucket that is not its own");
   CHECK(with([](auto& ops) { ops[1].kind = Kind::F; }) ==
-        "worker 0 (stage 0): 0F0 (F) is not an op of a collective stream");
+        "worker 0 (stage 0): 0F0 (F) is not an op of the gradients' stream");
 
   Schedule alone = generated("1f1b", {.stages = 1, .micro_batches = 2});
   alone.positions[0].communication[kReductions] = {op(Kind::AllReduce, 0, 0)};

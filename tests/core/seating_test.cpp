@@ -28,7 +28,6 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       for (int holder = 0; holder < seating.holders(v); ++holder) {
         const int position = places[static_cast<std::size_t>(holder)];
         CHECK(seating.position(v, holder) == position);
-        CHECK(seating.holder_at(v, position) == holder);
         CHECK(seating.stage_at(position) == seating.stage_of(v, holder));
         CHECK(seating.holds(seating.stage_at(position), v));
         held[static_cast<std::size_t>(position)].insert(v);

@@ -575,4 +575,9 @@ TEST_CASE("The check of the tables names what was planted") {
   costs = sound;
   costs.collectives[1][0].time = Time{1};
   CHECK(validate(costs) == "all-reduce of virtual stage 1: time is not the sum of its phases");
+  costs = sound;
+  costs.gathers.resize(1);
+  CHECK(validate(costs) == "gathers: one per virtual stage is needed");
+  costs.gathers.assign(costs.collectives.size(), Collective{{1}, Time{2}, {}});
+  CHECK(validate(costs) == "all-gather of virtual stage 0: time is not the sum of its phases");
 }

@@ -75,7 +75,7 @@ TEST_CASE("makespans of one kind of schedule: compiled where it can be, by the s
   for (int run = 0; run < 400; ++run) {
     const Schedule first = random_schedule(random);
     const ScheduleRule& rule = *find_schedule(first.name);
-    Makespans makespan(rule.generate);
+    Makespans makespan(rule);
     for (int prices = 0; prices < 4; ++prices) {
       ScheduleShape shape = first.shape;
       if (prices == 2) shape.recompute.assign(static_cast<std::size_t>(shape.stages), prices % 2 == 0);

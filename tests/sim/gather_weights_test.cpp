@@ -104,11 +104,28 @@ TEST_CASE("A gather does not queue behind a reduction") {
   CHECK(gathered[4].end < reduced[0].end);
 }
 
+// Two stages of two chunks, forwards of 3, gathers of 2; messages of copy 1 take 10. The second chunk of stage 1 is
+// gathered from when both copies have begun the op before.
 TEST_CASE("A gather begins when the last copy is there, and holds up both") {
-  const Schedule schedule = sharded(2, 1, {});
+  const ScheduleShape shape{.stages = 2, .virtual_stages = 2, .micro_batches = 2, .data_parallel = 2};
+  Schedule schedule = find_schedule("interleaved_1f1b")->generate(shape);
+  gather_weights(schedule, {});
+  REQUIRE(validate(schedule) == "");
   StepCosts costs = priced(schedule, 3, 6, 2, 2);
+  for (std::size_t edge = 0; edge < costs.edges.size(); ++edge)
+    for (const Direction direction : {Direction::Forward, Direction::Backward})
+      for (auto* table : {&costs.messages, &costs.messages_last})
+        (*table)[costs.first_message[2 * edge + static_cast<std::size_t>(direction)] + 1].latency = Time{10};  // copy 1
   const Timeline timeline = timed(schedule, costs);
-  CHECK(timeline.workers[0] == timeline.workers[1]);
+  const LaneTimes &quick = timeline.workers[1], &slow = timeline.workers[3];
+  CHECK(quick.communication[kGathers] == slow.communication[kGathers]);
+  CHECK(quick.compute[0].start == Time{5});  // F of chunk 1 in copy 0: stage 0's gather and forward
+  CHECK(slow.compute[0].start == Time{15});  // and 10 on the way
+  CHECK(slow.compute[1].start == Time{18});
+  CHECK(quick.compute[1].start == Time{8});
+  // Chunk 3 is gathered from when the second forward of chunk 1 begins in copy 1, too.
+  REQUIRE(label(schedule.positions[1].communication[kGathers][1]) == "3AG0.0");
+  CHECK(quick.communication[kGathers][1] == Span{Time{18}, Time{20}});
 }
 
 TEST_CASE("What cannot gather says why") {
@@ -129,9 +146,14 @@ TEST_CASE("Gathers in another order than the ops that need them, of no op, or wi
     change(schedule, schedule.positions[0].communication[kGathers]);
     return validate(schedule);
   };
-  CHECK(fault([](auto&, auto& ops) { std::swap(ops[0], ops[1]); }).find("0AG0.0 is needed by no op behind") !=
+  CHECK(fault([](auto&, auto& ops) { std::swap(ops[0], ops[1]); }).find("0AG0.0 stands in the list twice, or behind") !=
         std::string::npos);
-  CHECK(fault([](auto&, auto& ops) { ops[1].micro_batch = 7; }).find("1AG7.0 is needed by no op") != std::string::npos);
+  CHECK(fault([](auto&, auto& ops) { ops.push_back(ops.back()); }).find("0AG0.1 stands in the list twice") !=
+        std::string::npos);
+  CHECK(fault([](auto&, auto& ops) { ops[1].bucket = 2; }).find("1AG0.2 is for a pass that does not exist") !=
+        std::string::npos);
+  CHECK(fault([](auto&, auto& ops) { ops[1].micro_batch = 7; }).find("1AG7.0 is needed by no op of its worker") !=
+        std::string::npos);
   CHECK(fault([](auto&, auto& ops) { ops[1].virtual_stage = 9; }).find("not on its worker") != std::string::npos);
   CHECK(fault([](auto&, auto& ops) { ops[1].kind = Kind::AllReduce; }).find("not an op of the weights' stream") !=
         std::string::npos);
