@@ -50,16 +50,13 @@ struct Leg {
   std::size_t counter = 0;  // of the receiving virtual stage, within a copy
 };
 
-// No op: equal to no index.
-constexpr std::uint32_t kNoOp = kNone;
-
 struct Worker {
   const Op* ops = nullptr;
   const StreamLinks* links = nullptr;
   std::uint32_t op = 0, ops_end = 0;
   std::uint32_t needed = 0;          // arrivals that `waits_for` must count
-  std::uint32_t gate_op = kNoOp;     // the next op with a gate
-  std::uint32_t trigger_op = kNoOp;  // the next op with a trigger
+  std::uint32_t gate_op = kNone;     // the next op with a gate
+  std::uint32_t trigger_op = kNone;  // the next op with a trigger
   std::uint32_t next_gate = 0, next_trigger = 0;
   std::size_t waits_for = kNowhere;  // counter of arrivals that the next op waits on
   std::size_t first_counter = 0;
@@ -68,8 +65,8 @@ struct Worker {
   bool gated = false;  // idle until its communication streams have gone on
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-  void find_gate() { gate_op = next_gate < links->gates.size() ? links->gates[next_gate].op : kNoOp; }
-  void find_trigger() { trigger_op = next_trigger < links->triggers.size() ? links->triggers[next_trigger].op : kNoOp; }
+  void find_gate() { gate_op = next_gate < links->gates.size() ? links->gates[next_gate].op : kNone; }
+  void find_trigger() { trigger_op = next_trigger < links->triggers.size() ? links->triggers[next_trigger].op : kNone; }
 };
 
 // A communication stream of a worker.

@@ -6,6 +6,7 @@
 //      can go on and ops are left, the waiting ops form a cycle, and the message walks it.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -221,8 +222,21 @@ std::string Checker::collective_fault(int k) const {
 // Every copy runs the same gathers, in the order of the compute ops that need them: then none can wait for another.
 std::string Checker::weights_fault(int position) const {
   const Lane& lane = schedule.positions[at(position)];
-  auto behind = lane.compute.begin();  // the users of the gathers so far
-  for (const Op& gather : lane.communication[kGathers]) {
+  const std::vector<Op>& gathers = lane.communication[kGathers];
+  if (gathers.empty()) return "";
+  constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+  const auto slot = [&](const Op& op, bool backward) {
+    return (local(op.virtual_stage, position) * micro_batches + op.micro_batch) * 2 + (backward ? 1 : 0);
+  };
+  std::vector<std::size_t> user(at(seating.held()) * micro_batches * 2, kNowhere);  // first reader, by slot
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    if (op.kind == Kind::W || op.kind == Kind::Update) continue;
+    std::size_t& first_user = user[slot(op, op.kind != Kind::F)];
+    first_user = std::min(first_user, i);
+  }
+  std::size_t behind = 0;  // the users of the gathers so far
+  for (const Op& gather : gathers) {
     const auto fault = [&](const std::string& what) { return worker(position) + ": " + label(gather) + what; };
     if (gather.kind != Kind::AllGather) return fault(" is not an op of the weights' stream");
     if (gather.bucket > 1) return fault(" is for a pass that does not exist: 0 is forward, 1 backward");
@@ -230,13 +244,10 @@ std::string Checker::weights_fault(int position) const {
     if (at(v) >= chunks || !seating.holds(stage[at(position)], v)) return fault(" gathers what is not on its worker");
     if (seating.holders(v) > 1) return fault(" gathers over replicas, which run different micro-batches");
     if (shape.data_parallel == 1) return fault(" has no other worker to gather from");
-    const auto user = std::find_if(lane.compute.begin(), lane.compute.end(), [&](const Op& op) {
-      if (op.virtual_stage != v || op.micro_batch != gather.micro_batch) return false;
-      return gather.bucket == 0 ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW;
-    });
-    if (user == lane.compute.end()) return fault(" is needed by no op of its worker");
-    if (user < behind) return fault(" stands in the list twice, or behind a gather for a later op");
-    behind = user + 1;
+    const std::size_t i = gather.micro_batch < micro_batches ? user[slot(gather, gather.bucket == 1)] : kNowhere;
+    if (i == kNowhere) return fault(" is needed by no op of its worker");
+    if (i < behind) return fault(" stands in the list twice, or behind a gather for a later op");
+    behind = i + 1;
   }
   return "";
 }

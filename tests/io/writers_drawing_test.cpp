@@ -28,6 +28,26 @@ std::vector<std::string> lines(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("gathers of weights have a row of their own, a color and a sign") {
+  const auto small = small_answer({.schedule = "interleaved_1f1b",
+                                   .stages = 2,
+                                   .micro_batches = 2,
+                                   .all_reduce = Time{500'000},
+                                   .virtual_stages = 2,
+                                   .data_parallel = 2,
+                                   .gather = Time{700'000}});
+  const std::size_t gathers = small->answer.schedule.positions[0].communication[kGathers].size();
+  REQUIRE(gathers > 2);
+  const std::string svg = svg_timeline(small->answer);
+  CHECK(count(svg, ">all-gather</text>") == 1);  // in the legend
+  CHECK(count(svg, "class=\"g\"") == 1 + gathers + small->answer.schedule.positions[1].communication[kGathers].size());
+  CHECK(count(svg, "class=\"a\"") == 1 + 4);
+  const std::string text = text_timeline(small->answer, 100);
+  CHECK(count(text, "  all-gather ") == 2);
+  CHECK(count(text, "  all-reduce ") == 2);
+  CHECK(text.find(", = all-reduce, - all-gather, . idle") != std::string::npos);
+}
+
 TEST_CASE("the drawing has a box for every op, placed to scale, with its micro-batch in it") {
   const std::string svg = svg_timeline(small_answer()->answer);
   CHECK(count(svg, "class=\"f box\"") == 32);

@@ -45,6 +45,7 @@ std::vector<std::unique_ptr<SmallAnswer>> answers() {
   list.push_back(small_answer({.schedule = "gpipe", .wire = tenth, .recompute = true}));
   list.push_back(small_answer({.schedule = "interleaved_1f1b", .wire = tenth, .virtual_stages = 2}));
   list.push_back(small_answer({.wire = tenth, .all_reduce = two, .data_parallel = 2, .buckets = 3}));
+  list.push_back(small_answer({.wire = tenth, .all_reduce = two, .data_parallel = 2, .gather = two}));
   list.push_back(small_answer(
       {.schedule = "pipedream", .stages = 2, .hop = tenth, .wire = two, .all_reduce = two, .replicas = {3, 1}}));
   return list;
@@ -96,6 +97,27 @@ TEST_CASE("every arrow of a trace has two ends, each inside a slice, the head no
       }
     }
   }
+}
+
+TEST_CASE("gathers have a thread between the all-reduces and the messages, and name their pass") {
+  const auto small = small_answer({.stages = 2,
+                                   .micro_batches = 2,
+                                   .wire = Time{100'000},
+                                   .all_reduce = Time{500'000},
+                                   .data_parallel = 2,
+                                   .gather = Time{700'000}});
+  const json trace = json::parse(trace_json(small->answer));
+  std::map<int, std::string> threads;
+  std::map<std::string, std::string> passes;
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "M" && event["name"] == "thread_name" && event["pid"] == trace["traceEvents"][0]["pid"])
+      threads[event["tid"]] = event["args"]["name"];
+    else if (event["ph"] == "X" && event["cat"] == "all-gather")
+      passes[event["name"]] = event["args"]["pass"];
+  CHECK(threads.at(1) == "all-reduce");
+  CHECK(threads.at(2) == "all-gather");
+  CHECK(threads.at(3).starts_with("send"));
+  CHECK(passes == std::map<std::string, std::string>{{"0AG0.0", "forward"}, {"1AG0.0", "forward"}});
 }
 
 TEST_CASE("a trace names one process per worker with its streams") {

@@ -1,5 +1,6 @@
 #include "tests/support/small_answer.hpp"
 
+#include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/summarize.hpp"
@@ -94,6 +95,9 @@ StepCosts costs(const SmallShape& small, const ScheduleShape& shape) {
             {Bytes{4'000'000}, small.all_reduce, {{0, Bandwidth{0}, small.all_reduce, small.all_reduce, {}}}});
     }
   }
+  if (small.gather > Time{})
+    c.gathers.assign(static_cast<std::size_t>(chunks),
+                     {Bytes{4'000'000}, small.gather, {{0, Bandwidth{0}, small.gather, small.gather, {}}}});
   return c;
 }
 
@@ -145,6 +149,7 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   const ScheduleRule* rule = find_schedule(small.schedule);
   PP_CHECK(rule != nullptr);
   a.schedule = rule->generate(shape);
+  if (small.gather > Time{}) gather_weights(a.schedule, {});
   a.costs = costs(small, a.schedule.shape);
   a.memory = memory(shape);
   a.timeline = simulate(a.schedule, a.costs, Engine::StaticOrder);

@@ -21,6 +21,7 @@ struct SmallShape {
   std::vector<int> replicas = {};
   bool recompute = false;
   int buckets = 1;
+  Time gather{0};  // of a chunk's weights, which are given away after each pass; 0: they are not sharded
 };
 
 // The scenario of the answer, to be changed.
