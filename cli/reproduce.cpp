@@ -92,7 +92,8 @@ const std::vector<Published>& measured_runs() {
       {"schedules-measured", "six schedules of one job on MI300X", {"runs/schedules-measured.yaml"}},
       {"megatron-bridge", "NVIDIA's performance summary", {"runs/megatron-bridge.yaml"}},
       {"mlperf", "MLPerf Training: Llama 3.1 on 256 to 1024 GPUs", {"runs/mlperf.yaml"}},
-      {"fsdp-mpt", "MPT with FSDP on A100 and H100", {"runs/fsdp-mpt.yaml"}},
+      {"fsdp-mpt", "MPT with FSDP on A100", {"runs/fsdp-mpt.yaml"}},
+      {"fsdp-mpt-h100", "MPT with FSDP on H100", {"runs/fsdp-mpt-h100.yaml"}},
       {"long-sequence", "context parallelism from 4K to 1M tokens", {"runs/long-sequence.yaml"}},
       {"ab-pairs", "pairs of runs that differ by one switch", {"runs/ab-pairs.yaml"}},
   };

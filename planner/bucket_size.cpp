@@ -26,7 +26,7 @@ std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulat
   const bool flush = find_schedule(plan.schedule)->flush;
   double sum = 0;  // a product of four large numbers of a scenario passes 2^63
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const Rounds rounds{plan.seating(), flush};
+    const Rounds rounds{plan.seating(), flush, plan.reduce_each};
     if (!rounds.seating.reduced(v)) continue;
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
     const auto count = buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket).size();
@@ -46,7 +46,7 @@ void coarsen_buckets(Plan& plan, const Scenario& scenario, int simulated_copies,
 
 std::string coarsened_buckets(const Plan& plan, const Scenario& scenario) {
   const Bytes asked = scenario.plan.bucket;
-  if (plan.bucket == asked) return {};
+  if (plan.bucket == asked || plan.resharding) return {};  // of sharded weights a unit is a bucket
   return fmt::format(
       "plan.bucket: buckets of {} make more all-reduces than one run simulates, so gradients travel in buckets of {}",
       size_text(asked), size_text(plan.bucket));

@@ -18,6 +18,7 @@
 #include "planner/partitioners/table.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
+#include "planner/sharding.hpp"
 #include "planner/stated_plan.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
@@ -149,7 +150,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   for (StageId k = 0; k < plan.stages; ++k) {
     if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
     const auto here = [&](std::int64_t layer) {
-      for (int i = 0; i < plan.virtual_stages; ++i) {  // of the stage, whoever holds it
+      for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {  // of the stage, whoever holds it
         const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.seating().chunk_of(k, i))];
         if (layer >= chunk.begin && layer < chunk.end) return true;
       }
@@ -322,6 +323,12 @@ void check_whole_plan(const Scenario& scenario) {
     contradiction(plan.recompute.place, "recompute",
                   fmt::format("{} entries, but {} chooses the number of stages; give one for all",
                               plan.recompute.value.size(), partition));
+  if (scenario.training.zero >= kGradientsSharded)
+    errors.add(
+        or_else(scenario.training.zero_place, scenario.training.place), "training.zero",
+        fmt::format("{} divides gradients among copies, but {} makes replicas, which run different micro-batches; "
+                    "use 0 or 1, or another partition",
+                    scenario.training.zero, partition));
   for (const Recompute mode : plan.recompute.value)
     if (mode == Recompute::Layers || mode == Recompute::Knapsack)
       contradiction(plan.recompute.place, "recompute",
@@ -439,6 +446,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
       check_size(scenario, cost, plan);
       asked->cut(scenario, cost, plan);
     });
+  if (errors.count() == 0) settle_sharding(scenario, plan, errors);
   errors.attempt([&] {
     check_size(scenario, cost, plan);
     check_schedule(scenario, plan);

@@ -76,7 +76,8 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (training.zero > 0)
-    faults.push_back({training.zero_place, "training.zero", "a run keeps the optimizer's states whole; use 0"});
+    faults.push_back(
+        {training.zero_place, "training.zero", "a run keeps weights, gradients and optimizer states whole; use 0"});
   if (training.framework != FrameworkMemory{})
     refuse("training.framework",
            "only predictions use it; a real run holds the tensors of its operators; leave it out");

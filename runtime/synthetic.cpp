@@ -19,7 +19,8 @@ void check_workers(const Plan& plan, const Training& training) {
   if (plan.tensor_parallel > 1)
     throw InputError(training.place, "plan.tensor_parallel", "a synthetic run has one device per worker; use 1");
   if (training.zero > 0)
-    throw InputError(training.zero_place, "training.zero", "a synthetic run keeps the optimizer's states whole; use 0");
+    throw InputError(training.zero_place, "training.zero",
+                     "a synthetic run keeps weights, gradients and optimizer states whole; use 0");
 }
 
 // What the compiler of one virtual stage needs of the others, found once.

@@ -21,10 +21,10 @@ constexpr std::size_t kMostHolders = 8;
 bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const StepCosts& costs) {
   const ScheduleShape& b = costs.shape;
   const auto same = [](const Edge& x, const Edge& y) { return x.from == y.from && x.to == y.to; };
-  return a.stages == b.stages && a.virtual_stages == b.virtual_stages && a.micro_batches == b.micro_batches &&
-         a.chunk_order == b.chunk_order && a.replicas == b.replicas && a.recompute == b.recompute &&
-         a.recompute_except_last == b.recompute_except_last && a.given == b.given &&
-         std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
+  return a.stages == b.stages && a.virtual_stages == b.virtual_stages && a.units == b.units &&
+         a.reduce_each == b.reduce_each && a.micro_batches == b.micro_batches && a.chunk_order == b.chunk_order &&
+         a.replicas == b.replicas && a.recompute == b.recompute && a.recompute_except_last == b.recompute_except_last &&
+         a.given == b.given && std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
 }
 
 // Runs the lists in waves, without a clock.
@@ -83,7 +83,9 @@ class CompiledOrder::Compiler {
   bool compiles() {
     for (const Lane& lane : schedule_.positions)
       if (lane.ops() != lane.compute.size() + lane.communication[kReductions].size()) return false;
-    if (!schedule_.flush || seating_.positions() > std::numeric_limits<std::uint16_t>::max()) return false;
+    if (!schedule_.flush || schedule_.shape.reduce_each ||
+        seating_.positions() > std::numeric_limits<std::uint16_t>::max())
+      return false;
     for (std::size_t e = 0; e < edges_.size(); ++e) {
       std::int32_t &out = chunks_[edges_[e].from].out, &in = chunks_[edges_[e].to].in;
       if (out != kNone || in != kNone) return false;
@@ -319,8 +321,9 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
   Time last;
   if (!costs.collectives.empty())
     for (StageId group = 0; group < seating.stages; ++group) {
-      if (seating.group_of(group) != group) continue;
-      for (const VirtualStageId v : flushed_[at(seating.position(group, 0))])
+      const VirtualStageId first = seating.chunk_of(group, 0);
+      if (seating.group_of(first) != group) continue;
+      for (const VirtualStageId v : flushed_[at(seating.position(first, 0))])
         for (std::size_t bucket = 0; bucket < costs.collectives[at(v)].size(); ++bucket) {
           Time ready = stream[at(group)];
           for (const std::uint32_t i : marks_of_[at(v)])

@@ -348,7 +348,7 @@ class Relaxation {
     std::size_t meetings = 0;
     const Seating seating = schedule_.seating();
     for (StageId group = 0; group < schedule_.shape.stages; ++group)
-      for (const auto& ops : schedule_.positions[at(seating.position(group, 0))].communication)
+      for (const auto& ops : schedule_.positions[at(seating.position(seating.chunk_of(group, 0), 0))].communication)
         first.push_back(meetings), meetings += ops.size();
     communicates_ = meetings > 0;
     meetings_.resize(meetings);
@@ -357,7 +357,8 @@ class Relaxation {
       LaneState& lane = lanes_[w];
       lane.links = &stream_links_[w % positions()];
       find_stop(lane);
-      const auto group = at(seating.group_of(seating.stage_at(static_cast<PositionId>(w % positions()))));
+      const StageId stage = seating.stage_at(static_cast<PositionId>(w % positions()));
+      const auto group = at(seating.group_of(seating.chunk_of(stage, 0)));
       for (StreamId s = 0; s < kStreams.size(); ++s) {
         Stream& stream = streams_[kStreams.size() * w + s];
         stream.meetings = meetings_.data() + first[kStreams.size() * group + s];

@@ -46,7 +46,7 @@ class Linker {
     const std::vector<Op>& reduces = lane_.communication[kReductions];
     std::vector<std::uint32_t> last_gradient(keys, kNone), needs(keys, 0);
     for (std::uint32_t i = 0; i < reduces.size(); ++i)
-      needs[key(reduces[i], round(reduces[i]))] = i + 1;
+      needs[key(reduces[i], rounds_.update_of(round(reduces[i])))] = i + 1;
     for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
       const Op& op = lane_.compute[i];
       if (rule(op.kind).gradients) last_gradient[key(op, rounds_.of(op.virtual_stage, op.micro_batch))] = i;

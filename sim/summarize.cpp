@@ -110,7 +110,7 @@ void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& co
     stage.update += price(v, Kind::Update);
   }
   for (Time* const time : {&stage.forward, &stage.backward, &stage.recompute})
-    *time = Time{time->value * shape.virtual_stages / schedule.seating().held()};
+    *time = Time{time->value * shape.virtual_stages * shape.units / schedule.seating().held()};
 }
 
 std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers, const Schedule& schedule,
@@ -121,7 +121,10 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     stage.stage = static_cast<StageId>(k);
     for (int i = 0; i < plan.seating().held(); ++i) {
       const std::size_t v = at(plan.seating().chunk_of(stage.stage, i));
-      stage.layers.push_back(plan.layers[v]);
+      if (plan.units > 1 && i % plan.units > 0)
+        stage.layers.back().end = plan.layers[v].end;
+      else
+        stage.layers.push_back(plan.layers[v]);
       for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
         stage.parameters += model.layers[at(layer)].parameters;
     }

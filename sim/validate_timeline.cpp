@@ -184,7 +184,8 @@ class Check {
         for (std::size_t j = 0; j < lane(worker).communication[s].size(); ++j) {
           const Op& needed = lane(worker).communication[s][j];
           const bool reduced = s == kReductions && op.kind == Kind::Update &&
-                               needed.virtual_stage == op.virtual_stage && needed.micro_batch == op.micro_batch;
+                               needed.virtual_stage == op.virtual_stage &&
+                               (schedule_.flush || needed.micro_batch == op.micro_batch);
           if (reduced || (s == kGathers && uses(op, needed)))
             ready = std::max(ready, times(worker).communication[s][j].end);
         }

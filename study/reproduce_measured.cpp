@@ -40,9 +40,11 @@ std::string fit_text(const MeasuredTable& table, std::vector<MeasuredRun> runs, 
     all.insert(all.end(), more.begin(), more.end());
     return scenario(all);
   };
+  const RunFigure& figure = table.figures.front();  // in the units of its column
   for (const PredictedRun& each : predict(table, runs, with))
-    text += fmt::format("  {}:{}: measured {:.1f} ms, with them {:.1f} ms, {:+.1f} %\n", each.run.place.file,
-                        each.run.place.line, 1e3 * *each.run.figures.front(), 1e3 * each.figures.front(),
+    text += fmt::format("  {}:{}: measured {} {:.4g}, with them {:.4g}, {:+.1f} %\n", each.run.place.file,
+                        each.run.place.line, figure.name, *each.run.figures.front() / figure.unit_size,
+                        each.figures.front() / figure.unit_size,
                         100 * (each.figures.front() / *each.run.figures.front() - 1));
   return text;
 }

@@ -88,12 +88,13 @@ struct MeasuredTable {
   std::vector<RowSetting> settings;
   std::vector<RunFigure> figures;
   std::vector<RowNote> left_out, missing, subsets;
-  std::vector<std::string> by;  // heads of columns whose texts have errors of their own: "model", "device"
-  RowTest failed;               // empty: none did
-  std::string devices;          // head of the column with the number of devices; "": there is none
-  std::int64_t fit_every = 0;   // lines 14, 28, ... of every file, the header being line 1; 0: none
-  double noise = 0.05;          // of a run: relative standard deviation, against which the fit weighs what is expected
-  double faulty = 0;            // share of the runs that a fit takes to have gone wrong
+  std::vector<std::string> by;          // heads of columns whose texts have errors of their own: "model", "device"
+  RowTest failed;                       // empty: none did
+  std::string devices;                  // head of the column with the number of devices; "": there is none
+  std::int64_t fit_every = 0;           // lines 14, 28, ... of every file, the header being line 1; 0: none
+  std::vector<std::int64_t> fit_lines;  // in addition, by their number in the file, as errors name them
+  double noise = 0.05;  // of a run: relative standard deviation, against which the fit weighs what is expected
+  double faulty = 0;    // share of the runs that a fit takes to have gone wrong
   std::vector<FittedConstant> constants;
   Place place;
 };

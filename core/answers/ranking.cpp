@@ -13,7 +13,7 @@ std::string in_words(const Layout& layout) {
   text += "DP" + std::to_string(layout.data_parallel) + ", " + std::to_string(layout.micro_batches) +
           (layout.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
           std::to_string(layout.micro_batch_size) + ", " + layout.schedule;
-  if (layout.zero == 1) text += ", ZeRO-1";
+  if (layout.zero > 0) text += ", ZeRO-" + std::to_string(layout.zero);
   return text;
 }
 

@@ -43,6 +43,9 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.vertical_sync = plan.vertical_sync;
   shape.chunk_order = plan.chunk_order;
   shape.given = plan.given;
+  shape.units = plan.units;
+  shape.resharding = plan.resharding;
+  shape.reduce_each = plan.reduce_each;
   return shape;
 }
 

@@ -108,6 +108,18 @@ std::vector<std::vector<DeviceId>> equal_groups(const std::vector<DeviceId>& mem
   return groups;
 }
 
+// Rings inside the nodes, and one through the j-th members of all nodes for each j.
+void add_levels(Load& inside, Load& between, const std::vector<std::vector<DeviceId>>& nodes) {
+  for (const auto& node : nodes)
+    add_ring(inside, node);
+  for (std::size_t j = 0; j < nodes.front().size(); ++j) {
+    std::vector<DeviceId> ring_between;
+    for (const auto& node : nodes)
+      ring_between.push_back(node[j]);
+    add_ring(between, ring_between);
+  }
+}
+
 Collective priced(const std::vector<CollectivePhase>& phases, Bytes bytes) {
   Collective collective;
   collective.bytes = bytes;
@@ -138,30 +150,42 @@ Time time_alone(const std::vector<CollectivePhase>& phases, Bytes bytes) {
 AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
                                const Cluster* cluster)
     : count_(members.size()) {
+  std::vector<std::vector<DeviceId>> groups(1);
+  groups.front() = std::move(members);
+  build(groups, topology, devices_per_node, cluster);
+}
+
+AllReduceGroup AllReduceGroup::at_once(std::vector<std::vector<DeviceId>> groups, const Topology& topology,
+                                       int devices_per_node, const Cluster* cluster) {
+  AllReduceGroup all(groups.front().size());
+  all.build(groups, topology, devices_per_node, cluster);
+  return all;
+}
+
+void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Topology& topology, int devices_per_node,
+                           const Cluster* cluster) {
   if (count_ < 2) return;
-  std::sort(members.begin(), members.end());
-  PP_CHECK(std::adjacent_find(members.begin(), members.end()) == members.end());
-  const int n = static_cast<int>(count_);
   Load ring(topology), to_roots(topology), from_roots(topology);
-  add_ring(ring, members);
+  for (std::vector<DeviceId>& members : groups) {
+    std::sort(members.begin(), members.end());
+    PP_CHECK(members.size() == count_ && std::adjacent_find(members.begin(), members.end()) == members.end());
+    add_ring(ring, members);
+    add_trees(to_roots, from_roots, members);
+  }
+  const int n = static_cast<int>(count_);
   ring_ = {ring.phase(2.0 * (n - 1) / n, 2 * (n - 1))};
-  add_trees(to_roots, from_roots, members);
   const int depth = std::bit_width(static_cast<unsigned>(n - 1));  // ceil(log2 n)
   tree_ = {to_roots.phase(1.0, depth), from_roots.phase(1.0, depth)};
-  if (cluster && cluster->device.collectives) add_ways(*cluster, members, topology);
-  const auto groups = equal_groups(members, devices_per_node);
-  if (groups.empty()) return;
-  hierarchical_ = true;
-  const int p = static_cast<int>(groups.size()), g = static_cast<int>(groups.front().size());
+  if (cluster && cluster->device.collectives) add_ways(*cluster, groups, topology);
+  std::vector<std::vector<std::vector<DeviceId>>> by_node;
+  for (const std::vector<DeviceId>& members : groups)
+    by_node.push_back(equal_groups(members, devices_per_node));
+  if (std::any_of(by_node.begin(), by_node.end(), [](const auto& nodes) { return nodes.empty(); })) return;
   Load inside(topology), between(topology);
-  for (const auto& group : groups)
-    add_ring(inside, group);
-  for (int j = 0; j < g; ++j) {
-    std::vector<DeviceId> ring_between;
-    for (const auto& group : groups)
-      ring_between.push_back(group[static_cast<std::size_t>(j)]);
-    add_ring(between, ring_between);
-  }
+  for (const auto& nodes : by_node)
+    add_levels(inside, between, nodes);
+  const int p = static_cast<int>(by_node.front().size()), g = static_cast<int>(by_node.front().front().size());
+  hierarchical_ = true;
   const CollectivePhase half = inside.phase(static_cast<double>(g - 1) / g, g - 1);
   hierarchy_ = {half, between.phase(2.0 * (p - 1) / p / g, 2 * (p - 1)), half};
 }
@@ -194,15 +218,20 @@ std::vector<std::vector<DeviceId>> by_node(const std::vector<DeviceId>& members,
 
 }  // namespace
 
-void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology) {
+void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& groups,
+                              const Topology& topology) {
   const CollectiveCurve& curve = *cluster.device.collectives;
-  const auto nodes = by_node(members, cluster.devices_per_node);
+  const auto nodes = by_node(groups.front(), cluster.devices_per_node);
   const bool one_node = nodes.size() == 1, switched = cluster.links.kind == LinkKind::Nvswitch;
   if (nodes.empty() || (one_node && !switched)) return;
   if (!one_node && (!cluster.network || cluster.network->ideal)) return;
   const int n = static_cast<int>(count_), p = static_cast<int>(nodes.size()), g = n / p;
   Load load(topology);
-  one_node ? add_ring(load, members) : add_rails(load, nodes);
+  for (const std::vector<DeviceId>& members : groups) {
+    const auto here = by_node(members, cluster.devices_per_node);
+    if (here.size() != nodes.size()) return;  // groups that lie differently: as rings of the first form
+    one_node ? add_ring(load, members) : add_rails(load, here);
+  }
   rails_ = {load.phase(2.0 * (n - 1) / n, 0)};
   const double nominal = switched ? cluster.links.bandwidth.value : 0, most = rails_.front().rate.value;
   const auto add = [&](std::vector<Way>& ways, const std::vector<CollectiveWay>& found, double unit) {
@@ -274,6 +303,21 @@ Time AllReduceGroup::gather(Bytes bytes) const {
   if (count_ < 2 || bytes.value == 0) return {};
   if (gather_ways_.empty()) return {(time_alone(ring_, bytes).value + 1) / 2};
   return least_way(gather_ways_, passed(bytes)).time;
+}
+
+Collective AllReduceGroup::gathering(Bytes bytes) const {
+  if (count_ < 2 || bytes.value == 0) return {};
+  CollectivePhase phase;
+  if (gather_ways_.empty()) {
+    phase = ring_.front();  // half the hops, and half the bytes, of an all-reduce
+    phase.bytes *= static_cast<double>(bytes.value) / 2;
+    phase.latency = Time{phase.latency.value / 2};
+    phase.time = phase.latency;
+    if (phase.rate.value > 0) phase.time = checked_sum(phase.time, transfer_time(phase.bytes, phase.rate));
+  } else {
+    phase = least_way(gather_ways_, passed(bytes));
+  }
+  return {bytes, phase.time, {std::move(phase)}};
 }
 
 Collective AllReduceGroup::sharded(Bytes reduced, Bytes gathered) const {

@@ -37,12 +37,16 @@ namespace pipewright {
 
 enum class AllReduce { Ring, Tree, Hierarchical };
 
-// One group of members, priced for any number of bytes: routes and weights are worked out once.
+// One group of members, priced for any number of bytes: routes and weights are worked out once. Or several groups that do
+// the same at once, and share the links that they have in common.
 class AllReduceGroup {
  public:
   // members: distinct devices in any order. `cluster`: for the ways of its first device class; nullptr: without.
   AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
                  const Cluster* cluster = nullptr);
+  // Groups of as many members each, of which no device is in two.   tests/planner/sharding_test.cpp "hybrid sharding"
+  static AllReduceGroup at_once(std::vector<std::vector<DeviceId>> groups, const Topology& topology,
+                                int devices_per_node, const Cluster* cluster = nullptr);
 
   // Members form equal groups of more than one in several nodes: what Hierarchical needs.
   bool hierarchical() const { return hierarchical_; }
@@ -70,6 +74,7 @@ class AllReduceGroup {
   // One all-gather, or reduce-scatter, of `bytes` in all. Four members, 100 GB/s, 1 us, 8 MB: 3 + 60 us.
   //                                                          tests/core/collectives_test.cpp "gather"
   Time gather(Bytes bytes) const;
+  Collective gathering(Bytes bytes) const;  // the same with what it loads
   // What ZeRO-1 exchanges: a reduce-scatter of the gradients, `reduced`, and an all-gather of the weights, `gathered`. Without
   // gather_ways() it takes what an all-reduce of `reduced` does.
   Collective sharded(Bytes reduced, Bytes gathered) const;
@@ -78,7 +83,10 @@ class AllReduceGroup {
   Collective best(Bytes bytes) const;
 
  private:
-  void add_ways(const Cluster& cluster, const std::vector<DeviceId>& members, const Topology& topology);
+  explicit AllReduceGroup(std::size_t members) : count_(members) {}
+  void build(std::vector<std::vector<DeviceId>>& groups, const Topology& topology, int devices_per_node,
+             const Cluster* cluster);
+  void add_ways(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& groups, const Topology& topology);
   Collective by_least_way(Bytes bytes) const;
   double passed(Bytes bytes) const;  // bytes that every member passes on when it gathers, or scatters, so many in all
   // A phase that passes `bytes` on in the way of the least time.

@@ -197,8 +197,11 @@ Bytes gradient_bytes(const Training& training) {
 }
 
 std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training) {
-  if (training.zero == 0) return parameters;
-  const std::int64_t members = plan.seating().members(stage);
+  return training.zero == 0 ? parameters : sharded(parameters, plan, stage);
+}
+
+std::int64_t sharded(std::int64_t parameters, const Plan& plan, StageId stage) {
+  const std::int64_t members = plan.sharded_over(stage);
   return parameters / members + (parameters % members != 0 ? 1 : 0);
 }
 

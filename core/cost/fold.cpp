@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/state_exchange.hpp"
 #include "core/plan/plan.hpp"
 
 namespace pipewright {
@@ -25,7 +25,7 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
   if (plan.skips == Skips::Direct)  // every stage with every other
     for (VirtualStageId a = 0; a < plan.stages; ++a)
       for (VirtualStageId b = 0; b < plan.stages; ++b)
-        chunks.emplace_back(a, b);
+        chunks.emplace_back(seating.chunk_of(a, 0), seating.chunk_of(b, 0));
   std::vector<std::pair<PositionId, PositionId>> pairs;
   for (const auto& [from, to] : chunks) {
     const std::vector<PositionId> of_from = places(seating, from), of_to = places(seating, to);
@@ -46,15 +46,15 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
 class Loads {
  public:
   Loads(const Plan& plan, const CostModel& cost) : first_(at(cost.topology().link_count()) + 1) {
-    std::vector<AllReduceGroup> groups;
+    std::vector<StateExchange> exchanges;
     for (StageId k = 0; k < plan.stages; ++k)
-      groups.emplace_back(members(plan, k), cost.topology(), cost.scenario().cluster.devices_per_node,
-                          &cost.scenario().cluster);
+      exchanges.emplace_back(plan, k, cost);
     std::vector<const CollectivePhase*> phases;
-    for (const AllReduceGroup& group : groups)
-      for (const auto* algorithm : group.algorithms())
-        for (const CollectivePhase& phase : *algorithm)
-          phases.push_back(&phase);
+    for (const StateExchange& exchange : exchanges)
+      for (const AllReduceGroup& group : exchange.groups())
+        for (const auto* algorithm : group.algorithms())
+          for (const CollectivePhase& phase : *algorithm)
+            phases.push_back(&phase);
     for (const CollectivePhase* phase : phases)
       for (const auto& [link, weight] : phase->links)
         ++first_[at(link) + 1];

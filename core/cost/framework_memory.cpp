@@ -209,7 +209,7 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
     for (int i = 0; i < seating.held() && states > 0; ++i)
       missing += static_cast<double>(memory.chunks[at(seating.chunk_of(k, i))].optimizer.value) *
                  static_cast<double>(later) / static_cast<double>(states);
-    for (int i = 0; i < plan.virtual_stages; ++i) {
+    for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
       ChunkMemory& chunk = memory.chunks[at(seating.chunk_of(k, i))];
       for (std::size_t size = 0; size < chunk.logits.size(); ++size) {
         const double logits =
@@ -234,8 +234,9 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
 
 std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, StageId k) {
   if (const auto& stated = scenario.training.framework.communicators) return *stated;
-  const bool copies = plan.seating().reduced(k);
-  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies ? 1 : 0) + (plan.stages > 1 ? 1 : 0);
+  const int copies = plan.seating().members(plan.seating().chunk_of(k, 0)), inside = plan.sharded_over(k);
+  const bool hybrid = inside > 1 && inside < copies;  // a group that shares, and one that holds the same
+  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) + (plan.stages > 1 ? 1 : 0);
 }
 
 Bytes communicators(const Plan& plan, const Scenario& scenario, StageId k) {

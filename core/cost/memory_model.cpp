@@ -213,20 +213,28 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   const auto bytes = [](std::int64_t parameters, Bytes each) {
     return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
   };
+  // What training.zero divides, from the third state on (the optimizer's) to the first (weights).
+  const auto held = [&](std::int64_t all, int state) {
+    return training.zero >= state ? sharded(all, plan, stage) : all;
+  };
+  const Bytes per_state = optimizer_bytes(training.precision, training.optimizer);
   std::int64_t parameters = 0;
   for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, training.framework, v)) {
     parameters = checked_sum(parameters, of_layer, "the parameters");
-    chunk.rounding += rounding(bytes(of_layer, weight_bytes(training.precision)), allocator) +
-                      rounding(bytes(of_layer, gradient_bytes(training)), allocator) +
-                      rounding(bytes(updated_parameters(of_layer, plan, stage, training),
-                                     optimizer_bytes(training.precision, training.optimizer)),
-                               allocator);
+    chunk.rounding += rounding(bytes(held(of_layer, kWeightsSharded), weight_bytes(training.precision)), allocator) +
+                      rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
+                      rounding(bytes(held(of_layer, kOptimizerSharded), per_state), allocator);
   }
-  chunk.weights = bytes(parameters, weight_bytes(training.precision));
-  chunk.gradients = checked_sum(bytes(parameters, gradient_bytes(training)),
+  const Bytes weights = bytes(parameters, weight_bytes(training.precision)),
+              gradients = bytes(parameters, gradient_bytes(training));
+  chunk.weights = bytes(held(parameters, kWeightsSharded), weight_bytes(training.precision));
+  chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
                                 bytes(parameters, training.framework.bytes_per_parameter));
-  chunk.optimizer = bytes(updated_parameters(parameters, plan, stage, training),
-                          optimizer_bytes(training.precision, training.optimizer));
+  chunk.optimizer = bytes(held(parameters, kOptimizerSharded), per_state);
+  if (!plan.resharding || plan.sharded_over(stage) == 1) return;
+  // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
+  chunk.unreduced = plan.reduce_each ? std::min(gradients, plan.bucket) : gradients;
+  if (training.zero >= kWeightsSharded) chunk.gathered = weights;
 }
 
 Bytes share_of(Bytes bytes, double share) {
@@ -246,6 +254,7 @@ void refuse_overflow(const std::vector<ChunkMemory>& chunks, Bytes reserve, std:
       each = checked_sum(each, std::max(chunk.boundary[0], chunk.boundary[1]));
     bound = checked_sum(bound, Bytes{checked_product(each.value, micro_batches + 1, "the memory of the plan")});
     bound = checked_sum(bound, checked_sum(checked_sum(chunk.gradients, chunk.gradients), chunk.optimizer));
+    bound = checked_sum(bound, checked_sum(chunk.gathered, chunk.unreduced));
   }
 }
 

@@ -1,6 +1,9 @@
 // Memory of a worker: what it holds all the time, and what comes and goes with the ops.
 //
 //   weights x versions + gradients + optimizer + reserve          all the time
+//   + gathered     weights of a chunk that is sharded, from the start of the op before its first reader to the end of the
+//                  last before it is gathered again; counted as weights
+//   + unreduced    its gradients of a round, from the start of the first backward to the end of the last; as gradients
 //   + stash        activations kept for backward: from the start of F to the end of its backward
 //   + logits       what the loss keeps of the logits, likewise
 //   + recompute    one micro-batch's activations, rebuilt by R: from the start of R to the end of its backward;
@@ -74,7 +77,7 @@ Bytes category(const MemoryBytes& bytes, std::size_t index);  // in the order of
 
 // Bytes of one virtual stage. [0]: full micro-batch, [1]: the last one (the same unless ragged).
 struct ChunkMemory {
-  Bytes weights, gradients, optimizer;  // of one version
+  Bytes weights, gradients, optimizer;  // of one version; of what is sharded, this worker's share
   // Kept per micro-batch in flight: input boundary + kept tensors (+ passing skips), logits included. Selective
   // recomputation: without the attention cores. Of an output that only other stages keep nothing is kept.
   std::array<Bytes, 2> stash;
@@ -88,6 +91,9 @@ struct ChunkMemory {
   // What the allocator adds to weights, gradients and optimizer; to a stash, a boundary and a working set.
   Bytes rounding;
   std::array<Bytes, 2> rounding_stash, rounding_boundary, rounding_working;
+  // Where weights or gradients are sharded, what is whole for a while: weights, from the start of the op before the one
+  // that they are gathered for; gradients, from the first backward of a round to the end of its last.
+  Bytes gathered = {}, unreduced = {};
 };
 
 // Of one virtual stage's messages to another, what it produced itself: tensors that only pass through are in its

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -59,17 +60,72 @@ class Versions {
   int needed_ = 0;  // versions up to the current one with users
 };
 
+// What ops take and give back in addition, where states are sharded: weights while they are gathered, and gradients of a
+// round before they are. By op of a lane; empty: nothing.
+struct Whole {
+  std::vector<Bytes> weights_taken, weights_given, gradients_taken, gradients_given;
+
+  Whole(const MemoryModel& memory, const Schedule& schedule, const Lane& lane) {
+    const auto any = [](const ChunkMemory& chunk) { return chunk.gathered + chunk.unreduced > Bytes{}; };
+    if (std::none_of(memory.chunks.begin(), memory.chunks.end(), any)) return;
+    for (auto* const list : {&weights_taken, &weights_given, &gradients_taken, &gradients_given})
+      list->resize(lane.compute.size());
+    add_weights(memory, lane);
+    add_gradients(memory, schedule.rounds(), lane);
+  }
+
+ private:
+  // Room is there from the start of the op that lets the gather begin, to the last reader before the next gather.
+  void add_weights(const MemoryModel& memory, const Lane& lane) {
+    const std::vector<Op>& gathers = lane.communication[kGathers];
+    std::map<VirtualStageId, std::size_t> reader;  // of chunks that are whole, the last one so far
+    const auto give = [&](std::size_t op) {
+      weights_given[op] += memory.chunks[lane.compute[op].virtual_stage].gathered;
+    };
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (!rule(op.kind).weights) continue;
+      const VirtualStageId v = op.virtual_stage;
+      if (next < gathers.size() && gathers[next].virtual_stage == v && gathers[next].micro_batch == op.micro_batch &&
+          gathers[next].bucket == static_cast<std::uint32_t>(pass_of(op.kind))) {
+        if (const auto before = reader.find(v); before != reader.end()) give(before->second);
+        weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[at(v)].gathered;
+        ++next;
+      }
+      reader[v] = i;
+    }
+    for (const auto& [v, last] : reader)
+      give(last);
+  }
+
+  void add_gradients(const MemoryModel& memory, const Rounds& rounds, const Lane& lane) {
+    std::map<std::pair<VirtualStageId, int>, std::size_t> last;  // backward of a round
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (!rule(op.kind).gradients) continue;
+      const std::pair<VirtualStageId, int> round{op.virtual_stage, rounds.of(op.virtual_stage, op.micro_batch)};
+      if (!last.contains(round)) gradients_taken[i] += memory.chunks[op.virtual_stage].unreduced;
+      last[round] = i;
+    }
+    for (const auto& [round, op] : last)
+      gradients_given[op] += memory.chunks[at(round.first)].unreduced;
+  }
+};
+
 // The books of one worker: `begin` allocates what an op needs, `end` releases what it was the last to need.
 class Ledger {
  public:
   Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position,
          const std::vector<int>& versions_of_input)
       : memory_(memory),
+        lane_(schedule.positions[slot_of(position)]),
+        whole_(memory, schedule, lane_),
         shape_(schedule.shape),
         asynchronous_(!schedule.flush),
         seating_(schedule.seating()),
         stage_(seating_.stage_at(position)),
-        rows_(static_cast<std::size_t>(seating_.most_turns(stage_))),
+        rows_(static_cast<std::size_t>(seating_.most_turns(seating_.chunk_of(stage_, 0)))),
         progress_(rows_ * slot_of(seating_.held())) {
     bytes_.reserve = memory.room(stage_).reserve;
     fixed_ = memory.fixed_of(stage_);
@@ -87,6 +143,27 @@ class Ledger {
     if (!versions_of_input.empty()) promise(schedule.positions[slot_of(position)], versions_of_input);
   }
 
+  // The i-th op of the lane.
+  void begin(std::size_t i) {
+    if (!whole_.weights_taken.empty()) {
+      bytes_.weights += whole_.weights_taken[i];
+      bytes_.gradients += whole_.gradients_taken[i];
+    }
+    begin(lane_.compute[i]);
+  }
+
+  void end(std::size_t i) {
+    end(lane_.compute[i]);
+    if (whole_.weights_given.empty()) return;
+    bytes_.weights -= whole_.weights_given[i];
+    bytes_.gradients -= whole_.gradients_given[i];
+  }
+
+  const MemoryBytes& bytes() const { return bytes_; }
+  int most_in_flight() const { return most_in_flight_; }
+  int most_versions() const { return most_versions_; }
+
+ private:
   void begin(const Op& op) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
     const std::size_t size = is_last(op) ? 1 : 0;
@@ -120,11 +197,6 @@ class Ledger {
     if ((progress & kInputDone) && (progress & kWeightDone)) finish_backward(op);
   }
 
-  const MemoryBytes& bytes() const { return bytes_; }
-  int most_in_flight() const { return most_in_flight_; }
-  int most_versions() const { return most_versions_; }
-
- private:
   static constexpr std::uint8_t kInputDone = 1, kWeightDone = 2, kRebuilt = 4;
 
   std::size_t local(const Op& op) const { return slot_of(seating_.local(op.virtual_stage, stage_)); }
@@ -189,6 +261,8 @@ class Ledger {
   }
 
   const MemoryModel& memory_;
+  const Lane& lane_;
+  const Whole whole_;
   const ScheduleShape& shape_;
   const bool asynchronous_;
   const Seating seating_;
@@ -425,10 +499,10 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
       report(now, {}, Step::Shrinks);
     } else if (acts == now && event % 2 == 0) {
       const std::size_t op = event++ / 2;
-      ledger.begin(lane.compute[op]);
+      ledger.begin(op);
       report(now, {Source::List::Compute, static_cast<std::uint32_t>(op)}, Step::Grows);
     } else if (acts == now) {
-      ledger.end(lane.compute[event++ / 2]);
+      ledger.end(event++ / 2);
       report(now, {}, Step::Shrinks);
     } else {
       buffered += buffers.allocations[allocation].bytes;
@@ -454,10 +528,10 @@ MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId 
   const Lane& lane = schedule.positions[slot_of(position)];
   Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
   MemoryPeak most{.bytes = ledger.bytes(), .owner = lane.compute.empty() ? Op{} : lane.compute.front(), .at = {}};
-  for (const Op& op : lane.compute) {
-    ledger.begin(op);
-    if (ledger.bytes().total() > most.bytes.total()) most.bytes = ledger.bytes(), most.owner = op;
-    ledger.end(op);
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    ledger.begin(i);
+    if (ledger.bytes().total() > most.bytes.total()) most.bytes = ledger.bytes(), most.owner = lane.compute[i];
+    ledger.end(i);
   }
   most.in_flight = ledger.most_in_flight();
   most.weight_versions = ledger.most_versions();

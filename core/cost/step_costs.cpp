@@ -7,6 +7,7 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/messages.hpp"
+#include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
 
 namespace pipewright {
@@ -137,7 +138,8 @@ class RunningAhead {
       round = joined(round, around(forward_of(plan.layers[static_cast<std::size_t>(v)], layers)));
       round = joined(round, around(backward_of(plan, v, model, layers, Gradients::Both).front()));
     }
-    const std::int64_t rounds = std::max<std::int64_t>(1, plan.micro_batches / plan.seating().holders(stage));
+    const std::int64_t rounds =
+        std::max<std::int64_t>(1, plan.micro_batches / plan.seating().holders(plan.seating().chunk_of(stage, 0)));
     checked_product(rounds, round.end.value, "a step's time");
     const Time waits = round.times(rounds).end - round.device * rounds;
     if (round.host > Time{})
@@ -223,18 +225,12 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
   return ready;
 }
 
-// As it was measured, else in closed form. A measured one passes no links. ZeRO gathers the weights that it updated.
-Collective priced_all_reduce(const CostSource& source, const AllReduceGroup& group, Bytes bytes,
-                             const Training& training) {
-  const std::optional<Time> measured = source.all_reduce(static_cast<int>(group.members()), bytes);
-  if (!measured || bytes == Bytes{}) {
-    if (training.zero == 0) return group.best(bytes);
-    return group.sharded(bytes,
-                         {bytes.value / gradient_bytes(training).value * weight_bytes(training.precision).value});
-  }
-  CollectivePhase phase;
-  phase.latency = phase.time = *measured;
-  return {bytes, *measured, {phase}};
+// Of a chunk on one device, as they are gathered.
+Bytes weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
+  std::int64_t parameters = 0;
+  for (LayerId i = plan.layers[at(v)].begin; i < plan.layers[at(v)].end; ++i)
+    parameters = checked_sum(parameters, scenario.model.layers[at(i)].held(), "parameters");
+  return {checked_product(parameters, weight_bytes(scenario.training.precision).value, "the size of the weights")};
 }
 
 // Over the members of all copies, whichever are simulated.
@@ -242,15 +238,18 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
   const Scenario& scenario = cost.scenario();
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan.layers.size());
+  if (plan.resharding) costs.gathers.resize(plan.layers.size());
   for (StageId k = 0; k < plan.stages; ++k) {
-    if (!costs.shape.seating().reduced(k)) continue;
-    AllReduceGroup group(members(plan, k), cost.topology(), scenario.cluster.devices_per_node, &scenario.cluster);
-    if (costs.fold != nullptr) group.keep_links(*costs.fold);
-    for (int i = 0; i < plan.virtual_stages; ++i) {
-      const auto v = static_cast<std::size_t>(plan.seating().chunk_of(k, i));
+    const VirtualStageId first = plan.seating().chunk_of(k, 0);
+    if (!costs.shape.seating().reduced(first)) continue;
+    StateExchange exchange(plan, k, cost);
+    if (costs.fold != nullptr) exchange.keep_links(*costs.fold);
+    for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
+      const VirtualStageId v = plan.seating().chunk_of(k, i);
       for (const Bucket& bucket :
-           buckets(scenario.model, plan.layers[v], gradient_bytes(scenario.training), plan.bucket))
-        costs.collectives[v].push_back(priced_all_reduce(cost.source(), group, bucket.bytes, scenario.training));
+           buckets(scenario.model, plan.layers[at(v)], gradient_bytes(scenario.training), plan.bucket))
+        costs.collectives[at(v)].push_back(exchange.reduce(bucket.bytes));
+      if (plan.resharding) costs.gathers[at(v)] = exchange.gather(weights_of(plan, v, scenario));
     }
   }
 }
@@ -388,9 +387,8 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   fold_ = fold_copies(plan_, cost, Alike::InTime);
   sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
   for (StageId k = 0; k < plan_.stages; ++k)
-    groups_.emplace_back(members(plan_, k), cost.topology(), cost.scenario().cluster.devices_per_node,
-                         &cost.scenario().cluster);
-  prices_.resize(groups_.size());
+    exchanges_.emplace_back(plan_, k, cost);
+  prices_.resize(exchanges_.size());
 }
 
 StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
@@ -448,6 +446,7 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
   const Scenario& scenario = cost_.scenario();
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan_.layers.size());
+  if (plan_.resharding) costs.gathers.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
     const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
     if (!costs.shape.seating().reduced(v)) continue;
@@ -455,13 +454,16 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
                                         gradient_bytes(scenario.training), plan_.bucket))
       costs.collectives[static_cast<std::size_t>(v)].push_back(
           {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket.bytes), {}});
+    if (!plan_.resharding) continue;
+    costs.gathers[at(v)] = exchanges_[stage].gather(weights_of(plan_, v, scenario));
+    costs.gathers[at(v)].phases.clear();
   }
 }
 
 Time StepPricer::all_reduce(StageId k, Bytes bucket) {
   const auto stage = static_cast<std::size_t>(k);
   const auto [known, absent] = prices_[stage].try_emplace(bucket.value);
-  if (absent) known->second = priced_all_reduce(cost_.source(), groups_[stage], bucket, cost_.scenario().training).time;
+  if (absent) known->second = exchanges_[stage].reduce(bucket).time;
   return known->second;
 }
 
@@ -471,7 +473,7 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
   for (LayerId i = layers.begin; i < layers.end; ++i)
     parameters = checked_sum(parameters, scenario.model.layers[static_cast<std::size_t>(i)].held(), "parameters");
   Time tail = cost_.source().update(updated_parameters(parameters, plan_, k, scenario.training));
-  if (!plan_.seating().reduced(k)) return tail;
+  if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
   const std::vector<Bucket> all =
       buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion
   const bool blocking = plan_.gradient_sync == GradientSync::Blocking;

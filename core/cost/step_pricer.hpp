@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/fold.hpp"
+#include "core/cost/state_exchange.hpp"
 
 namespace pipewright {
 
@@ -54,7 +54,7 @@ class StepPricer {
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;
-  std::vector<AllReduceGroup> groups_;                // by stage
+  std::vector<StateExchange> exchanges_;              // by stage
   std::vector<std::map<std::int64_t, Time>> prices_;  // by stage and bytes of a bucket
 };
 

@@ -17,6 +17,13 @@ bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
   return false;
 }
 
+std::vector<LayerRange> Plan::uncut() const {
+  std::vector<LayerRange> whole;
+  for (std::size_t v = 0; v < layers.size(); v += static_cast<std::size_t>(units))
+    whole.push_back({layers[v].begin, layers[v + static_cast<std::size_t>(units) - 1].end});
+  return whole;
+}
+
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -146,6 +153,10 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
   if (checked_product(samples, plan.data_parallel, "the global batch") != plan.global_batch_size)
     refuse("the micro-batches of all copies hold " + text(samples * plan.data_parallel) +
            " samples, but the global batch has " + text(plan.global_batch_size));
+  if (plan.units < 1) refuse("a chunk is cut into " + text(plan.units) + " units; must be at least 1");
+  if (plan.shard < 0 || (plan.shard > 0 && plan.data_parallel % plan.shard != 0))
+    refuse("states are divided among " + text(plan.shard) + " copies, which does not divide the " +
+           text(plan.data_parallel) + " that there are");
   check_layers(plan, model);
   check_devices(plan, cluster);
   if (const std::string mixed = mixed_classes(plan, cluster); !mixed.empty()) refuse(mixed);

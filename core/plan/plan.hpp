@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Plan : RuntimePolicy {
   int stages = 1;           // K
   int virtual_stages = 1;   // chunks per stage, v
   int data_parallel = 1;    // D, copies of the pipeline
+  int shard = 0;            // copies that divide states among them, a divisor of D; 0: all of them
   int tensor_parallel = 1;  // t, devices of a worker
   bool sequence_parallel = false;
   std::vector<int> replicas;               // r_k, per stage
@@ -34,9 +36,13 @@ struct Plan : RuntimePolicy {
   std::int64_t micro_batch_size = 1;       // samples
   std::int64_t last_micro_batch_size = 1;  // samples of micro-batch M - 1; differs only when ragged
   std::int64_t global_batch_size = 1;      // samples per optimizer step, over all copies
-  std::vector<LayerRange> layers;          // per virtual stage, 0 .. K*v-1, in order, covering the model
-  std::vector<Recompute> recompute;        // per stage
-  std::vector<LayerId> rebuilt;            // of the stages with Recompute::Layers, ascending: what repeats its forward
+  // What each chunk is cut into: gathered and reduced one by one, and virtual stages of their own.  [FSDP23]
+  int units = 1;
+  std::optional<Resharding> resharding;  // of weights that are sharded; none: they are whole
+  bool reduce_each = false;              // gradients are reduced after every micro-batch; else after the last
+  std::vector<LayerRange> layers;        // per virtual stage, 0 .. K*v*units-1, in order, covering the model
+  std::vector<Recompute> recompute;      // per stage
+  std::vector<LayerId> rebuilt;          // of the stages with Recompute::Layers, ascending: what repeats its forward
   bool scatter_gather = false;
   // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
   // lead stands for all of them in routes, all-reduces and memory.
@@ -47,13 +53,21 @@ struct Plan : RuntimePolicy {
 
   // Whether the layer, one of stage k, keeps its input only and repeats its forward right before its backward.
   bool rebuilds(StageId k, LayerId layer, const Model& model) const;
-  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas}; }
-  int chunks() const { return stages * virtual_stages; }  // number of virtual stages, K*v
+  Seating seating() const {
+    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units};
+  }
+  int chunks() const { return stages * virtual_stages * units; }  // number of virtual stages
+  std::vector<LayerRange> uncut() const;                          // the layers of each chunk, its units joined
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   int positions() const { return seating().positions(); }  // workers in one copy, sum of r_k
   int workers() const { return positions() * data_parallel; }
   int devices() const { return workers() * tensor_parallel; }
   TensorParallel split() const { return {tensor_parallel, sequence_parallel}; }
+  // Workers that divide the states of a chunk of stage k among them, where training.zero says so.
+  int sharded_over(StageId k) const {
+    const VirtualStageId v = seating().chunk_of(k, 0);
+    return shard == 0 ? seating().members(v) : shard * seating().holders(v);
+  }
   std::int64_t samples(MicroBatchId m) const {
     return m + 1 == micro_batches ? last_micro_batch_size : micro_batch_size;
   }

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,6 +103,14 @@ constexpr Direction pass_of(Kind kind) {
 // Cells of a list that hold several ops.
 std::int64_t overlapped_cells(const std::vector<Op>& ops);
 
+// After which pass a worker gives gathered weights away again. A chunk that the next op reads, too, is kept: the last
+// one between its forward and its backward.                                                   [FSDP23] section 3.3
+struct Resharding {
+  bool after_forward = true;  // false: forwards that follow, and the backwards, find them
+  bool after_backward = true;
+  bool operator==(const Resharding&) const = default;
+};
+
 struct GivenSchedule;  // core/plan/given_schedule.hpp
 
 // What a generator needs to know.
@@ -118,9 +127,14 @@ struct ScheduleShape {
   bool vertical_sync = false;
   ChunkOrder chunk_order = ChunkOrder::Loop;
   std::shared_ptr<const GivenSchedule> given{};  // what the schedule "file" runs; else nullptr
+  int units = 1;                                 // chunks that a chunk of the generator's is cut into
+  std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
+  bool reduce_each = false;                      // gradients are reduced after every micro-batch; else after the last
 
-  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas}; }
-  int chunks() const { return stages * virtual_stages; }
+  Seating seating() const {
+    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units};
+  }
+  int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
@@ -144,7 +158,7 @@ struct Schedule {
   bool flush = true;            // false: asynchronous, an update per micro-batch (round), no flush
 
   Seating seating() const { return shape.seating(); }
-  Rounds rounds() const { return {seating(), flush}; }
+  Rounds rounds() const { return {seating(), flush, shape.reduce_each}; }
 };
 
 // Independent check, knows no generator: every F and backward of every (v, m) exactly once and on its own worker, R and

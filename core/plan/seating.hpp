@@ -9,6 +9,8 @@
 //   BothWays  K chunks, each on two workers: micro-batches of the first half go down from stage 0 to K - 1, those of the
 //             second half up, chunk k on stage K - 1 - k. Weights are held twice.      [DeepSeekIII24] section 3.2.1, DualPipe
 //   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
+//   units     each of these chunks is cut once more, in parts that lie on one worker: K = 2 and 3 units, chunks 0 1 2 on
+//             stage 0 and 3 4 5 on stage 1. What is gathered and reduced at once.                  [FSDP23] section 3.2.1
 //
 // Positions are the workers of one copy: the replicas of stage 0, then of stage 1, ... A stage is a place in the
 // pipeline; with one replica each, it is a position.
@@ -39,23 +41,31 @@ struct Seating {
   std::int64_t micro_batches = 1;      // M, of one copy
   int copies = 1;                      // D
   std::span<const int> replicas = {};  // r_k; empty: one each
+  int units = 1;                       // chunks that lie on one worker one after the other; above 1 in Loop and V
 
-  int chunks() const { return stages * virtual_stages; }
+  int chunks() const { return stages * virtual_stages * units; }
   // How many chunks a worker holds.
-  int held() const { return both_ways() ? 2 : virtual_stages; }
+  int held() const { return both_ways() ? 2 : virtual_stages * units; }
   int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[at(stage)]; }
 
   // The stage that a chunk lies on; both ways: that of its first holder.
   StageId stage_of(VirtualStageId v) const {
+    v = whole(v);
     return chunk_order == ChunkOrder::V && v / stages % 2 == 1 ? stages - 1 - v % stages : v % stages;
   }
   // The i-th chunk that the workers of a stage hold, i < held(); those that lie on the stage come first.
   VirtualStageId chunk_of(StageId stage, int i) const {
+    const int unit = i - whole(i) * units;
+    i = whole(i);
     const bool turned = i % 2 == 1 && chunk_order != ChunkOrder::Loop;
-    return (both_ways() ? 0 : i * stages) + (turned ? stages - 1 - stage : stage);
+    return ((both_ways() ? 0 : i * stages) + (turned ? stages - 1 - stage : stage)) * units + unit;
   }
   // Which of the chunks of `stage` v is: chunk_of(stage, local(v, stage)) == v.
-  int local(VirtualStageId v, StageId stage) const { return both_ways() ? (v == stage ? 0 : 1) : v / stages; }
+  int local(VirtualStageId v, StageId stage) const {
+    if (both_ways()) return v == stage ? 0 : 1;
+    const VirtualStageId chunk = whole(v);
+    return chunk / stages * units + v - chunk * units;
+  }
   bool holds(StageId stage, VirtualStageId v) const {
     return stage_of(v) == stage || (both_ways() && stages - 1 - v == stage);
   }
@@ -126,7 +136,8 @@ struct Seating {
 
  private:
   bool both_ways() const { return chunk_order == ChunkOrder::BothWays; }
-  std::int64_t down() const { return (micro_batches + 1) / 2; }  // micro-batches that go from stage 0 to K - 1
+  int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
+  std::int64_t down() const { return (micro_batches + 1) / 2; }           // micro-batches that go from stage 0 to K - 1
 };
 
 // Positions of the holders of a chunk, in their order.
@@ -151,20 +162,30 @@ inline std::vector<WorkerId> holders(const Seating& seating, VirtualStageId v) {
 
 // Rounds of all-reduce and update. With a flush there is one, of all micro-batches; without, each micro-batch of a
 // worker closes one, in which every holder of the chunk has a micro-batch.                    [PipeDream19] section 3.3
+// Sharded gradients that cannot be added up whole are reduced in a round for each micro-batch, and updated once.
+//                                                                                                  [ZeRO20] section 5.2
 struct Rounds {
   Seating seating;
   bool flush = true;
+  bool reduce_each = false;
 
-  int count(VirtualStageId v) const { return flush ? 1 : static_cast<int>(seating.most_turns(v)); }
-  int of(VirtualStageId v, std::int64_t m) const { return flush ? 0 : static_cast<int>(seating.turn_of(v, m)); }
-  // Micro-batches of one copy in a round.
+  // Of reductions.
+  int count(VirtualStageId v) const { return whole() ? 1 : static_cast<int>(seating.most_turns(v)); }
+  int of(VirtualStageId v, std::int64_t m) const { return whole() ? 0 : static_cast<int>(seating.turn_of(v, m)); }
+  // Of updates; and the one that waits for a round of reductions.
+  int updates(VirtualStageId v) const { return flush ? 1 : count(v); }
+  int update_of(int round) const { return flush ? 0 : round; }
+  // Micro-batches of one copy in a round of reductions.
   std::int64_t micro_batches(VirtualStageId v, int round) const {
-    if (flush) return seating.micro_batches;
+    if (whole()) return seating.micro_batches;
     std::int64_t all = 0;
     for (int holder = 0; holder < seating.holders(v); ++holder)
       all += round < seating.turns(v, holder) ? 1 : 0;
     return all;
   }
+
+ private:
+  bool whole() const { return flush && !reduce_each; }
 };
 
 }  // namespace pipewright

@@ -33,6 +33,9 @@ struct Checker {
   std::size_t index(const Op& op) const { return op.virtual_stage * micro_batches + op.micro_batch; }
   std::size_t rounds_of(int v) const { return static_cast<std::size_t>(schedule.rounds().count(v)); }
   std::size_t round_of(int v, std::uint32_t m) const { return static_cast<std::size_t>(schedule.rounds().of(v, m)); }
+  // A flush has one update behind all rounds.
+  std::size_t updates_of(int v) const { return schedule.flush ? 1 : rounds_of(v); }
+  std::size_t update_of(std::size_t round) const { return schedule.flush ? 0 : round; }
   PositionId position_of(int v, std::uint32_t m) const {
     return seating.position(v, seating.holder_of(v, m), first[at(v)]);
   }
@@ -63,9 +66,10 @@ std::string Checker::shape_fault() {
   const auto fits = [](const auto& list, std::int64_t size) { return list.empty() || std::ssize(list) == size; };
   const auto below_one = [](int count) { return count < 1; };
   if (shape.stages < 1) return "the schedule has no stage";
-  if (shape.virtual_stages < 1 || shape.data_parallel < 1) return "virtual stages and copies are counted from 1";
+  if (shape.virtual_stages < 1 || shape.data_parallel < 1 || shape.units < 1)
+    return "virtual stages, units and copies are counted from 1";
   if (shape.micro_batches < 1) return "M = " + std::to_string(shape.micro_batches) + ": no micro-batch to run";
-  const std::int64_t all = std::int64_t{shape.stages} * shape.virtual_stages;
+  const std::int64_t all = std::int64_t{shape.stages} * shape.virtual_stages * shape.units;
   if (all > 65535) return std::to_string(all) + " virtual stages: at most 65535 have a name in an op";
   if (!fits(shape.replicas, shape.stages) || std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one))
     return "replicas: one number from 1 is needed for each stage";
@@ -76,6 +80,10 @@ std::string Checker::shape_fault() {
   chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
   if (shape.chunk_order == ChunkOrder::BothWays && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways, K is even and each stage is one chunk";
+  if (shape.units > 1 && (shape.chunk_order == ChunkOrder::BothWays || !shape.replicas.empty() || !schedule.flush))
+    return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
+  if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
+    return "reductions after every micro-batch need a flush, and stages without replicas";
   std::int64_t positions = 0;
   for (int k = 0; k < shape.stages; ++k)
     positions += shape.replicas_of(k);
@@ -108,8 +116,8 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
 
   if (op.kind == Kind::Update) {
     std::uint32_t& next = next_update[local(v, position)];
-    if (op.micro_batch >= rounds_of(v))
-      return label(op) + " updates after a round that does not exist: there are " + std::to_string(rounds_of(v));
+    if (op.micro_batch >= updates_of(v))
+      return label(op) + " updates after a round that does not exist: there are " + std::to_string(updates_of(v));
     if (op.micro_batch < next) return label(op) + " stands in the list twice or after a later update";
     if (op.micro_batch > next)
       return label(op) + " comes before the update of round " + std::to_string(next) + " of its stage";
@@ -127,7 +135,7 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
     if (state & what) return label(op) + " stands in the lists twice";
     if ((state & needs) != needs) return label(op) + why;
     // An update of this round or a later one has closed the round.
-    if ((what & kWeight) && next_update[local(v, position)] > round_of(v, op.micro_batch))
+    if ((what & kWeight) && next_update[local(v, position)] > update_of(round_of(v, op.micro_batch)))
       return label(op) + " comes after the update that needs it";
     state |= what;
     return "";
@@ -156,7 +164,7 @@ std::string Checker::compute_fault(int position) {
     if (std::string fault = op_fault(position, op, next_update); !fault.empty()) return worker(position) + ": " + fault;
   for (int chunk = 0; chunk < seating.held(); ++chunk) {
     const int v = seating.chunk_of(stage[static_cast<std::size_t>(position)], chunk);
-    if (const std::uint32_t next = next_update[static_cast<std::size_t>(chunk)]; next < rounds_of(v))
+    if (const std::uint32_t next = next_update[static_cast<std::size_t>(chunk)]; next < updates_of(v))
       return worker(position) + ": " + label({Kind::Update, static_cast<std::uint16_t>(v), next, 0}) + " is missing";
   }
   return "";
@@ -178,10 +186,10 @@ std::string Checker::missing_op() const {
 
 // All holders of a chunk (and copies, which run the same lists) take part in each of its all-reduces.
 std::string Checker::collective_fault(int k) const {
-  const int leader = seating.position(k, 0);
+  const int chunk = seating.chunk_of(k, 0), leader = seating.position(chunk, 0);
   const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].communication[kReductions];
-  for (int holder = 1; holder < seating.holders(k); ++holder) {
-    const int position = seating.position(k, holder);
+  for (int holder = 1; holder < seating.holders(chunk); ++holder) {
+    const int position = seating.position(chunk, holder);
     const auto& others = schedule.positions[static_cast<std::size_t>(position)].communication[kReductions];
     const auto [a, b] = std::mismatch(ops.begin(), ops.end(), others.begin(), others.end());
     if (a == ops.end() && b == others.end()) continue;
@@ -190,7 +198,7 @@ std::string Checker::collective_fault(int k) const {
            shown(b, others.end()) + ", but " + worker(leader) + " has " + shown(a, ops.end()) +
            ": all members of an all-reduce must agree on the order";
   }
-  if (!seating.reduced(k))
+  if (!seating.reduced(chunk))
     return ops.empty() ? "" : worker(leader) + ": " + label(ops.front()) + " has no other worker to reduce with";
 
   std::vector<std::size_t> offset;  // of chunk c of this stage: first (round, bucket)
@@ -257,7 +265,7 @@ struct Run {
   const Checker& check;
   std::vector<std::uint8_t> done;              // per (v, m): set of Seen
   std::vector<std::uint32_t> backwards;        // per (v, round): backwards that have not run
-  std::vector<std::uint32_t> buckets;          // per (v, round): all-reduces that have not run
+  std::vector<std::uint32_t> buckets;          // per (v, update): all-reduces that have not run
   std::vector<std::size_t> next, next_reduce;  // per position; per group
   std::vector<int> ready;                      // positions to look at
   std::vector<std::uint8_t> queued;            // per position
@@ -269,7 +277,7 @@ struct Run {
         backwards[c.base[std::size_t(v)] + round] =
             static_cast<std::uint32_t>(c.schedule.rounds().micro_batches(v, static_cast<int>(round)));
         if (c.seating.reduced(v))
-          buckets[c.base[std::size_t(v)] + round] = static_cast<std::uint32_t>(c.shape.buckets_of(v));
+          buckets[c.base[std::size_t(v)] + c.update_of(round)] += static_cast<std::uint32_t>(c.shape.buckets_of(v));
       }
     }
     next.resize(c.stage.size()), next_reduce.resize(std::size_t(c.shape.stages)), queued.resize(c.stage.size());
@@ -326,14 +334,15 @@ void Run::finish(const Op& op) {
 
 // Runs the all-reduces of a group that have all they need.
 void Run::reduce(int k) {
-  if (!check.seating.reduced(k)) return;
-  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(k, 0))].communication[kReductions];
+  const int chunk = check.seating.chunk_of(k, 0);
+  if (!check.seating.reduced(chunk)) return;
+  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(chunk, 0))].communication[kReductions];
   for (std::size_t& at = next_reduce[std::size_t(k)]; at < ops.size(); ++at) {
     const std::size_t which = round(ops[at].virtual_stage, ops[at].micro_batch);
     if (backwards[which] > 0) return;
-    if (--buckets[which] > 0) continue;
-    for (int holder = 0; holder < check.seating.holders(k); ++holder)
-      wake(check.seating.position(k, holder));
+    if (--buckets[round(ops[at].virtual_stage, check.update_of(ops[at].micro_batch))] > 0) continue;
+    for (int holder = 0; holder < check.seating.holders(chunk); ++holder)
+      wake(check.seating.position(chunk, holder));
   }
 }
 
@@ -360,11 +369,12 @@ std::string Run::deadlock() const {
   // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
   const auto owner = [&](const Op& op) {
     if (op.kind != Kind::AllReduce) return check.position_of(op.virtual_stage, op.micro_batch);
-    const int k = check.seating.group_of(op.virtual_stage), leader = check.seating.position(k, 0);
+    const int k = check.seating.group_of(op.virtual_stage), chunk = check.seating.chunk_of(k, 0);
+    const int leader = check.seating.position(chunk, 0);
     const auto& reduces = check.schedule.positions[std::size_t(leader)].communication[kReductions];
     const Op& head = reduces[next_reduce[std::size_t(k)]];
-    for (int holder = 0; holder < check.seating.holders(k); ++holder) {
-      const int p = check.seating.position(k, holder);
+    for (int holder = 0; holder < check.seating.holders(chunk); ++holder) {
+      const int p = check.seating.position(chunk, holder);
       for (std::size_t i = next[std::size_t(p)]; i < list(p).size(); ++i) {
         const Op& later = list(p)[i];
         if ((later.kind == Kind::W || later.kind == Kind::BW) && later.virtual_stage == head.virtual_stage &&

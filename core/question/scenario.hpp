@@ -39,6 +39,9 @@ enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; 
   AtOnce,                  // beside the backward of its round; the update follows that backward, and waits
   Blocking                 // behind the backward; the update as at once
 };
+// When gradients that are sharded are reduced: after each micro-batch, so that a share is added up; or once a step, of
+// whole gradients.                                                                                   [ZeRO20] section 5.2
+enum class ReduceGradients : std::uint8_t { MicroBatch, Step };
 enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
   Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
@@ -74,8 +77,9 @@ struct Training {
   Optimizer optimizer = Optimizer::Sgd;
   // Of the gradients that are accumulated; absent: as the weights. Megatron-LM accumulates bf16 training in fp32.
   std::optional<Precision> gradient_precision;
-  // 1: the optimizer's states, and its work, are divided among the data-parallel workers of a stage (ZeRO-1). The
-  // all-reduce becomes a reduce-scatter of the gradients and an all-gather of the weights.            [ZeRO20]
+  // What is divided among the data-parallel workers of a stage: from 1 on the optimizer's states, and its work; from 2 on
+  // the gradients, too; 3: the weights, too, which are gathered where they are read (FSDP). The all-reduce becomes a
+  // reduce-scatter of the gradients and an all-gather of the weights.                               [ZeRO20] [FSDP23]
   std::int64_t zero = 0;
   Place zero_place;
   // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
@@ -136,6 +140,11 @@ struct PlanRequest : RuntimePolicy {
   Placed<std::int64_t> stages{1, {}};
   Placed<std::int64_t> virtual_stages{1, {}};
   Placed<std::int64_t> data_parallel{1, {}};
+  // Copies that divide states among them; there are data_parallel / shard such groups, which hold the same (hybrid
+  // sharding). None: all copies.                                                          [FSDP23] section 3.2.2
+  std::optional<Placed<std::int64_t>> shard;
+  std::optional<Placed<bool>> reshard_after_forward;        // none: where the pipeline has one stage
+  std::optional<Placed<ReduceGradients>> reduce_gradients;  // none: where it has one, after every micro-batch
   // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
   Placed<std::int64_t> tensor_parallel{1, {}};
   Placed<bool> sequence_parallel{false, {}};  // needs t > 1                                             [Korthikanti22]

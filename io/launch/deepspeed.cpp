@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/cost_model.hpp"
 #include "io/launch/launch.hpp"
 #include "io/text/quote.hpp"
 
@@ -13,7 +14,7 @@ constexpr const char* kVersion = "DeepSpeed master of 2026 (deepspeed/runtime/pi
 
 // "uniform" where the cut is that one, else by the blocks.
 std::string method_of(const Answer& written) {
-  const auto& ranges = written.plan.layers;
+  const std::vector<LayerRange> ranges = written.plan.uncut();
   const auto layers = static_cast<std::int64_t>(written.scenario->model.layers.size());
   const auto stages = static_cast<std::int64_t>(ranges.size());
   for (std::int64_t k = 0; k < stages; ++k)
@@ -42,7 +43,7 @@ CONFIG = {{
     "train_batch_size": {},
     "train_micro_batch_size_per_gpu": {},
     "gradient_accumulation_steps": {},
-    "zero_optimization": {{"stage": {}}},{}
+    "zero_optimization": {{"stage": {}{}}},{}
     "bf16": {{"enabled": {}}},
     "fp16": {{"enabled": {}}},
     "data_types": {{"grad_accum_dtype": "{}"}},
@@ -55,11 +56,76 @@ WIDTH = 64  # of the layers below; yours have their own
 
 )",
                      plan.global_batch_size, plan.micro_batch_size, plan.micro_batches, training.zero,
+                     training.zero < 2
+                         ? ""
+                         : fmt::format(", \"overlap_comm\": True, \"reduce_bucket_size\": {}",
+                                       std::max<std::int64_t>(1, plan.bucket.value / gradient_bytes(training).value)),
                      training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
                      training.precision == Precision::Bf16 ? "True" : "False",
                      training.precision == Precision::Fp16 ? "True" : "False",
                      dtype_of(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
                      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+}
+
+bool recomputes(const Plan& plan, Recompute mode) {
+  return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+}
+
+// One stage or several, states of the optimizer divided at most: PipelineModule.
+std::string engine_of_stages(const Plan& plan, std::size_t layers, const std::string& method) {
+  return fmt::format(R"(net = PipelineModule(
+    layers=[LayerSpec(layer, WIDTH, WIDTH) for layer in LAYERS],
+    loss_fn=torch.nn.functional.mse_loss,
+    {},
+    partition_method="{}",
+    activation_checkpoint_interval={},{}
+)
+engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=[p for p in net.parameters()], config=CONFIG)
+)",
+                     plan.tensor_parallel > 1
+                         ? fmt::format("topology=PipeModelDataParallelTopology(num_pp={}, num_mp={}, num_dp={})",
+                                       plan.stages, plan.tensor_parallel, plan.data_parallel)
+                         : fmt::format("num_stages={}", plan.stages),
+                     method,
+                     recomputes(plan, Recompute::Full)     ? layers
+                     : recomputes(plan, Recompute::Blocks) ? 1
+                                                           : 0,
+                     recomputes(plan, Recompute::Blocks) ? "\n    checkpointable_layers=[\"Block\"]," : "");
+}
+
+// Gradients and weights are divided by the engine alone: its pipelines refuse these stages of ZeRO.
+std::string engine_of_copies(const Plan& plan, const Training& training) {
+  std::string run = "layer(x)";
+  const std::string again = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)";
+  if (recomputes(plan, Recompute::Full)) run = again;
+  if (recomputes(plan, Recompute::Blocks)) run = again + " if isinstance(layer, Block) else layer(x)";
+  const bool sharded = training.zero >= kWeightsSharded;
+  return fmt::format(R"(
+
+class Net(torch.nn.ModuleList):
+    def forward(self, x):
+        for layer in self:
+            x = {}
+        return x
+
+
+{}net = Net([layer(WIDTH, WIDTH) for layer in LAYERS])
+engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=[p for p in net.parameters()], config=CONFIG)
+
+
+def train_step():
+    total = 0.0
+    for _ in range(CONFIG["gradient_accumulation_steps"]):
+        x, y = (value.to(engine.device, next(net.parameters()).dtype) for value in next(data))
+        loss = torch.nn.functional.mse_loss(engine(x), y)
+        engine.backward(loss)  # scatters the gradients
+        engine.step()  # updates behind the last micro-batch
+        total += float(loss.detach())
+    return total / CONFIG["gradient_accumulation_steps"]
+
+
+)",
+                     run, sharded ? "with deepspeed.zero.Init(config_dict_or_path=CONFIG):\n    " : "");
 }
 
 }  // namespace
@@ -68,14 +134,13 @@ std::string deepspeed_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
   const Plan& plan = written.plan;
   const Training& training = written.scenario->training;
-  const auto any = [&](Recompute mode) {
-    return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
-  };
   const auto layers = written.scenario->model.layers.size();
   std::string text = python_head(request, "DeepSpeed", kVersion);
   const NodeShape shape = nodes_of(written);
   if (!request.sbatch) text += how_to_run(shape);
-  text += "import time\n\nimport deepspeed\nimport torch\nfrom deepspeed.pipe import LayerSpec, PipelineModule\n";
+  text += "import time\n\nimport deepspeed\nimport torch\n";
+  text += training.zero >= kGradientsSharded ? "import torch.utils.checkpoint\n"
+                                             : "from deepspeed.pipe import LayerSpec, PipelineModule\n";
   if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";
   text += configuration(plan, training);
   if (const std::string known = python_trained_as(written.scenario->model); !known.empty()) text += known + "\n\n";
@@ -86,7 +151,7 @@ std::string deepspeed_launch(const LaunchRequest& request) {
   const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
   text += blocks ? fmt::format("LAYERS = [Edge] + [Block] * {} + [Edge]\n", layers - 2)
                  : fmt::format("LAYERS = [Block] * {}\n", layers);
-  text += fmt::format(R"(
+  text += R"(
 
 def samples():
     while True:  # put your data here
@@ -95,34 +160,22 @@ def samples():
 
 
 deepspeed.init_distributed()
-{}net = PipelineModule(
-    layers=[LayerSpec(layer, WIDTH, WIDTH) for layer in LAYERS],
-    loss_fn=torch.nn.functional.mse_loss,
-    {},
-    partition_method="{}",
-    activation_checkpoint_interval={},{}
-)
-engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=[p for p in net.parameters()], config=CONFIG)
-data = samples()
+)";
+  if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
+  text += training.zero >= kGradientsSharded ? engine_of_copies(plan, training)
+                                             : engine_of_stages(plan, layers, method_of(written));
+  text +=
+      fmt::format(R"(data = samples()
 STEPS = 10
 for step in range(STEPS):
     begin = time.perf_counter()
-    loss = float(engine.train_batch(data_iter=data))
+    loss = {}
     if engine.global_rank == 0:  # as Megatron-LM logs it, for validate --log
         print(f" iteration {{step + 1}}/ {{STEPS}} | "
               f"elapsed time per iteration (ms): {{1e3 * (time.perf_counter() - begin):.3f}} | "
               f"global batch size: {{CONFIG['train_batch_size']}} | lm loss: {{loss:.6E}} |", flush=True)
 )",
-                      training.precision == Precision::Tf32 ? "torch.set_float32_matmul_precision(\"high\")\n" : "",
-                      plan.tensor_parallel > 1
-                          ? fmt::format("topology=PipeModelDataParallelTopology(num_pp={}, num_mp={}, num_dp={})",
-                                        plan.stages, plan.tensor_parallel, plan.data_parallel)
-                          : fmt::format("num_stages={}", plan.stages),
-                      method_of(written),
-                      any(Recompute::Full)     ? layers
-                      : any(Recompute::Blocks) ? 1
-                                               : 0,
-                      any(Recompute::Blocks) ? "\n    checkpointable_layers=[\"Block\"]," : "");
+                  training.zero >= kGradientsSharded ? "train_step()" : "float(engine.train_batch(data_iter=data))");
   return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
 }
 

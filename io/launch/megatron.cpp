@@ -28,7 +28,7 @@ std::string letters(const LayoutChunk& chunk) {
 
 std::vector<LayoutChunk> chunks_of(const Plan& plan, const Model& model) {
   std::vector<LayoutChunk> chunks;
-  for (const LayerRange& range : plan.layers) {
+  for (const LayerRange& range : plan.uncut()) {
     LayoutChunk& chunk = chunks.emplace_back();
     chunk.embedding = range.begin == 0;
     chunk.head = range.end == static_cast<LayerId>(model.layers.size());
@@ -69,7 +69,14 @@ void parallel_flags(Flags& flags, const Answer& written) {
   if (plan.tensor_parallel > 1 && plan.stages > 1 && !plan.scatter_gather)
     flags.line("--no-scatter-gather-tensors-in-pipeline");
   if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");
-  if (training.zero == 1) flags.line("--use-distributed-optimizer");
+  if (training.zero >= 1) flags.line("--use-distributed-optimizer");
+  const int groups = plan.workers() / std::max(1, plan.stages * plan.sharded_over(0));
+  if (training.zero >= 1 && groups > 1) flags.add("--num-distributed-optimizer-instances {}", groups);
+  if (training.zero >= 2 && plan.data_parallel > 1) {
+    flags.add("--use-megatron-fsdp --data-parallel-sharding-strategy {}",
+              training.zero == 2 ? "optim_grads" : "optim_grads_params");
+    flags.line("--no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor");
+  }
   if (plan.data_parallel > 1 && plan.gradient_sync == GradientSync::Overlapped) {
     flags.line("--overlap-grad-reduce");
     const std::int64_t bytes = training.gradient_precision.value_or(training.precision) == Precision::Fp32 ||
@@ -95,7 +102,7 @@ void recompute_flags(Flags& flags, const Answer& written) {
     return flags.line("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   if (!any(Recompute::Layers)) return;
   std::int64_t most = 0;
-  for (const LayerRange& chunk : plan.layers)
+  for (const LayerRange& chunk : plan.uncut())
     most = std::max<std::int64_t>(most, std::count_if(plan.rebuilt.begin(), plan.rebuilt.end(), [&](LayerId layer) {
                                     return layer >= chunk.begin && layer < chunk.end;
                                   }));

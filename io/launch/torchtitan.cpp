@@ -31,7 +31,7 @@ std::string base_of(const Transformer& t) {
 std::string modules_of(const Plan& plan, const Model& model) {
   std::string text = "[\n";
   const auto layers = static_cast<LayerId>(model.layers.size());
-  for (const LayerRange& range : plan.layers) {
+  for (const LayerRange& range : plan.uncut()) {
     std::vector<std::string> parts;
     const LayerId first = std::max(range.begin - 1, 0), last = std::min(range.end - 1, layers - 2);
     if (range.begin == 0) parts.emplace_back("[\"tok_embeddings\"]");
@@ -47,7 +47,7 @@ std::string how_to_run(const LaunchRequest& request, bool traced) {
   const Answer& written = request.written;
   const Plan& plan = written.plan;
   std::string text;
-  if (plan.data_parallel > 1 && (plan.stages > 1 || plan.tensor_parallel > 1))
+  if (plan.data_parallel > 1 && !plan.resharding && (plan.stages > 1 || plan.tensor_parallel > 1))
     text += comment(
                 "Needs torchtitan with its pull request 2458 of 2026: before it, copies of several stages or of tensor "
                 "parallelism end with") +
@@ -90,8 +90,11 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
-  set("parallel.data_parallel_replicate_degree", plan.data_parallel);
-  set("parallel.data_parallel_shard_degree", 1);
+  const int shard = plan.resharding ? plan.sharded_over(0) : 1;
+  set("parallel.data_parallel_replicate_degree", plan.data_parallel / shard);
+  set("parallel.data_parallel_shard_degree", shard);
+  if (plan.resharding)
+    set("parallel.fsdp_reshard_after_forward", plan.resharding->after_forward ? "\"always\"" : "\"never\"");
   set("parallel.pipeline_parallel_degree", plan.stages);
   if (plan.stages > 1) {
     set("parallel.module_fqns_per_model_part", modules_of(plan, scenario.model));

@@ -243,6 +243,9 @@ constexpr Field<MeasuredTable> kMeasured[] = {
      "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
      "being line 1; default: on none",
      read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
+    {"fit_lines", "list of whole numbers, e.g. [5, 9, 14]",
+     "constants are fitted on these lines, as the table of errors numbers them; default: on none",
+     read_as<&MeasuredTable::fit_lines>, write_nothing},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
      read_as<&MeasuredTable::noise, Positive>, write_nothing},
@@ -259,7 +262,7 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
   MeasuredTable table;
   table.place = at.yaml.place;
   read_fields<MeasuredTable>(reader, at, kMeasured, table);
-  if (!table.constants.empty() && table.fit_every == 0)
+  if (!table.constants.empty() && table.fit_every == 0 && table.fit_lines.empty())
     reader.errors.add(at.yaml.place, path(at) + ".constants",
                       "say on which lines they were fitted, e.g. fit_every: 14");
   more.measured = std::move(table);

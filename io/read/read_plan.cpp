@@ -20,8 +20,9 @@ namespace {
 void read_zero(Reader& reader, const At& at, Training& training) {
   training.zero_place = at.yaml.place;
   if (!read_value(reader, at, training.zero)) return;
-  if (training.zero < 0 || training.zero > 1)
-    reader.error(at, "is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states divided)");
+  if (training.zero < 0 || training.zero > 3)
+    reader.error(at,
+                 "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) or 3 (and weights)");
 }
 
 constexpr Field<Training> kTraining[] = {
@@ -42,9 +43,10 @@ constexpr Field<Training> kTraining[] = {
     {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
      "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
      member<&Training::gradient_precision>},
-    {"zero", "0 | 1",
-     "1: optimizer states and their update are divided among the copies and replicas of a stage; default: 0", read_zero,
-     write_as<&Training::zero>},
+    {"zero", "0 | 1 | 2 | 3",
+     "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
+     "weights, too, gathered unit by unit where they are read (FSDP); default: 0",
+     read_zero, write_as<&Training::zero>},
     {"update_bytes", "size",
      "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
      "and states written once",
@@ -320,6 +322,18 @@ constexpr Field<PlanRequest> kPlan[] = {
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1",
      member<&PlanRequest::data_parallel, AtLeast1>},
+    {"data_parallel_shard", "whole number >= 1",
+     "of these copies, how many divide among them what training.zero says; the groups hold the same (hybrid sharding); "
+     "default: all",
+     member<&PlanRequest::shard, AtLeast1>},
+    {"reshard_after_forward", "true | false",
+     "with training.zero: 3, gathered weights are given away after a unit's forward and gathered again for its "
+     "backward; default: true with one stage, else false",
+     member<&PlanRequest::reshard_after_forward>},
+    {"reduce_gradients", "micro_batch | step",
+     "with training.zero: 2 or 3, gradients are scattered after every micro-batch and added up in shares, or once, and "
+     "held whole until then; default: micro_batch with one stage or zero: 2, else step",
+     member<&PlanRequest::reduce_gradients>},
     {"tensor_parallel", "whole number >= 1",
      "t, devices that compute every layer of a worker together, on consecutive devices; needs a model built from "
      "operators; default: 1",

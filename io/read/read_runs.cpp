@@ -161,7 +161,9 @@ class RunReader {
                                              heads_.size()));
     MeasuredRun run;
     run.group = group_.name, run.place = place_;
-    run.fitted = group_.fit && table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
+    const bool every = table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
+    const auto& lines = table_.fit_lines;
+    run.fitted = group_.fit && (every || std::find(lines.begin(), lines.end(), place_.line) != lines.end());
     for (const RowNote& subset : table_.subsets)
       run.in_subset.push_back(passes(subset.when));
     for (const std::string& head : table_.by)

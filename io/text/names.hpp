@@ -55,6 +55,8 @@ inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPas
 inline constexpr Name<Skips> kSkips[] = {{"hop", Skips::Hop}, {"direct", Skips::Direct}};
 inline constexpr Name<GradientSync> kGradientSyncs[] = {
     {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
+inline constexpr Name<ReduceGradients> kReduceGradients[] = {{"micro_batch", ReduceGradients::MicroBatch},
+                                                             {"step", ReduceGradients::Step}};
 inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
                                                                {"megatron", FrameworkTensors::Megatron},
                                                                {"megatron_local", FrameworkTensors::MegatronLocal}};
@@ -146,6 +148,9 @@ constexpr std::span<const Name<OperatorKind>> names_of(OperatorKind) {
 }
 constexpr std::span<const Name<Skips>> names_of(Skips) {
   return kSkips;
+}
+constexpr std::span<const Name<ReduceGradients>> names_of(ReduceGradients) {
+  return kReduceGradients;
 }
 constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
   return kGradientSyncs;

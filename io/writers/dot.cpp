@@ -52,13 +52,15 @@ std::string dot_graph(const Answer& answer) {
   const Plan& plan = answer.plan;
   std::string text = head(question(answer) + fmt::format("\nbytes per micro-batch of {}; layer figures for {}",
                                                          plan.micro_batch_size, model.batch));
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
+  const std::vector<LayerRange> chunks = plan.uncut();
+  for (std::size_t v = 0; v < chunks.size(); ++v) {
+    const LayerRange range = chunks[v];
+    const StageId stage = plan.stage_of(static_cast<VirtualStageId>(v) * plan.units);
     const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
     text += fmt::format("  subgraph cluster_{} {{\n    label={};\n    color=gray;\n", v,
-                        dot_string(fmt::format("stage {}{}", plan.stage_of(v), chunk)));
+                        dot_string(fmt::format("stage {}{}", stage, chunk)));
     for (LayerId id = range.begin; id < range.end; ++id)
-      text += node(model, id, plan.stage_of(v));
+      text += node(model, id, stage);
     text += "  }\n";
   }
   return text + edges(model, plan.micro_batch_size) + "}\n";

@@ -49,6 +49,11 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
   json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
   json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
+  json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
+  json.when(p.resharding.has_value(), [&] {
+    json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);
+    json.field("reduce_gradients", p.reduce_each ? ReduceGradients::MicroBatch : ReduceGradients::Step);
+  });
   json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);
   json.field("last_micro_batch_size", p.last_micro_batch_size).field("global_batch_size", p.global_batch_size);
   layers(json, p.layers);  // per virtual stage

@@ -155,7 +155,7 @@ void ranked::write_plan(JsonFields& json, const Found& found) {
   const Report& report = found.report;
   write_layout(json, found.layout);
   json.field("devices", plan.devices()).field("global_batch_size", plan.global_batch_size);
-  json.list("layers", plan.layers, [](const LayerRange& range) { return range.size(); });
+  json.list("layers", plan.uncut(), [](const LayerRange& range) { return range.size(); });
   json.field("order", [&] { return found.scenario->model.order; }).field("replicas", plan.replicas);
   json.when(found.scenario && several_classes(found),
             [&] { json.field("classes", [&] { return classes_of(found); }); });
@@ -274,7 +274,7 @@ std::string ranking_csv(const Ranking& ranking) {
     const Found& found = ranking.plans[i];
     const Layout& layout = found.layout;
     std::string layers;
-    for (const LayerRange& range : found.plan.layers)
+    for (const LayerRange& range : found.plan.uncut())
       layers += (layers.empty() ? "" : " ") + std::to_string(range.size());
     text += fmt::format(
         "{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9f},{},{},{},{},{},{},{},{},{}", i + 1, found.plan.devices(),

@@ -245,13 +245,14 @@ std::string quality(const Ranking& ranking) {
 // "layers 11 10 10 10": per stage, or chunk by chunk.
 std::string layers_text(const Plan& plan) {
   std::string text = plan.virtual_stages > 1 ? "layers per chunk" : "layers per stage";
-  for (std::size_t i = 0; i < plan.layers.size();) {
+  const std::vector<LayerRange> layers = plan.uncut();
+  for (std::size_t i = 0; i < layers.size();) {
     std::size_t end = i;
-    while (end < plan.layers.size() && plan.layers[end].size() == plan.layers[i].size())
+    while (end < layers.size() && layers[end].size() == layers[i].size())
       ++end;
-    text += end - i > 2 ? fmt::format(" {}*{}", plan.layers[i].size(), end - i) : "";
+    text += end - i > 2 ? fmt::format(" {}*{}", layers[i].size(), end - i) : "";
     for (std::size_t j = i; end - i <= 2 && j < end; ++j)
-      text += fmt::format(" {}", plan.layers[j].size());
+      text += fmt::format(" {}", layers[j].size());
     i = end;
   }
   return text;

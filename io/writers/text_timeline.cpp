@@ -71,17 +71,20 @@ std::int64_t common_unit(const Answer& answer, int columns) {
 
 // At that size the ops of most workers are told apart: the shortest pass of any worker, but for those with passes less
 // than half as long as the others' (beside a replicated stage, which runs r times as long for each micro-batch), which
-// are drawn coarser.
+// are drawn coarser; and so are small units (an embedding) beside blocks.
 Time telling_size(const Answer& answer) {
   std::vector<Time> shortest;  // by worker
   Time longest{1};
   for (std::size_t w = 0; w < answer.timeline.workers.size(); ++w) {
     const auto& ops = lane(answer, static_cast<WorkerId>(w)).compute;
-    Time mine = kNever;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const Span& span = answer.timeline.workers[w].compute[i];
-      if (ops[i].kind != Kind::Update && span.end > span.start) mine = std::min(mine, span.end - span.start);
-    }
+    Time mine = kNever, least{1};
+    const auto over_passes = [&](const auto& look) {
+      for (std::size_t i = 0; i < ops.size(); ++i)
+        if (const Span& span = answer.timeline.workers[w].compute[i]; ops[i].kind != Kind::Update)
+          look(span.end - span.start);
+    };
+    if (answer.plan.units > 1) over_passes([&](Time pass) { least = std::max(least, Time{pass.value / 4}); });
+    over_passes([&](Time pass) { mine = pass >= least ? std::min(mine, pass) : mine; });
     if (mine == kNever) continue;
     longest = std::max(longest, mine);
     shortest.push_back(mine);

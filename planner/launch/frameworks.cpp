@@ -16,6 +16,8 @@ using Words = std::string_view;
 constexpr std::array<Words, 3> kMegatronRecompute = {"none", "selective", "blocks"};
 constexpr std::array<Words, 2> kTorchtitanRecompute = {"none", "blocks"};
 constexpr std::array<Words, 3> kTorchRecompute = {"none", "knapsack", "full"};
+constexpr std::array<std::int64_t, 4> kZeros = {0, 1, 2, 3};
+constexpr std::array<std::int64_t, 2> kTorchtitanZeros = {0, 3}, kTorchZeros = {0, 1};
 constexpr std::array<Words, 3> kDeepSpeedRecompute = {"none", "blocks", "full"};
 
 constexpr std::array<FrameworkWords, 4> kFrameworks = {{
@@ -28,7 +30,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .chunks = true,
      .own_cuts = false,
      .pipeline_placement = true,
-     .zero = true,
+     .zeros = kZeros,
+     .zeros_in_pipelines = false,
      .gradient_sync = std::nullopt},
     {.word = "torchtitan",
      .name = "torchtitan",
@@ -39,7 +42,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .chunks = true,
      .own_cuts = false,
      .pipeline_placement = false,
-     .zero = false,
+     .zeros = kTorchtitanZeros,
+     .zeros_in_pipelines = true,
      .gradient_sync = GradientSync::Overlapped},
     {.word = "torch",
      .name = "torch.distributed.pipelining",
@@ -50,7 +54,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .chunks = true,
      .own_cuts = false,
      .pipeline_placement = true,
-     .zero = true,
+     .zeros = kTorchZeros,
+     .zeros_in_pipelines = false,
      .gradient_sync = GradientSync::Overlapped},
     {.word = "deepspeed",
      .name = "DeepSpeed",
@@ -61,7 +66,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .chunks = false,
      .own_cuts = true,
      .pipeline_placement = false,
-     .zero = true,
+     .zeros = kZeros,
+     .zeros_in_pipelines = false,
      .gradient_sync = GradientSync::Blocking},
 }};
 
@@ -111,6 +117,52 @@ void settle_gradient_sync(GradientSync& sync, const std::optional<GradientSync>&
   }
 }
 
+// The nearest stage of ZeRO, and when weights and gradients are exchanged there.
+void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, const Told& differs) {
+  Training& training = scenario.training;
+  PlanRequest& plan = scenario.plan;
+  const auto in_table = [&](std::int64_t zero) {
+    return std::find(words.zeros.begin(), words.zeros.end(), zero) != words.zeros.end();
+  };
+  const bool engine_alone = words.framework == Framework::DeepSpeed && plan.tensor_parallel.value > 1;
+  const auto has = [&](std::int64_t zero) {
+    return in_table(zero) && (zero < kGradientsSharded || words.zeros_in_pipelines || (!stages && !engine_alone));
+  };
+  const std::int64_t asked = training.zero;
+  if (!has(asked) && asked == 2 && has(3)) {
+    differs("zero: 2 is not there; weights are divided, too, and kept from forward to backward: 3");
+    training.zero = 3;
+    plan.reshard_after_forward = Placed<bool>{false, {}};
+  } else if (!has(asked) && has(1)) {
+    differs(fmt::format("zero: {} is not there{}; optimizer states alone are divided: 1", asked,
+                        !in_table(asked) ? ""
+                        : stages         ? " in a pipeline"
+                                         : " with tensor parallelism"));
+    training.zero = 1;
+  } else if (!has(asked)) {
+    differs(fmt::format("zero: {} is not there; copies are whole (data_parallel_replicate_degree): 0", asked));
+    training.zero = 0;
+  }
+  if (training.zero < kGradientsSharded) plan.reduce_gradients.reset();
+  if (training.zero < kWeightsSharded) plan.reshard_after_forward.reset();
+  const bool groups = words.framework == Framework::Megatron || words.framework == Framework::Torchtitan;
+  if (plan.shard && (training.zero == 0 || !groups)) {
+    if (training.zero > 0)
+      differs(fmt::format("data_parallel_shard: {} is not there; all copies divide among them", plan.shard->value));
+    plan.shard.reset();
+  }
+  const bool kept =
+      words.framework != Framework::Torchtitan && plan.reshard_after_forward && !plan.reshard_after_forward->value;
+  if (kept) {
+    differs("reshard_after_forward: false is not there; true");
+    plan.reshard_after_forward.reset();
+  }
+  if (plan.reduce_gradients && !stages && plan.reduce_gradients->value == ReduceGradients::Step) {
+    differs("reduce_gradients: step is not there; gradients are divided after every micro-batch: micro_batch");
+    plan.reduce_gradients.reset();
+  }
+}
+
 }  // namespace
 
 std::span<const FrameworkWords> frameworks() {
@@ -157,7 +209,7 @@ void check_model(const Scenario& scenario, Framework framework) {
     return refuse("is not embedding, blocks and head");
 }
 
-void settle_training(Scenario& scenario, Framework framework, bool copies, const Told& differs) {
+void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages, const Told& differs) {
   Training& training = scenario.training;
   const bool adam_alone = framework == Framework::Torchtitan && training.optimizer != Optimizer::Adam;
   if (adam_alone || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch)) {
@@ -170,11 +222,12 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, const
     if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
   }
   settle_gradient_precision(training, framework, differs);
-  if (!words(framework).zero && training.zero == 1 && copies) {
-    differs("zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0");
-    training.zero = 0;
-  }
-  if (copies) settle_gradient_sync(scenario.plan.gradient_sync, words(framework).gradient_sync, differs);
+  if (!copies) return;
+  settle_zero(scenario, words(framework), stages, differs);
+  // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
+  const bool scattered = training.zero >= kGradientsSharded;
+  settle_gradient_sync(scenario.plan.gradient_sync,
+                       scattered ? GradientSync::Overlapped : words(framework).gradient_sync, differs);
 }
 
 }  // namespace pipewright

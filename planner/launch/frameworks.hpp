@@ -28,7 +28,8 @@ struct FrameworkWords {
   bool chunks;                                  // several of them on a stage
   bool own_cuts;                                // layers are cut by the framework's own methods: equal_layers
   bool pipeline_placement;                      // copies of the pipeline side by side
-  bool zero;                                    // ZeRO-1
+  std::span<const std::int64_t> zeros;          // stages of ZeRO that it has
+  bool zeros_in_pipelines;                      // those above 1 in pipelines, too
   std::optional<GradientSync> gradient_sync;    // of a plan with copies; nothing: either
 };
 std::span<const FrameworkWords> frameworks();
@@ -42,9 +43,9 @@ const FrameworkWords* find_framework(std::string_view word);  // nullptr: none i
 void check_model(const Scenario& scenario, Framework framework);
 
 // Optimizer, precisions, ZeRO and the order of gradients become what the framework has; each change is told: "zero: 1
-// is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`: whether the plan has, or may have,
-// several.
-void settle_training(Scenario& scenario, Framework framework, bool copies,
+// is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`, `stages`: whether the plan has, or may
+// have, several.
+void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages,
                      const std::function<void(const std::string&)>& differs);
 
 }  // namespace pipewright

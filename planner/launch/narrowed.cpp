@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/answers/ranking.hpp"
 #include "core/check.hpp"
@@ -167,15 +168,37 @@ class Narrowing {
   }
 
   void training() {
-    Training& training = found_.scenario.training;
-    if (!words_.zero && training.open.erase("zero") > 0) {
-      training.zero = 0;
-      tell("training.zero", "zero: 0, copies are whole");
-    }
-    settle_training(found_.scenario, words_.framework, has_copies(), [&](const std::string& what) {
+    zero();
+    const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
+    settle_training(found_.scenario, words_.framework, has_copies(), stages, [&](const std::string& what) {
       const std::string key = what.substr(0, what.find(':'));
-      tell((key == "gradient_sync" ? "plan." : "training.") + key, what);
+      const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re");
+      tell((of_plan ? "plan." : "training.") + key, what);
     });
+  }
+
+  // Of the stages of ZeRO that may be chosen those that the framework has; the one that is left is settled.
+  void zero() {
+    Training& training = found_.scenario.training;
+    const auto open = training.open.find("zero");
+    if (open == training.open.end()) return;
+    std::vector<std::string>& among = open->second.among;
+    std::vector<std::string> left;
+    for (const std::string& value : among.empty() ? std::vector<std::string>{"0", "1"} : among)
+      if (std::any_of(words_.zeros.begin(), words_.zeros.end(),
+                      [&](std::int64_t zero) { return value == std::to_string(zero); }))
+        left.push_back(value);
+    if (left.empty())
+      throw InputError(open->second.place,
+                       fmt::format("training.zero: none of these is there in {}; write {}, or leave --for {} out",
+                                   words_.name, fmt::join(words_.zeros, " or "), words_.word));
+    if (left.size() > 1) {
+      if (!among.empty()) among = left;
+      return;
+    }
+    training.zero = left.front() == "0" ? 0 : left.front() == "1" ? 1 : left.front() == "2" ? 2 : 3;
+    tell("training.zero", fmt::format("zero: {}{}", left.front(), training.zero == 0 ? ", copies are whole" : ""));
+    training.open.erase(open);
   }
 
   void within() {

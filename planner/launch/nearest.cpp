@@ -38,7 +38,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
   request.stages.value = plan.stages, request.virtual_stages.value = plan.virtual_stages;
   request.data_parallel.value = plan.data_parallel;
   LayerCounts counts;
-  for (const LayerRange& layers : plan.layers)
+  for (const LayerRange& layers : plan.uncut())
     counts.counts.push_back(layers.size());
   request.partition.value = counts;
   request.replicas.value.assign(plan.replicas.begin(), plan.replicas.end());
@@ -66,7 +66,7 @@ class Nearness {
     schedule();
     batch();
     recompute();
-    settle_training(found_.scenario, framework_, plan_.data_parallel > 1,
+    settle_training(found_.scenario, framework_, plan_.data_parallel > 1, request().stages.value > 1,
                     [this](const std::string& what) { differs(what); });
     placement();
     if (words(framework_).own_cuts) deepspeed_partition();
@@ -242,6 +242,10 @@ class Nearness {
   void placement() {
     if (plan_.data_parallel == 1 && !std::holds_alternative<std::vector<std::int64_t>>(request().placement)) return;
     const auto* order = std::get_if<PlacementOrder>(&request().placement);
+    if (order != nullptr && plan_.positions() == 1) {  // then both are one
+      request().placement = PlacementOrder::Data;
+      return;
+    }
     if (order != nullptr && (*order == PlacementOrder::Data || words(framework_).pipeline_placement)) return;
     if (order == nullptr && plan_.data_parallel == 1) {
       const std::map<int, int> taken = devices_by_node(plan_, found_.scenario.cluster);

@@ -139,6 +139,14 @@ Recompute Evaluator::surely() const {
 
 namespace {
 
+// The plan before its chunks were cut into units: what its gathers and reductions take is left out, and so is the memory
+// of what is whole for a while. For bounds.
+Plan without_exchange(Plan plan) {
+  plan.layers = plan.uncut();
+  plan.units = 1, plan.resharding.reset(), plan.reduce_each = false;
+  return plan;
+}
+
 // The layout's plan with everything but layers and recomputation, or why it is refused.
 std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
   PlanRequest& request = scenario.plan;
@@ -189,8 +197,9 @@ Time Evaluator::cut_bound(const Layout& layout) {
   if (!cuts_open_ || widest_ > 1 || rule == nullptr || !rule->flush || rule->one_stage_at_a_time) return simple;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, true);
-  const Plan* plan = std::get_if<Plan>(&shell);
+  Plan* const plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return simple;  // `evaluate` says why
+  *plan = without_exchange(std::move(*plan));
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
   const auto of = [&](const Modes& modes) { return run_bound(*here.run, *plan, here.cost, layers, modes); };
   if (const std::optional<Time> of_all = of_run(here, *plan, of)) return std::max(simple, *of_all);
@@ -205,8 +214,9 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
   World& here = world(layout);
   if (!cuts_open_ || layout.virtual_stages == 1 || known >= enough || !here.run) return known;
   auto shell = shell_of(here.scenario, here.cost, layout, true);
-  const Plan* plan = std::get_if<Plan>(&shell);
+  Plan* const plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return known;
+  *plan = without_exchange(std::move(*plan));
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
   const EqualRunMemory memory(*here.run, *plan, here.cost, layers);
   const std::vector<Time> hops = StepPricer(*plan, here.cost).fastest_hops();
@@ -228,9 +238,15 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
 Bytes Evaluator::least_states(const Layout& layout) {
   World& here = world(layout);
   const Training& training = here.scenario.training;
-  const double owners = layout.zero == 1 ? static_cast<double>(layout.data_parallel * widest_) : 1;
-  const double each = static_cast<double>(weight_bytes(training.precision).value + gradient_bytes(training).value) +
-                      static_cast<double>(optimizer_bytes(training.precision, training.optimizer).value) / owners;
+  const auto held = [&](Bytes state, int zero) {
+    const auto& shard = here.scenario.plan.shard;
+    const std::int64_t copies =
+        shard ? std::min<std::int64_t>(shard->value, layout.data_parallel) : layout.data_parallel;
+    return static_cast<double>(state.value) / (layout.zero >= zero ? static_cast<double>(copies * widest_) : 1);
+  };
+  const double each = held(weight_bytes(training.precision), kWeightsSharded) +
+                      held(gradient_bytes(training), kGradientsSharded) +
+                      held(optimizer_bytes(training.precision, training.optimizer), kOptimizerSharded);
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
   const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
   return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};
@@ -292,7 +308,8 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
                                Bytes wanted) {
   Evaluation result;
   World& here = world(layout);
-  auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
+  const bool cuts_open = searches_cuts(layout);
+  auto shell = shell_of(here.scenario, here.cost, layout, cuts_open);
   if (const auto* refused = std::get_if<Miss>(&shell)) {
     result.miss = *refused;
     return result;
@@ -301,7 +318,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
   const std::vector<Time> load = loads(bench.pricer().layers(), bench.lightest());
   const Time bound = tight_bound(layout);
   std::vector<std::vector<LayerRange>> cuts;
-  if (!cuts_open_) {
+  if (!cuts_open) {
     cuts.push_back(bench.shell().layers);
   } else {
     cuts.push_back(layout.virtual_stages == 1 ? min_max(load, bench.shell().replicas)
@@ -310,10 +327,10 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
       for (const double first_round : {1.0, 0.75, 0.5, 0.25})
         cuts.push_back(rank_balanced(load, bench.shell().seating(), first_round));
   }
-  const bool one_chunk = layout.virtual_stages == 1;
+  const bool one_chunk = bench.shell().seating().held() == 1;
   Bytes least;
   if (aim_ == Aim::LeastMemory) {
-    const Lowest lowest = lowest_level(bench, cuts, cuts_open_ && one_chunk, wanted);
+    const Lowest lowest = lowest_level(bench, cuts, cuts_open && one_chunk, wanted);
     if (lowest.cut.empty()) {
       result.miss = {.why = Miss::Why::NotWorthIt, .need = lowest.fit.need};
       return result;
@@ -338,18 +355,19 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
     if (result.candidate && result.candidate->step <= step) return;
     Plan plan = bench.shell();
     plan.layers = cut, plan.recompute = fit.recompute, plan.rebuilt = fit.rebuilt;
-    const bool refined = !cuts_open_ || aim_ == Aim::LeastMemory;
+    const bool refined = !cuts_open || aim_ == Aim::LeastMemory;
     result.candidate = Candidate{layout, std::move(plan), step, std::min(bound, step), fit.need, least, refined};
   };
   for (const std::vector<LayerRange>& cut : cuts)
     consider(cut);
-  if (cuts_open_ && layout.virtual_stages > 1 && modes.size() > 1)
+  if (cuts_open && layout.virtual_stages > 1 && modes.size() > 1)
     for (std::size_t i = 1; i < cuts.size(); ++i)
       if (const auto repaired = bench.fitting_chunks(cuts[i])) consider(*repaired);
-  if (cuts_open_ && one_chunk && (!result.candidate || aim_ == Aim::LeastMemory))
+  if (cuts_open && one_chunk && (!result.candidate || aim_ == Aim::LeastMemory))
     if (const auto cut = bench.fitting()) consider(*cut);
-  if (result.candidate && !cuts_open_ && bench.all_tried()) result.candidate->bound = result.candidate->step;
-  result.miss.proven = one_chunk || (!cuts_open_ && !bench.chooses_layers());
+  const bool only_cut = !cuts_open_ || layout.stages * layout.virtual_stages == 1;
+  if (result.candidate && only_cut && !cuts_open && bench.all_tried()) result.candidate->bound = result.candidate->step;
+  result.miss.proven = one_chunk || (only_cut && !bench.chooses_layers());
   result.simulations = bench.simulations();
   return result;
 }
@@ -381,7 +399,7 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
                                const std::vector<Bytes>& set_aside) {
   const Layout& layout = candidate.layout;
   World& here = world(layout);
-  auto shell = shell_of(here.scenario, here.cost, layout, cuts_open_);
+  auto shell = shell_of(here.scenario, here.cost, layout, searches_cuts(layout));
   PP_CHECK(std::holds_alternative<Plan>(shell));
   Workbench bench(here.cost, std::move(std::get<Plan>(shell)), modes, set_aside);
   const auto take = [&](const std::vector<LayerRange>& cut, const Workbench::Fit& fit, Time step) {

@@ -113,6 +113,8 @@ class Evaluator {
   bool one_plan() const { return !cuts_open_ && modes_.empty(); }
 
  private:
+  // Sharded weights are cut into units, of the cut that the plan has.
+  bool searches_cuts(const Layout& layout) const { return cuts_open_ && layout.zero < kWeightsSharded; }
   struct World;
   World& world(const Layout& layout);
   using Modes = std::vector<Recompute>;

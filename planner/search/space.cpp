@@ -408,7 +408,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   training.zero = layout.zero;
   if (plan != nullptr) {
     LayerCounts counts;
-    for (const LayerRange& range : plan->layers)
+    for (const LayerRange& range : plan->uncut())
       counts.counts.push_back(range.size());
     request.partition.value = counts;
     request.recompute.value = plan->recompute;

@@ -49,7 +49,7 @@ void Workbench::set_level(Bytes level) {
 }
 
 Workbench::Fit Workbench::lightest_fit(const std::vector<LayerRange>& cut) {
-  if (shell_.virtual_stages > 1) return fit_of_chunks(cut, Aim::Lightest);
+  if (shell_.seating().held() > 1) return fit_of_chunks(cut, Aim::Lightest);
   std::vector<Choice> choices;
   for (StageId k = 0; k < shell_.stages; ++k)
     choices.push_back(lightest_of_stage(k, cut[at(k)]));
@@ -57,7 +57,7 @@ Workbench::Fit Workbench::lightest_fit(const std::vector<LayerRange>& cut) {
 }
 
 Workbench::Fit Workbench::least_fit(const std::vector<LayerRange>& cut) {
-  if (shell_.virtual_stages > 1) return fit_of_chunks(cut, Aim::Least);
+  if (shell_.seating().held() > 1) return fit_of_chunks(cut, Aim::Least);
   std::vector<Choice> choices;
   for (StageId k = 0; k < shell_.stages; ++k)
     choices.push_back(least_of_stage(k, cut[at(k)]));
@@ -109,7 +109,7 @@ Time Workbench::step(const std::vector<LayerRange>& cut, Fit& fit) {
   std::vector<StageId> more = may_run_early(cut, fit, best);
   constexpr std::size_t kFew = 4;
   const bool few = more.size() <= kFew;
-  all_tried_ = few && (shell_.virtual_stages == 1 || !chooses_layers());
+  all_tried_ = few && (shell_.seating().held() == 1 || !chooses_layers());
   const std::size_t all = more.size() + 1;
   const std::size_t tries = few ? std::size_t{1} << more.size() : all + 1;
   const Fit lightest = fit;
@@ -132,7 +132,7 @@ Time Workbench::busiest(const std::vector<LayerRange>& cut, const std::vector<Ti
   std::int64_t most = 0;
   for (StageId k = 0; k < shell_.stages; ++k) {
     std::int64_t work = extra.empty() || shell_.recompute_except_last ? 0 : extra[at(k)].value;
-    for (int i = 0; i < shell_.virtual_stages; ++i) {
+    for (int i = 0; i < shell_.seating().held(); ++i) {
       const LayerRange& chunk = cut[at(shell_.seating().chunk_of(k, i))];
       work += work_before_[at(chunk.end)] - work_before_[at(chunk.begin)];
     }
@@ -173,7 +173,7 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
     Bytes best = most;
     std::vector<LayerRange> next;
     const int chunks = static_cast<int>(cut.size());
-    for (int i = 0; i < shell_.virtual_stages && next.empty(); ++i) {
+    for (int i = 0; i < shell_.seating().held() && next.empty(); ++i) {
       const VirtualStageId from = shell_.seating().chunk_of(stage, i);
       for (int to = from + 1; to < chunks && cut[at(from)].size() > 1; ++to) {
         std::vector<LayerRange> moved = cut;
@@ -338,7 +338,7 @@ const std::array<LayerCosts, 2>& Workbench::sizes() {
 
 Time Workbench::added_on(std::size_t mode, const std::vector<LayerRange>& cut, StageId k) {
   Time sum;
-  for (int i = 0; i < shell_.virtual_stages; ++i)
+  for (int i = 0; i < shell_.seating().held(); ++i)
     sum = checked_sum(sum, added_by(mode, cut[at(shell_.seating().chunk_of(k, i))]));
   return sum;
 }
@@ -374,7 +374,7 @@ Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
 
 void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
   fit.recompute[at(k)] = Recompute::Full;
-  for (int i = 0; i < shell_.virtual_stages; ++i)
+  for (int i = 0; i < shell_.seating().held(); ++i)
     std::erase_if(fit.rebuilt, [range = cut[at(shell_.seating().chunk_of(k, i))]](LayerId layer) {
       return layer >= range.begin && layer < range.end;
     });

@@ -262,7 +262,9 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
     lines.push_back(
         "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
   if (scenario.training.zero > 0 && !plan.seating().any_reduced())
-    lines.push_back("training.zero: 1 has no effect: each stage has a single worker, so there is nothing to shard");
+    lines.push_back(
+        fmt::format("training.zero: {} has no effect: each stage has a single worker, so there is nothing to shard",
+                    scenario.training.zero));
   const Training& training = scenario.training;
   if (training.execution != Execution::Eager && scenario.cost != CostSourceKind::Roofline)
     lines.push_back("training.execution has no effect: times of layers are stated or measured, the host's with them");

@@ -146,7 +146,9 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
     if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;
     if (const auto peak = rule->peak_in_flight(shape, k))
       list.push_back(
-          {fmt::format("peak in flight, stage {}", k), in_flight_words(*rule, shape), static_cast<double>(*peak),
+          {fmt::format("peak in flight, stage {}", k),
+           in_flight_words(*rule, shape) + (shape.units > 1 ? fmt::format(", {} units of each", shape.units) : ""),
+           static_cast<double>(*peak) * shape.units,
            static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source, ""});
   }
   return list;

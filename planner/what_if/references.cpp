@@ -7,6 +7,7 @@
 #include "core/answers/report.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/sharding.hpp"
 #include "planner/words.hpp"
 #include "sim/at_load.hpp"
 #include "sim/schedules/rules.hpp"
@@ -81,7 +82,9 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   // one micro-batch per worker and update.
   const std::int64_t share = answer.schedule.flush ? plan.global_batch_size / workers / plan.micro_batch_size : 1;
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
-  const Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
+  Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
+  PlanErrors none;  // groups that do not divide these copies: then nothing is gathered
+  settle_sharding(cost.scenario(), one, none);
   const bool alone = cost.source().loads().empty();  // else ops depend on how many workers compute
   StepCosts costs = step_costs(one, cost, alone ? fold_copies(one, cost, Alike::InTime) : nullptr);
   const Schedule schedule = make_schedule(one, costs.shape);

@@ -51,7 +51,7 @@ void fill(SweepRow& row, const Answer& answer, const std::optional<Campaign>& wh
     row.peak_memory = full->need.with_reserve, row.capacity = full->need.capacity;
   row.devices = answer.plan.devices();
   row.plan = plan_in_words(answer.plan);
-  for (const LayerRange& range : answer.plan.layers)
+  for (const LayerRange& range : answer.plan.uncut())
     row.layers += fmt::format("{}{}", row.layers.empty() ? "" : " ", range.size());
 }
 

@@ -116,6 +116,10 @@ bool sharded_states(Scenario& scenario, const Plan& plan) {
   return plan.seating().any_reduced() && std::exchange(scenario.training.zero, 1) == 0;
 }
 
+bool sharded_weights(Scenario& scenario, const Plan& plan) {
+  return plan.seating().any_reduced() && std::exchange(scenario.training.zero, kWeightsSharded) < kWeightsSharded;
+}
+
 bool sequence_parallel(Scenario& scenario, const Plan& plan) {
   if (plan.tensor_parallel < 2 || plan.sequence_parallel) return false;
   scenario.plan.sequence_parallel.value = true;
@@ -242,6 +246,7 @@ std::vector<Variant> single_changes(const Answer& answer) {
   std::vector<Variant> list = free_changes(answer);
   list.push_back({"partition: fitting", "--set plan.partition=fitting", fitting});
   append(list, recompute_changes());
+  list.push_back({"zero: 3", "--set training.zero=3", sharded_weights});
   append(list, smaller_changes(answer));
   append(list, stage_changes(answer));
   return list;

@@ -5,13 +5,6 @@
 
 namespace pipewright {
 
-// After which pass a worker gives its gathered weights away again. A chunk that the next op reads, too, is kept: the last
-// one between its forward and its backward.                                                   [FSDP23] section 3.3
-struct Resharding {
-  bool after_forward = true;  // false: forwards that follow, and the backwards, find them (ZeRO-2's memory)
-  bool after_backward = true;
-};
-
 // "" or why the weights of that schedule are not gathered.
 std::string gathering_refusal(const Schedule& schedule);
 

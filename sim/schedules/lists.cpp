@@ -22,6 +22,15 @@ void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v,
   if (shape.recomputes(shape.stage_of(v)) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
 }
 
+// A round for each micro-batch, in the order in which this lane completes them. Sharded stages have no replicas.
+void append_reductions_of_each(const ScheduleShape& shape, Lane& lane) {
+  const Seating seating = shape.seating();
+  for (const Op& op : lane.compute)
+    if (rule(op.kind).gradients && seating.reduced(op.virtual_stage))
+      append_all_reduce(shape, lane, op.virtual_stage,
+                        static_cast<int>(seating.turn_of(op.virtual_stage, op.micro_batch)));
+}
+
 void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   const Seating seating = shape.seating();
   // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
@@ -38,8 +47,9 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   std::reverse(ready.begin(), ready.end());
   if (shape.chunk_order == ChunkOrder::BothWays) std::sort(ready.rbegin(), ready.rend());
 
+  if (shape.reduce_each) append_reductions_of_each(shape, lane);
   for (const VirtualStageId v : ready) {
-    if (seating.reduced(v)) append_all_reduce(shape, lane, v, 0);
+    if (seating.reduced(v) && !shape.reduce_each) append_all_reduce(shape, lane, v, 0);
     append_update(lane, v, 0);
   }
 }
@@ -123,11 +133,11 @@ int in_flight(const ScheduleShape& shape, StageId stage) {
 
 std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
   if (shape.chunk_order != order) return "its chunks lie in another order than those of the plan";
-  if (shape.stages < 1 || shape.virtual_stages < 1 || shape.data_parallel < 1)
+  if (shape.stages < 1 || shape.virtual_stages < 1 || shape.data_parallel < 1 || shape.units < 1)
     return "stages, virtual stages and copies are counted from 1";
   if (shape.micro_batches < 1)
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches: at least 1 is needed";
-  const std::int64_t chunks = std::int64_t{shape.stages} * shape.virtual_stages;
+  const std::int64_t chunks = std::int64_t{shape.stages} * shape.virtual_stages * shape.units;
   if (chunks > std::numeric_limits<std::uint16_t>::max())
     return std::to_string(chunks) + " virtual stages: at most 65535 have a name in an op";
   const auto fits = [](const auto& list, std::int64_t size) { return list.empty() || std::ssize(list) == size; };
@@ -145,7 +155,8 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
     workers += shape.replicas_of(k);
   for (int v = 0; v < static_cast<int>(chunks); ++v)
     ops += double(shape.micro_batches) *
-           (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) + (shape.seating().reduced(v) ? shape.buckets_of(v) : 0));
+           (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) + (shape.seating().reduced(v) ? shape.buckets_of(v) : 0) +
+            (shape.resharding ? 2 : 0));
   if (ops + workers > kMostOps)
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
            " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";

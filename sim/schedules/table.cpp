@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
+#include "sim/schedules/units.hpp"
 
 namespace pipewright {
 
@@ -36,8 +38,18 @@ const ScheduleRule* find_schedule(std::string_view name) {
 }
 
 Schedule ScheduleRule::generate(const ScheduleShape& shape) const {
-  Schedule schedule = compute(shape);
-  if (flush) add_flush(schedule);
+  if (shape.units == 1 && !shape.resharding) {
+    Schedule schedule = compute(shape);
+    if (flush) add_flush(schedule);
+    return schedule;
+  }
+  ScheduleShape whole = shape;
+  whole.units = 1, whole.buckets.clear();
+  Schedule schedule = compute(whole);
+  cut_into_units(schedule, shape.units);
+  schedule.shape = shape;
+  add_flush(schedule);
+  if (shape.resharding) gather_weights(schedule, *shape.resharding);
   return schedule;
 }
 

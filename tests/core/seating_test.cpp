@@ -77,7 +77,13 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       for (const int D : {1, 3}) {
         for (int v = 1; v <= 4; ++v)
           for (const ChunkOrder order : {ChunkOrder::Loop, ChunkOrder::V})
-            check({.stages = K, .virtual_stages = v, .micro_batches = M, .data_parallel = D, .chunk_order = order});
+            for (const int units : {1, 3})
+              check({.stages = K,
+                     .virtual_stages = v,
+                     .micro_batches = M,
+                     .data_parallel = D,
+                     .chunk_order = order,
+                     .units = units});
         if (K % 2 == 0)
           check({.stages = K, .micro_batches = M, .data_parallel = D, .chunk_order = ChunkOrder::BothWays});
         for (int r = 1; r <= 3; ++r) {

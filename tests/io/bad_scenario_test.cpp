@@ -54,6 +54,10 @@ TEST_CASE("A key or a precision as other programs call it is answered with what 
                               plan("stagez").substr(plan("stagez").find("schedule,")));
   CHECK(error_in(ScenarioText{}, {.set = {"plan.pp=4"}, .config_path = {}}) ==
         "--set plan.pp=4: unknown key \"plan.pp\"; use plan.stages");
+  const auto named = [](const std::string& key) { return error_in(ScenarioText{.plan = "{" + key + ": 2}"}); };
+  CHECK(named("fsdp") == "x.yaml:4:8: unknown key \"plan.fsdp\"; use training.zero: 3");
+  holds(named("data_parallel_shard_degree"), "use plan.data_parallel_shard");
+  holds(named("hsdp"), "use training.zero: 3 and plan.data_parallel_shard");
   const auto precision = [](const std::string& value) {
     return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, precision: " + value + "}"});
   };
@@ -70,8 +74,8 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
         "x.yaml:4:8: unknown key \"plan.context_parallel\"; context parallelism is not modelled yet: "
         "docs/guide/scope.md; "
         "take the key out");
-  for (const char* key : {"cp", "ep", "expert_parallel", "expert_model_parallel_size", "fsdp", "offload", "cpu_offload",
-                          "fp8", "zero3", "data_parallel_shard_degree"}) {
+  for (const char* key :
+       {"cp", "ep", "expert_parallel", "expert_model_parallel_size", "offload", "cpu_offload", "fp8"}) {
     const std::string message = plan(key);
     CHECK_MESSAGE(message.find(" is not modelled yet: docs/guide/scope.md; take the key out") != std::string::npos,
                   message);
@@ -86,9 +90,9 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
         "x.yaml:3:62: training.precision: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md; "
         "known: "
         "fp32, tf32, fp16, bf16");
-  CHECK(training("zero: 3") ==
-        "x.yaml:3:57: training.zero: \"3\" is not modelled yet: docs/guide/scope.md; write 0, or 1 (optimizer states "
-        "divided)");
+  CHECK(training("zero: 4") ==
+        "x.yaml:3:57: training.zero: \"4\" is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and "
+        "gradients) or 3 (and weights)");
   holds(error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB, peak: {fp8: 1979 TFLOP/s}}}}"}),
         "cluster.node.device.peak: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md");
 }

@@ -220,9 +220,8 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
 
 TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out") {
   ScenarioText text = tensor_parallel();
-  text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, zero: 2}";
-  CHECK(error_in(text).find("training.zero: \"2\" is not modelled yet: docs/guide/scope.md; write 0, or 1") !=
-        std::string::npos);
+  text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, zero: 4}";
+  CHECK(error_in(text).find("training.zero: \"4\" is not a stage of ZeRO; write 0, 1") != std::string::npos);
   text = ScenarioText{.plan = "{stages: 1, tensor_parallel: 2}"};
   CHECK(error_in(text).find("or tensor_parallel: 1") != std::string::npos);
   text = ScenarioText{.plan = "{stages: 2, recompute: partly}"};

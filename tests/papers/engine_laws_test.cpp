@@ -185,11 +185,15 @@ TEST_CASE("links, channels and routes under other numbers give the same times") 
         message.route = renamed(route, message.route);
         message.channel = renamed(channel, message.channel);
       }
-    for (auto& buckets : other.collectives)
-      for (Collective& collective : buckets)
+    const auto rename = [&](std::vector<Collective>& collectives) {
+      for (Collective& collective : collectives)
         for (CollectivePhase& phase : collective.phases)
           for (auto& [passed, weight] : phase.links)
             passed = renamed(link, passed);
+    };
+    rename(other.gathers);
+    for (auto& buckets : other.collectives)
+      rename(buckets);
     for (const bool queue : {false, true}) {
       const Timeline a = queue ? event_order(schedule, costs) : static_order(schedule, costs);
       const Timeline b = queue ? event_order(schedule, other) : static_order(schedule, other);

@@ -112,7 +112,15 @@ Scenario stated(Dice& dice) {
     scenario.training.global_batch_size =
         Placed<std::int64_t>{copies * (size * micro_batches - dice.roll(0, size - 1)), {}};
   }
-  scenario.training.zero = static_cast<int>(dice.roll(0, 1));
+  const bool divides =
+      plan.replicas.value.empty() && plan.schedule.value != "pipedream" && plan.schedule.value != "dualpipe";
+  scenario.training.zero = dice.roll(0, divides ? 3 : 1);
+  if (scenario.training.zero > 0 && dice.one_in(2)) {  // groups of copies that hold the same
+    plan.shard = Placed<std::int64_t>{1, {}};
+    for (const std::int64_t group : {2, 3, 4, 5})
+      if (copies % group == 0 && dice.one_in(2)) plan.shard->value = group;
+  }
+  if (scenario.training.zero == 3) plan.reshard_after_forward = Placed<bool>{dice.one_in(2), {}};
   plan.recompute.value = {dice.of({Recompute::None, Recompute::None, Recompute::Full})};
   plan.gradient_sync = dice.of({GradientSync::Overlapped, GradientSync::Overlapped, GradientSync::Blocking});
   plan.bucket = Bytes{dice.roll(1, 8) * 1'000'000};

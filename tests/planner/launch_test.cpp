@@ -1,6 +1,7 @@
 // The nearest plan that a framework can run, and what the launch file makes of it.
 #include "io/launch/launch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -295,6 +296,77 @@ TEST_CASE("DeepSpeed cuts by its own methods and reduces behind the backward") {
   CHECK(sizes(l.plan) == uniform_cut(12, 4));
   CHECK(l.plan.gradient_sync == GradientSync::Blocking);
   CHECK(l.nearest.differences.size() == 2);
+}
+
+namespace {
+
+struct Sharded {
+  std::vector<std::string> differences;
+  std::string text;
+  Plan plan;
+};
+Sharded sharded(const std::string& training, const std::string& plan, Framework framework) {
+  const Launched l =
+      launched(small("data_parallel: 8, " + plan, "precision: bf16, gradient_precision: fp32, " + training +
+                                                      ", micro_batch_size: 1, micro_batches: 4"),
+               framework);
+  const auto writer =
+      std::find_if(kWriters.begin(), kWriters.end(), [&](const auto& w) { return w.first == framework; });
+  return {l.nearest.differences, file(l, written(l), writer->second), l.plan};
+}
+bool has(const std::string& text, std::string_view what) {
+  return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("weights that are divided: flags of each framework that has them") {
+  using List = std::vector<std::string>;
+  const Sharded titan = sharded("zero: 3", "data_parallel_shard: 4", Framework::Torchtitan);
+  CHECK(titan.differences.empty());
+  CHECK(has(titan.text, "parallel.data_parallel_replicate_degree = 2\n    parallel.data_parallel_shard_degree = 4\n"));
+  CHECK(has(titan.text, "parallel.fsdp_reshard_after_forward = \"always\""));
+  CHECK(has(sharded("zero: 3", "reshard_after_forward: false", Framework::Torchtitan).text, "= \"never\""));
+
+  const Sharded megatron = sharded("zero: 3", "data_parallel_shard: 4", Framework::Megatron);
+  CHECK(megatron.differences.empty());
+  CHECK(has(megatron.text, "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"));
+  CHECK(has(megatron.text, "--num-distributed-optimizer-instances 2"));
+  CHECK(has(sharded("zero: 2", "", Framework::Megatron).text, "--data-parallel-sharding-strategy optim_grads\n"));
+
+  const Sharded deepspeed = sharded("zero: 3", "recompute: blocks", Framework::DeepSpeed);
+  CHECK(deepspeed.differences.empty());
+  CHECK(has(deepspeed.text, "\"stage\": 3, \"overlap_comm\": True"));
+  CHECK(has(deepspeed.text, "deepspeed.zero.Init"));
+  CHECK(has(deepspeed.text, "use_reentrant=False) if isinstance(layer, Block) else layer(x)"));
+  CHECK_FALSE(has(deepspeed.text, "PipelineModule"));
+
+  // What is not there becomes the nearest that is.
+  CHECK(sharded("zero: 3", "", Framework::Torch).differences ==
+        List{"gradient_precision: a gradient is of its weight's type; bf16",
+             "zero: 3 is not there; optimizer states alone are divided: 1"});
+  const Sharded kept = sharded("zero: 2", "", Framework::Torchtitan);
+  CHECK(kept.differences ==
+        List{"zero: 2 is not there; weights are divided, too, and kept from forward to backward: 3"});
+  CHECK(kept.plan.resharding == Resharding{false, true});
+  CHECK(sharded("zero: 2", "data_parallel_shard: 2", Framework::DeepSpeed).differences ==
+        List{"data_parallel_shard: 2 is not there; all copies divide among them"});
+}
+
+TEST_CASE("weights that are divided in a pipeline: torchtitan has it, the others divide optimizer states alone") {
+  const std::string plan = "stages: 2, data_parallel: 4, placement: data, partition: equal_layers";
+  const std::string training =
+      "zero: 3, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: 4";
+  const Launched titan = launched(small(plan, training), Framework::Torchtitan);
+  CHECK(titan.nearest.differences.empty());
+  CHECK(titan.plan.units > 1);
+  CHECK(sizes(find_plan(titan.nearest.scenario, CostModel(titan.nearest.scenario))) == sizes(titan.asked.plan));
+  for (const Framework framework : {Framework::Megatron, Framework::DeepSpeed}) {
+    const Launched other = launched(small(plan + ", gradient_sync: blocking", training), framework);
+    CHECK(other.nearest.differences ==
+          std::vector<std::string>{"zero: 3 is not there in a pipeline; optimizer states alone are divided: 1"});
+    CHECK(other.plan.units == 1);
+  }
 }
 
 TEST_CASE("a ragged batch becomes one of whole micro-batches") {

@@ -5,11 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/simulate.hpp"
-#include "sim/static_order.hpp"
-#include "tests/support/oracle_engine.hpp"
+#include "tests/support/agreed.hpp"
 
 using namespace pipewright;
 
@@ -45,14 +42,6 @@ std::vector<std::string> gathers(const Schedule& schedule) {
   return names;
 }
 
-Timeline timed(const Schedule& schedule, const StepCosts& costs) {
-  const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
-  CHECK(timeline.workers == static_order(schedule, costs).workers);
-  CHECK(timeline.workers == oracle_timeline(schedule, costs).workers);
-  CHECK(validate(timeline, schedule, costs) == "");
-  return timeline;
-}
-
 using Names = std::vector<std::string>;
 
 }  // namespace
@@ -73,14 +62,14 @@ TEST_CASE("A recomputation and its backward share a gather") {
   gather_weights(schedule, {});
   REQUIRE(validate(schedule) == "");
   CHECK(gathers(schedule) == Names{"0AG0.0", "1AG0.0", "0AG0.1"});
-  timed(schedule, priced(schedule, 3, 6, 2, 2));
+  agreed_timeline(schedule, priced(schedule, 3, 6, 2, 2));
 }
 
 // [FSDP23] section 3.3. Forward of four units: each gather hides behind the unit before, or the gathers limit.
 TEST_CASE("Gathers one ahead: 2 + 4 * 3 where compute limits, 4 * 4 + 3 where gathers do") {
   const auto forwards_end = [](std::int64_t gather) {
     const Schedule schedule = sharded(4, 1, {});
-    return timed(schedule, priced(schedule, 3, 6, gather, 2)).workers[0].compute[3].end;
+    return agreed_timeline(schedule, priced(schedule, 3, 6, gather, 2)).workers[0].compute[3].end;
   };
   CHECK(forwards_end(2) == Time{14});
   CHECK(forwards_end(4) == Time{19});
@@ -90,13 +79,13 @@ TEST_CASE("Gathers one ahead: 2 + 4 * 3 where compute limits, 4 * 4 + 3 where ga
 // The last unit is kept, so that four backwards of 6 follow at once; the last one's reduction is exposed.
 TEST_CASE("Backward: gathers and reductions hide but for the last reduction") {
   const Schedule schedule = sharded(4, 1, {});
-  CHECK(timed(schedule, priced(schedule, 3, 6, 2, 2)).makespan == Time{14 + 4 * 6 + 2});
+  CHECK(agreed_timeline(schedule, priced(schedule, 3, 6, 2, 2)).makespan == Time{14 + 4 * 6 + 2});
 }
 
 // The last unit's reduction takes as long as the rest of the step: in one queue the first unit would wait for it.
 TEST_CASE("A gather does not queue behind a reduction") {
   const Schedule schedule = sharded(3, 1, {});
-  const Timeline timeline = timed(schedule, priced(schedule, 4, 4, 4, 100));
+  const Timeline timeline = agreed_timeline(schedule, priced(schedule, 4, 4, 4, 100));
   const auto& gathered = timeline.workers[0].communication[kGathers];
   const auto& reduced = timeline.workers[0].communication[kReductions];
   REQUIRE(gathered.size() == 5);
@@ -116,7 +105,7 @@ TEST_CASE("A gather begins when the last copy is there, and holds up both") {
     for (const Direction direction : {Direction::Forward, Direction::Backward})
       for (auto* table : {&costs.messages, &costs.messages_last})
         (*table)[costs.first_message[2 * edge + static_cast<std::size_t>(direction)] + 1].latency = Time{10};  // copy 1
-  const Timeline timeline = timed(schedule, costs);
+  const Timeline timeline = agreed_timeline(schedule, costs);
   const LaneTimes &quick = timeline.workers[1], &slow = timeline.workers[3];
   CHECK(quick.communication[kGathers] == slow.communication[kGathers]);
   CHECK(quick.compute[0].start == Time{5});  // F of chunk 1 in copy 0: stage 0's gather and forward
@@ -166,7 +155,7 @@ TEST_CASE("Gathers in another order than the ops that need them, of no op, or wi
 TEST_CASE("A timeline whose gathers come too early, or whose ops do not wait for them, is refused") {
   const Schedule schedule = sharded(3, 1, {});
   const StepCosts costs = priced(schedule, 3, 6, 5, 2);
-  const Timeline good = timed(schedule, costs);
+  const Timeline good = agreed_timeline(schedule, costs);
   const auto fault = [&](const auto& change) {
     Timeline timeline = good;
     for (LaneTimes& worker : timeline.workers)

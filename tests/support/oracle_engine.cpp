@@ -50,7 +50,7 @@ class Oracle {
     return times_.workers[static_cast<std::size_t>(worker)].communication[kReductions];
   }
   int round_of(const Op& op) const {
-    if (schedule_.flush) return 0;
+    if (schedule_.flush) return shape_.reduce_each ? static_cast<int>(op.micro_batch) : 0;
     return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size());
   }
   static bool ends_gradient(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::W; }
@@ -114,7 +114,7 @@ class Oracle {
         const Op& op = gradients(w)[i];
         const Time start = begin[key(op)], end = start + costs_.collectives[op.virtual_stage][op.bucket].time;
         collective(w)[i] = {start, end};
-        Time& complete = update_[{op.virtual_stage, static_cast<int>(op.micro_batch), 0, 0}];
+        Time& complete = update_[{op.virtual_stage, schedule_.flush ? 0 : static_cast<int>(op.micro_batch), 0, 0}];
         complete = std::max(complete, end);
       }
   }

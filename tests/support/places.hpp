@@ -15,7 +15,7 @@ inline std::vector<int> places(const ScheduleShape& shape, int v) {
   for (int k = 0; k < K; ++k)
     line.push_back(k);
   if (shape.chunk_order == ChunkOrder::V) line.insert(line.end(), line.rbegin(), line.rend());
-  const int stage = line[std::size_t(v) % line.size()];
+  const int stage = line[std::size_t(v / shape.units) % line.size()];
   int first = 0, r = 1;
   for (int k = 0; k <= stage; ++k) {
     if (k > 0) first += r;

@@ -93,6 +93,16 @@ Schedule random_schedule(std::mt19937& random) {
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)
         shape.buckets.push_back(roll(1, 3, random));
     }
+    if (rule.flush && rule.chunk_order != ChunkOrder::BothWays && shape.replicas.empty() && one_in(3, random)) {
+      shape.units = roll(1, 3, random);
+      shape.buckets.clear();
+      for (int chunk = 0; chunk < shape.chunks(); ++chunk)
+        shape.buckets.push_back(roll(1, 2, random));
+      if (shape.data_parallel > 1) {
+        shape.reduce_each = one_in(2, random);
+        if (one_in(2, random)) shape.resharding = {one_in(2, random), one_in(2, random)};
+      }
+    }
     if (rule.refusal(shape).empty()) return rule.generate(shape);
   }
 }

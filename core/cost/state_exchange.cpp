@@ -1,0 +1,75 @@
+#include "core/cost/state_exchange.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pipewright {
+namespace {
+
+AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost) {
+  const Cluster& cluster = cost.scenario().cluster;
+  return AllReduceGroup::at_once(std::move(members), cost.topology(), cluster.devices_per_node, &cluster);
+}
+
+// One after the other.
+void append(Collective& all, Collective next) {
+  all.time = checked_sum(all.time, next.time);
+  std::move(next.phases.begin(), next.phases.end(), std::back_inserter(all.phases));
+}
+
+}  // namespace
+
+StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost) : cost_(cost) {
+  const std::vector<DeviceId> all = members(plan, plan.seating().chunk_of(stage, 0));
+  const auto inside = static_cast<std::size_t>(plan.sharded_over(stage));
+  if (cost.scenario().training.zero == 0 || inside == all.size()) {
+    groups_.push_back(group_of({all}, cost));
+    return;
+  }
+  std::vector<std::vector<DeviceId>> groups, between(inside);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % inside == 0) groups.emplace_back();
+    groups.back().push_back(all[i]);
+    between[i % inside].push_back(all[i]);
+  }
+  groups_.push_back(group_of(std::move(groups), cost));
+  groups_.push_back(group_of(std::move(between), cost));
+}
+
+void StateExchange::keep_links(const Fold& fold) {
+  for (AllReduceGroup& group : groups_)
+    group.keep_links(fold);
+}
+
+// As it was measured, which passes no links: a whole all-reduce, or one of its two parts.
+std::optional<Collective> StateExchange::measured(Bytes bytes, int parts) const {
+  int workers = 1;
+  for (const AllReduceGroup& group : groups_)
+    workers *= static_cast<int>(group.members());
+  const std::optional<Time> known = bytes == Bytes{} ? std::nullopt : cost_.source().all_reduce(workers, bytes);
+  if (!known) return std::nullopt;
+  CollectivePhase phase;
+  phase.latency = phase.time = Time{(known->value * parts + 1) / 2};
+  return Collective{bytes, phase.time, {phase}};
+}
+
+Collective StateExchange::reduce(Bytes gradients) const {
+  const Training& training = cost_.scenario().training;
+  if (auto known = measured(gradients, training.zero > 1 ? 1 : 2)) return *std::move(known);
+  const AllReduceGroup& inside = groups_.front();
+  if (training.zero == 0) return inside.best(gradients);
+  const Bytes weights{gradients.value / gradient_bytes(training).value * weight_bytes(training.precision).value};
+  if (training.zero == 1 && groups_.size() == 1) return inside.sharded(gradients, weights);
+  Collective all = inside.gathering(gradients);
+  all.bytes = gradients;
+  if (groups_.size() > 1) append(all, groups_[1].best({gradients.value / static_cast<std::int64_t>(inside.members())}));
+  if (training.zero == 1) append(all, inside.gathering(weights));
+  return all;
+}
+
+Collective StateExchange::gather(Bytes weights) const {
+  if (auto known = measured(weights, 1)) return *std::move(known);
+  return groups_.front().gathering(weights);
+}
+
+}  // namespace pipewright

@@ -1,0 +1,130 @@
+#include "planner/sharding.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/cost/buckets.hpp"
+#include "core/cost/cost_model.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+// Divisors of n, ascending, as they are offered: "1, 2, 4 or 8".
+std::string divisors(int n) {
+  std::vector<int> all;
+  for (int d = 1; d <= n; ++d)
+    if (n % d == 0) all.push_back(d);
+  if (all.size() == 1) return "1";
+  if (all.size() > 12) return fmt::format("a divisor of {}", n);
+  return fmt::format("{} or {}", fmt::join(all.begin(), all.end() - 1, ", "), all.back());
+}
+
+// Keys that say more of a division than there is.
+void check_keys(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  const PlanRequest& request = scenario.plan;
+  const std::int64_t zero = scenario.training.zero;
+  if (request.shard && zero < kOptimizerSharded)
+    errors.add(request.shard->place, "plan.data_parallel_shard",
+               "copies divide nothing with training.zero: 0; write training.zero: 3 for FSDP, or leave this out");
+  else if (request.shard && plan.data_parallel % request.shard->value != 0)
+    errors.add(request.shard->place, "plan.data_parallel_shard",
+               fmt::format("{} does not divide plan.data_parallel: {}; use {}", request.shard->value,
+                           plan.data_parallel, divisors(plan.data_parallel)));
+  if (request.reshard_after_forward && zero < kWeightsSharded)
+    errors.add(
+        request.reshard_after_forward->place, "plan.reshard_after_forward",
+        fmt::format("weights are whole with training.zero: {}; write training.zero: 3, or leave this out", zero));
+  if (request.reduce_gradients && zero < kGradientsSharded)
+    errors.add(
+        request.reduce_gradients->place, "plan.reduce_gradients",
+        fmt::format("gradients are whole with training.zero: {}, and reduced once a step; write training.zero: 2 "
+                    "or 3, or leave this out",
+                    zero));
+}
+
+// "" or why gradients or weights of that plan are not divided.
+std::string refusal(const Plan& plan) {
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  if (!rule.flush) return plan.schedule + " updates the weights of one stage while others run";
+  if (rule.from_file) return "the order of a file says itself when weights are gathered, which is not read yet";
+  if (rule.chunk_order == ChunkOrder::BothWays) return plan.schedule + " holds each stage twice in a copy";
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+    return "replicas of a stage run different micro-batches, and gathers need all of them at a time";
+  return "";
+}
+
+// `whole` units of a chunk joined into `count`, as evenly as their number allows.
+void append_joined(const std::vector<LayerRange>& whole, int count, std::vector<LayerRange>& units) {
+  const auto n = static_cast<std::int64_t>(whole.size());
+  for (std::int64_t i = 0; i < count; ++i)
+    units.push_back({whole[at(i * n / count)].begin, whole[at((i + 1) * n / count - 1)].end});
+}
+
+void cut_into_units(const Scenario& scenario, Plan& plan) {
+  std::vector<std::vector<LayerRange>> by_chunk;
+  std::size_t fewest = plan.layers.empty() ? 1 : at(plan.layers.front().size());
+  for (const LayerRange& chunk : plan.layers) {
+    by_chunk.push_back(natural_units(scenario.model, chunk));
+    fewest = std::min(fewest, by_chunk.back().size());
+  }
+  plan.units = static_cast<int>(fewest);
+  plan.layers.clear();
+  for (const std::vector<LayerRange>& units : by_chunk)
+    append_joined(units, plan.units, plan.layers);
+  // A unit is reduced at once.
+  const Bytes each = gradient_bytes(scenario.training);
+  plan.bucket = {1};
+  for (const LayerRange& unit : plan.layers)
+    for (const Bucket& bucket : buckets(scenario.model, unit, each, Bytes{kLargest}))
+      plan.bucket = std::max(plan.bucket, bucket.bytes);
+}
+
+}  // namespace
+
+std::vector<LayerRange> natural_units(const Model& model, LayerRange layers) {
+  const bool has_blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+  std::vector<LayerRange> units;
+  bool weights = false;  // of the last unit
+  for (LayerId i = layers.begin; i < layers.end; ++i) {
+    const Layer& layer = model.layers[at(i)];
+    const bool begins =
+        has_blocks ? layer.block || (i > 0 && model.layers[at(i - 1)].block) : weights && layer.held() > 0;
+    if (i == layers.begin || begins)
+      units.push_back({i, i + 1}), weights = layer.held() > 0;
+    else
+      units.back().end = i + 1, weights = weights || layer.held() > 0;
+  }
+  return units;
+}
+
+void settle_sharding(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
+  const std::size_t before = errors.count();
+  check_keys(scenario, plan, errors);
+  const PlanRequest& request = scenario.plan;
+  const std::int64_t zero = scenario.training.zero;
+  if (errors.count() > before) return;
+  if (request.shard) plan.shard = static_cast<int>(request.shard->value);
+  if (zero < kGradientsSharded) return;
+  if (const std::string why = refusal(plan); !why.empty()) {
+    errors.add(or_else(scenario.training.zero_place, scenario.training.place), "training.zero",
+               fmt::format("{} divides gradients{}, but {}; use 0 or 1", zero,
+                           zero >= kWeightsSharded ? " and weights" : "", why));
+    return;
+  }
+  if (plan.data_parallel == 1) return;  // nothing to divide
+  const bool one_stage = plan.stages == 1;
+  const auto reduced = one_stage || zero == kGradientsSharded ? ReduceGradients::MicroBatch : ReduceGradients::Step;
+  plan.reduce_each =
+      (request.reduce_gradients ? request.reduce_gradients->value : reduced) == ReduceGradients::MicroBatch &&
+      plan.micro_batches > 1;
+  if (zero < kWeightsSharded) {
+    plan.resharding = Resharding{.after_forward = false, .after_backward = false};
+    return;
+  }
+  const bool after_forward = request.reshard_after_forward ? request.reshard_after_forward->value : one_stage;
+  plan.resharding = Resharding{.after_forward = after_forward, .after_backward = after_forward || one_stage};
+  cut_into_units(scenario, plan);
+}
+
+}  // namespace pipewright

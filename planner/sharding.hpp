@@ -1,0 +1,22 @@
+// What training.zero makes of a plan: who divides states with whom, and when weights and gradients are exchanged.
+#pragma once
+
+#include "core/plan/plan.hpp"
+#include "planner/plan_errors.hpp"
+
+namespace pipewright {
+
+// Settles Plan::shard, units, resharding, reduce_each and, of sharded weights, the buckets. The plan's layers must be cut
+// into its stages; each chunk is cut into units, its blocks, and what is before and behind them.
+//     zero 2        weights are gathered once a step, before the first forward                   [ZeRO20] section 5
+//     zero 3        unit by unit, one ahead; given away after each pass, with several stages after the step, as PyTorch's
+//                   pipelines do                                                         [FSDP23] [torchtitan26]
+// tests/planner/sharding_test.cpp
+void settle_sharding(const Scenario& scenario, Plan& plan, PlanErrors& errors);
+
+// Parts that are gathered by themselves: a Transformer's blocks, each, and the layers before, between and behind them; of a
+// model without blocks each layer that has weights, with those behind it that have none.
+//     embedding, 2 blocks, norm, head: {0} {1} {2} {3, 4}
+std::vector<LayerRange> natural_units(const Model& model, LayerRange layers);
+
+}  // namespace pipewright

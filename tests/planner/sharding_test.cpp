@@ -1,0 +1,236 @@
+// training.zero from 2 on: who divides what with whom, what it takes, and when it is exchanged.
+#include "planner/sharding.hpp"
+
+#include <doctest/doctest.h>
+
+#include "core/cost/state_exchange.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/price.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// Blocks of 100 million fp32 parameters, forwards of 3 ms and backwards of 6; ports of 100 GB/s. A block's weights, of
+// 400 MB, are gathered by two copies in 2 ms, and so are its gradients scattered.
+Scenario sharded(int blocks, std::int64_t copies, std::int64_t micro_batches, std::int64_t zero = 3) {
+  Scenario scenario = uniform_scenario({.layers = blocks,
+                                        .devices = static_cast<int>(copies),
+                                        .stages = 1,
+                                        .micro_batches = micro_batches,
+                                        .forward = Time{3'000'000},
+                                        .backward = Time{6'000'000}});
+  for (Layer& layer : scenario.model.layers)
+    layer.block = true, layer.parameters = 100'000'000;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{100e9};
+  scenario.plan.data_parallel.value = copies;
+  scenario.training.zero = zero;
+  scenario.training.zero_place = Place{"s.yaml", 9, 3};
+  return scenario;
+}
+
+Plan plan_of(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  return find_plan(scenario, cost);
+}
+
+Answer priced(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  return price(find_plan(scenario, cost), cost, Engine::Auto);
+}
+
+std::string refused(const Scenario& scenario) {
+  try {
+    plan_of(scenario);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Bytes states(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  const MemoryModel memory = memory_model(find_plan(scenario, cost), cost);
+  Bytes sum;
+  for (const ChunkMemory& chunk : memory.chunks)
+    sum += chunk.weights + chunk.gradients + chunk.optimizer;
+  return sum;
+}
+
+bool says(const std::string& text, std::string_view what) {
+  return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("units: each block by itself, and what lies before, between and behind") {
+  Model model;
+  for (const bool block : {false, false, true, true, false, false, true, false}) {
+    model.layers.emplace_back();
+    model.layers.back().block = block;
+  }
+  using Ranges = std::vector<LayerRange>;
+  CHECK(natural_units(model, {0, 8}) == Ranges{{0, 2}, {2, 3}, {3, 4}, {4, 6}, {6, 7}, {7, 8}});
+  CHECK(natural_units(model, {3, 6}) == Ranges{{3, 4}, {4, 6}});
+  CHECK(natural_units(model, {0, 1}) == Ranges{{0, 1}});
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].block = false, model.layers[i].parameters = i % 3 == 0 ? 10 : 0;
+  CHECK(natural_units(model, {0, 8}) == Ranges{{0, 3}, {3, 6}, {6, 8}});
+  CHECK(natural_units(model, {1, 8}) == Ranges{{1, 6}, {6, 8}});
+}
+
+TEST_CASE("FSDP: unit by unit, gathered again for the backward, reduced after every micro-batch") {
+  const Plan plan = plan_of(sharded(4, 2, 3));
+  CHECK(plan.units == 4);
+  CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}, {2, 3}, {3, 4}});
+  CHECK(plan.resharding == Resharding{true, true});
+  CHECK(plan.reduce_each);
+  CHECK(plan.bucket == Bytes{400'000'000});  // a unit is reduced at once
+  CHECK(plan.sharded_over(0) == 2);
+}
+
+// PyTorch's pipelines gather once a step, and reduce behind the last micro-batch.
+TEST_CASE("FSDP in a pipeline: as many units on every stage; gathered and reduced once a step") {
+  Scenario scenario = sharded(7, 2, 4);
+  scenario.cluster.devices_per_node = 4;
+  scenario.plan.stages.value = 2;
+  scenario.plan.partition.value = LayerCounts{{3, 4}};
+  Plan plan = plan_of(scenario);
+  CHECK(plan.units == 3);
+  CHECK(plan.layers == std::vector<LayerRange>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 7}});
+  CHECK(plan.resharding == Resharding{false, false});
+  CHECK_FALSE(plan.reduce_each);
+  const auto gathers = [&] {
+    const CostModel cost(scenario);
+    return price(plan, cost, Engine::Auto).schedule.positions[0].communication[kGathers].size();
+  };
+  CHECK(gathers() == 3);
+  scenario.plan.reshard_after_forward = Placed<bool>{true, {}};
+  plan = plan_of(scenario);
+  CHECK(plan.resharding == Resharding{true, true});
+  CHECK(gathers() > 3 * 4);
+}
+
+// [FSDP23] section 3.3: the first gather and the last reduction show. Of two micro-batches the reduction that ends the first
+// meets the gather for the second forward on the ports: both take 4 ms, one more than the forward that would hide them.
+TEST_CASE("a step of four units: 2 + 4 * 3 + 4 * 6 + 2 = 40 ms; of two micro-batches 2 + 2 * 36 + 1 + 2") {
+  CHECK(priced(sharded(4, 2, 1)).report.step_time == Time{40'000'000});
+  CHECK(priced(sharded(4, 2, 2)).report.step_time == Time{77'000'000});
+  // Whole weights: the gradients of 400 MB are all-reduced in 4 ms, the last block's behind everything.
+  CHECK(priced(sharded(4, 2, 1, 0)).report.step_time == Time{40'000'000});
+}
+
+// Gathered once, all 1600 MB before the first forward: 8 ms. Reductions of every block hide but for the last.
+TEST_CASE("ZeRO-2: weights are gathered whole, once a step") {
+  Scenario scenario = sharded(4, 2, 1, 2);
+  scenario.plan.bucket = Bytes{400'000'000};
+  const Answer answer = priced(scenario);
+  CHECK(answer.plan.units == 1);
+  CHECK(answer.report.step_time == Time{8'000'000 + 36'000'000 + 2'000'000});
+  scenario.training.micro_batches->value = 3;
+  const Answer three = priced(scenario);
+  CHECK(three.schedule.positions[0].communication[kGathers].size() == 1);
+  CHECK(three.schedule.positions[0].communication[kReductions].size() == 3 * 4);
+  CHECK(three.report.step_time == Time{8'000'000 + 3 * 36'000'000 + 2'000'000});
+  scenario.plan.reduce_gradients = Placed<ReduceGradients>{ReduceGradients::Step, {}};
+  CHECK(priced(scenario).schedule.positions[0].communication[kReductions].size() == 4);
+}
+
+// [ZeRO20] figure 1 and section 3.1: 7.5 billion parameters on 64 devices; and Llama 3 8B on 8, gradients in fp32.
+TEST_CASE("ZeRO: bytes of weights, gradients and states of a device") {
+  Scenario scenario = sharded(1, 64, 1, 0);
+  scenario.training.precision = Precision::Fp16, scenario.training.optimizer = Optimizer::Adam;
+  scenario.model.layers[0].parameters = 7'500'000'000;
+  const auto at_stage = [&](std::int64_t zero) {
+    scenario.training.zero = zero;
+    return states(scenario).value;
+  };
+  CHECK(at_stage(0) == 120'000'000'000);
+  CHECK(at_stage(1) == 31'406'250'000);
+  CHECK(at_stage(2) == 16'640'625'000);
+  CHECK(at_stage(3) == 1'875'000'000);
+  scenario = sharded(1, 8, 1, 0);
+  scenario.training.precision = Precision::Bf16, scenario.training.optimizer = Optimizer::Adam;
+  scenario.training.gradient_precision = Precision::Fp32;
+  scenario.model.layers[0].parameters = 8'030'261'248;
+  CHECK(at_stage(1) == 60'226'959'360);
+  CHECK(at_stage(2) == 32'121'044'992);
+  CHECK(at_stage(3) == 18'068'087'808);
+  // Hybrid: over four of the eight.
+  scenario.plan.shard = Placed<std::int64_t>{4, {}};
+  CHECK(at_stage(3) == 2 * 18'068'087'808);
+}
+
+// Blocks of 400 MB in two copies: shares of 800 MB of weights and as much of gradients. At the last block's backward it
+// is whole, and so is the one before, gathered ahead; its gradients are not scattered yet.
+TEST_CASE("FSDP: two units are whole at most, and the gradients of one") {
+  const Answer answer = priced(sharded(4, 2, 1));
+  const MemoryPeak walk = peak(answer.memory, answer.schedule, 0);
+  CHECK(walk.bytes.weights == Bytes{1'600'000'000});
+  CHECK(walk.bytes.gradients == Bytes{1'200'000'000});
+  CHECK(label(std::get<Op>(walk.owner)) == "3B0");
+  // On the clock what travels comes on top: the reduction of the block behind.
+  CHECK(answer.report.workers[0].memory.bytes.buffers >= Bytes{400'000'000});
+  const std::vector<MemoryPoint> points = series(answer.memory, answer.schedule, answer.costs, answer.timeline, 0);
+  for (const MemoryPoint& point : points)
+    CHECK(point.bytes.weights <= Bytes{1'600'000'000});
+  CHECK(points.back().bytes.weights == Bytes{800'000'000});
+  CHECK(points.back().bytes.gradients == Bytes{800'000'000});
+}
+
+TEST_CASE("FSDP: weights that are kept after the forward are all there when the backward begins") {
+  Scenario scenario = sharded(4, 2, 1);
+  scenario.plan.reshard_after_forward = Placed<bool>{false, {}};
+  const Answer answer = priced(scenario);
+  const MemoryPeak walk = peak(answer.memory, answer.schedule, 0);
+  CHECK(walk.bytes.weights == Bytes{2'400'000'000});
+  CHECK(answer.schedule.positions[0].communication[kGathers].size() == 4);
+}
+
+// Two nodes of two devices, ports of 100 GB/s and 1 us, a NIC of 10 GB/s and 5 us on each node. 80 MB of gradients and
+// as much of weights. Groups {0, 1} and {2, 3}: 1 us + 40 MB at 100 GB/s; then rings {0, 2} and {1, 3} of 40 MB, which
+// share the NICs, 5 GB/s each: 2 * 5 us + 8 ms.
+TEST_CASE("hybrid sharding: scattered inside the groups, and all-reduced between them") {
+  Scenario scenario = sharded(1, 4, 1);
+  scenario.cluster.nodes = 2, scenario.cluster.devices_per_node = 2;
+  scenario.cluster.links.latency = Time{1'000};
+  scenario.cluster.network.emplace();
+  scenario.cluster.network->bandwidth = Bandwidth{10e9};
+  scenario.cluster.network->latency = Time{5'000};
+  const auto exchanged = [&](std::int64_t zero) {
+    scenario.training.zero = zero;
+    const CostModel cost(scenario);
+    const StateExchange exchange(find_plan(scenario, cost), 0, cost);
+    return std::pair{exchange.reduce(Bytes{80'000'000}).time, exchange.gather(Bytes{80'000'000}).time};
+  };
+  // Over all four, in one ring that passes each NIC once: 3 * 5 us + 60 MB at 10 GB/s.
+  CHECK(exchanged(3) == std::pair{Time{6'015'000}, Time{6'015'000}});
+  scenario.plan.shard = Placed<std::int64_t>{2, {}};
+  CHECK(exchanged(3) == std::pair{Time{401'000 + 8'010'000}, Time{401'000}});
+  CHECK(exchanged(2).first == Time{401'000 + 8'010'000});
+  CHECK(exchanged(1).first == Time{401'000 + 8'010'000 + 401'000});  // and the updated weights are gathered
+  scenario.plan.shard = Placed<std::int64_t>{1, {}};
+  CHECK(exchanged(3).second == Time{0});  // nothing is divided
+}
+
+TEST_CASE("what sharding cannot be is refused with the way out") {
+  Scenario scenario = sharded(4, 8, 1);
+  scenario.plan.shard = Placed<std::int64_t>{3, Place{"s.yaml", 12, 3}};
+  CHECK(says(refused(scenario), "s.yaml:12:3"));
+  CHECK(says(refused(scenario), "3 does not divide plan.data_parallel: 8; use 1, 2, 4 or 8"));
+  scenario.training.zero = 0;
+  CHECK(says(refused(scenario), "copies divide nothing with training.zero: 0; write training.zero: 3"));
+  scenario.plan.shard.reset();
+  scenario.plan.reshard_after_forward = Placed<bool>{true, {}};
+  CHECK(says(refused(scenario), "weights are whole with training.zero: 0"));
+  scenario = sharded(4, 8, 1, 1);
+  scenario.plan.reduce_gradients = Placed<ReduceGradients>{ReduceGradients::Step, {}};
+  CHECK(says(refused(scenario), "gradients are whole with training.zero: 1"));
+  scenario = sharded(4, 2, 4);
+  scenario.plan.schedule.value = "pipedream";
+  CHECK(says(refused(scenario), "pipedream updates the weights of one stage while others run; use 0 or 1"));
+  scenario = sharded(4, 1, 4);
+  CHECK(plan_of(scenario).units == 1);  // one copy: there is nothing to divide
+}
