@@ -19,9 +19,11 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     partition_ = "the cut that a run takes";
   } else if (std::holds_alternative<Balanced>(scenario_->plan.partition.value)) {
     const PlanRequest& plan = scenario_->plan;
-    searched_ = balanced_ = plan.virtual_stages.value == 1 && chunk_order_of(plan) != ChunkOrder::BothWays;
-    partition_ = searched_ ? "the cut with the least bottleneck among those that fit"
-                           : "the balanced cut (several chunks share a device)";
+    const bool in_units = scenario_->training.zero >= kWeightsSharded && plan.data_parallel.value > 1;
+    searched_ = balanced_ = plan.virtual_stages.value == 1 && chunk_order_of(plan) != ChunkOrder::BothWays && !in_units;
+    partition_ = searched_  ? "the cut with the least bottleneck among those that fit"
+                 : in_units ? "the balanced cut (its weights are gathered in units)"
+                            : "the balanced cut (several chunks share a device)";
   } else if (std::holds_alternative<Fitting>(scenario_->plan.partition.value)) {
     searched_ = true;
     partition_ = "the cut with the least bottleneck among those that fit";

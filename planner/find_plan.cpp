@@ -434,6 +434,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   // The batch divides over the copies, so it is split even where the copies have no devices.
   plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
   errors.attempt([&] { split_batch(scenario, plan); });
+  if (rule != nullptr) settle_division(scenario, plan, errors);
   errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();
 
@@ -446,7 +447,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
       check_size(scenario, cost, plan);
       asked->cut(scenario, cost, plan);
     });
-  if (errors.count() == 0) settle_sharding(scenario, plan, errors);
+  if (errors.count() == 0) settle_units(scenario, plan);
   errors.attempt([&] {
     check_size(scenario, cost, plan);
     check_schedule(scenario, plan);

@@ -5,6 +5,7 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
+#include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -98,7 +99,7 @@ std::vector<LayerRange> natural_units(const Model& model, LayerRange layers) {
   return units;
 }
 
-void settle_sharding(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
+void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   const std::size_t before = errors.count();
   check_keys(scenario, plan, errors);
   const PlanRequest& request = scenario.plan;
@@ -113,16 +114,26 @@ void settle_sharding(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
     return;
   }
   if (plan.data_parallel == 1) return;  // nothing to divide
-  const bool one_stage = plan.stages == 1;
-  const auto reduced = one_stage || zero == kGradientsSharded ? ReduceGradients::MicroBatch : ReduceGradients::Step;
+  const bool each = plan.stages == 1 || zero == kGradientsSharded;
+  const auto reduced = each ? ReduceGradients::MicroBatch : ReduceGradients::Step;
   plan.reduce_each =
-      (request.reduce_gradients ? request.reduce_gradients->value : reduced) == ReduceGradients::MicroBatch &&
-      plan.micro_batches > 1;
-  if (zero < kWeightsSharded) {
-    plan.resharding = Resharding{.after_forward = false, .after_backward = false};
-    return;
-  }
-  const bool after_forward = request.reshard_after_forward ? request.reshard_after_forward->value : one_stage;
+      (request.reduce_gradients ? request.reduce_gradients->value : reduced) == ReduceGradients::MicroBatch;
+  if (zero == kGradientsSharded) plan.resharding = Resharding{.after_forward = false, .after_backward = false};
+  const Partitioner* asked = partitioner_of(request.partition.value);
+  const bool whole_stages = std::holds_alternative<Fitting>(request.partition.value) ||
+                            std::holds_alternative<LeastStep>(request.partition.value);
+  if (zero >= kWeightsSharded && plan.stages > 1 && asked != nullptr && whole_stages)
+    errors.add(or_else(request.partition.place, request.place), "plan.partition",
+               fmt::format("{} does not know which units are whole at a time with training.zero: {}; write balanced, "
+                           "equal_blocks or the layers",
+                           asked->name, zero));
+}
+
+void settle_units(const Scenario& scenario, Plan& plan) {
+  if (scenario.training.zero < kWeightsSharded || plan.data_parallel == 1) return;
+  const bool one_stage = plan.stages == 1;
+  const auto& asked = scenario.plan.reshard_after_forward;
+  const bool after_forward = asked ? asked->value : one_stage;
   plan.resharding = Resharding{.after_forward = after_forward, .after_backward = after_forward || one_stage};
   cut_into_units(scenario, plan);
 }

@@ -6,13 +6,15 @@
 
 namespace pipewright {
 
-// Settles Plan::shard, units, resharding, reduce_each and, of sharded weights, the buckets. The plan's layers must be cut
-// into its stages; each chunk is cut into units, its blocks, and what is before and behind them.
+// Settles Plan::shard, resharding and reduce_each; of weights that are sharded nothing is gathered yet.
+void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
+// Where weights are sharded: units, that and when they are gathered, and the buckets. The plan's layers must be cut into
+// its stages; each chunk is cut into units, its blocks, and what is before and behind them.
 //     zero 2        weights are gathered once a step, before the first forward                   [ZeRO20] section 5
 //     zero 3        unit by unit, one ahead; given away after each pass, with several stages after the step, as PyTorch's
 //                   pipelines do                                                         [FSDP23] [torchtitan26]
 // tests/planner/sharding_test.cpp
-void settle_sharding(const Scenario& scenario, Plan& plan, PlanErrors& errors);
+void settle_units(const Scenario& scenario, Plan& plan);
 
 // Parts that are gathered by themselves: a Transformer's blocks, each, and the layers before, between and behind them; of a
 // model without blocks each layer that has weights, with those behind it that have none.

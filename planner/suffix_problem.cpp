@@ -156,7 +156,7 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
     Time time = checked_sum(layers.forward[i], layers.backward[i]);
     if (mode == Recompute::Full && !shell.recompute_except_last) time = checked_sum(time, layers.forward[i]);
     if (mode == Recompute::Selective) time = checked_sum(time, layers.rebuild[i]);
-    if (mode == Recompute::Blocks && model.layers[i].block) time = checked_sum(time, layers.forward[i]);
+    if (mode == Recompute::Blocks && model.layers[i].block) time = checked_sum(time, layers.again[i]);
     if (parameters > 0)
       time += Time{static_cast<std::int64_t>(update * static_cast<double>(model.layers[i].held()) /
                                              static_cast<double>(parameters))};

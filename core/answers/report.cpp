@@ -20,8 +20,16 @@ double repeated(const Scenario& scenario, const Plan& plan, StageId stage, Layer
   const Model& model = scenario.model;
   const Layer& layer = model.layers[static_cast<std::size_t>(id)];
   const Recompute kind = plan.recompute[static_cast<std::size_t>(stage)];
-  if (kind == Recompute::Full || plan.rebuilds(stage, id, model))
-    return layer.flops->value / static_cast<double>(model.batch);
+  const double whole = layer.flops->value / static_cast<double>(model.batch);
+  if (kind == Recompute::Full) return whole;
+  if (plan.rebuilds(stage, id, model)) {
+    if (layer.work < 0 || !scenario.training.checkpoint_early_stop) return whole;
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    double left = 0;
+    for (std::size_t i = repeated_until_read(work); i < work.operators.size(); ++i)
+      if (work.operators[i].product) left += work.operators[i].forward_flops;
+    return std::max(0.0, whole - left);
+  }
   if (kind != Recompute::Selective || layer.work < 0) return 0;
   double cores = 0;
   for (const Operator& each : model.works[static_cast<std::size_t>(layer.work)].operators)

@@ -124,8 +124,8 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
   const Model& model = scenario_->model;
   LayerCosts costs;
   const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
-  reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.activation,
-          costs.stash, costs.core, costs.logits, costs.workspace);
+  reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.again,
+          costs.activation, costs.stash, costs.core, costs.logits, costs.workspace);
   std::vector<WorkCosts> by_work(model.works.size());
   const TensorParallel split{static_cast<int>(scenario_->plan.tensor_parallel.value),
                              scenario_->plan.sequence_parallel.value};
@@ -164,6 +164,7 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     costs.activation.push_back(scaled(layer.activation, samples, model.batch));
     costs.stash.push_back(scaled(layer.stashed(), samples, model.batch));
     costs.rebuild.push_back(passes.rebuild);
+    costs.again.push_back(passes.again.value_or(passes.forward));
     if (passes.issued) costs.issued.push_back(*passes.issued);
     costs.core.push_back(
         layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});

@@ -16,15 +16,17 @@
 
 namespace pipewright {
 
-// The kernels of a layer by pass; `rebuild`: of its attention cores, under selective recomputation.
+// The kernels of a layer by pass; `rebuild`: of its attention cores, under selective recomputation; `again`: of a forward
+// that is repeated.
 struct IssuedPasses {
-  KernelQueue forward, input, weight, rebuild;
+  KernelQueue forward, input, weight, rebuild, again;
 };
 
 // Figures of every layer for one micro-batch of a given size, each rounded once.
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
   std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
+  std::vector<Time> again;  // blocks, layers: the forward once more; as long, or less (training.checkpoint_early_stop)
   // The kernels behind the times above, which are their `device`; empty: no host limits. An op of a stage takes at least
   // the sum of the times above (`step_costs`), so that bounds that are made of them hold.
   std::vector<IssuedPasses> issued;
@@ -42,6 +44,7 @@ class CostSource {
   struct Passes {
     Time forward, backward_input, backward_weight;
     Time rebuild{};                        // of the attention cores, under selective recomputation
+    std::optional<Time> again{};           // of a forward that is repeated; none: as long
     std::optional<IssuedPasses> issued{};  // where a host limits
   };
   // Times of one layer for a micro-batch of `samples`. Throws InputError when the layer lacks what the source needs.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "core/cost/framework_memory.hpp"
 #include "core/question/memory_anchor.hpp"
@@ -22,19 +23,40 @@ std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers
   return chunk;
 }
 
+// Units that keep tensors for one another: those of a chunk, unless each keeps its input alone.
+bool keeps_for_itself(const Plan& plan, VirtualStageId v) {
+  return plan.units == 1 || plan.recompute[at(plan.stage_of(v))] == Recompute::Full;
+}
+
+// The first of those that v keeps tensors together with, and the layers of all of them.
+VirtualStageId keeper_of(const Plan& plan, VirtualStageId v) {
+  return keeps_for_itself(plan, v) ? v : v / plan.units * plan.units;
+}
+LayerRange kept_together(const Plan& plan, VirtualStageId v) {
+  if (keeps_for_itself(plan, v)) return plan.layers[at(v)];
+  const VirtualStageId first = keeper_of(plan, v);
+  return {plan.layers[at(first)].begin, plan.layers[at(first + plan.units - 1)].end};
+}
+
 // Bytes that enter every chunk and that it keeps for its backward: each tensor produced before it is counted once,
 //     hop      when it is used in the chunk or behind it (the chunk forwards what passes through)
 //     direct   when it is used in the chunk
-// and the model's own input enters every chunk with a layer that reads it: each worker loads it for itself.
+// and the model's own input enters every chunk with a layer that reads it: each worker loads it for itself. Of units of one
+// chunk the first that a tensor comes to has it for all.
 // tests/core/memory_model_test.cpp "skip", "model's own input"
 std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::vector<Bytes>& activation,
                               std::int64_t samples) {
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<VirtualStageId> counted = chunk;  // up to which chunk a layer's output is counted already
   std::vector<Bytes> boundary(static_cast<std::size_t>(plan.chunks()));
+  const auto whole = [&](VirtualStageId v) { return v / plan.units; };
+  int loaded = -1;  // chunk, units joined, that has the model's input
   for (std::size_t user = 0; user < model.layers.size(); ++user)
-    if (model.layers[user].inputs.empty())
+    if (model.layers[user].inputs.empty() && std::exchange(loaded, whole(chunk[user])) != whole(chunk[user]))
       boundary[static_cast<std::size_t>(chunk[user])] = scaled(model.input, samples, model.batch);
+  std::vector<int> held;  // the last chunk, units joined, that has a layer's output; -1: none yet
+  for (const VirtualStageId v : chunk)
+    held.push_back(plan.units > 1 && keeps_for_itself(plan, v) ? -1 : whole(v));
   for (std::size_t user = 0; user < model.layers.size(); ++user) {
     for (const LayerId input : model.layers[user].inputs) {
       const auto producer = static_cast<std::size_t>(input);
@@ -42,6 +64,7 @@ std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::v
       // Layers stand in order, so chunks between the last counted one and this user's only pass the tensor on.
       const VirtualStageId first = plan.skips == Skips::Hop ? counted[producer] + 1 : chunk[user];
       for (VirtualStageId v = first; v <= chunk[user]; ++v) {
+        if (std::exchange(held[producer], whole(v)) == whole(v)) continue;
         Bytes& bytes = boundary[static_cast<std::size_t>(v)];
         bytes = checked_sum(bytes, activation[producer]);
       }
@@ -99,7 +122,9 @@ void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, cons
 // Layers whose stash holds the output for its users' sake, but no user in their own chunk keeps it: it is sent on, and
 // nothing of it stays.
 std::vector<char> leaving_outputs(const Plan& plan, const Model& model) {
-  const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
+  std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
+  for (VirtualStageId& v : chunk)
+    v = keeper_of(plan, v);
   std::vector<char> leaves(model.layers.size());
   for (std::size_t i = 0; i < leaves.size(); ++i)
     leaves[i] = model.layers[i].work >= 0 && !model.layers[i].keeps_output;
@@ -166,10 +191,11 @@ void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, con
   const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
   const StageId stage = plan.stage_of(v);
   const bool selective = plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective;
+  const LayerRange together = kept_together(plan, v);
   Bytes kept, of_head;  // scratch memory of the layer that keeps logits
   for (LayerId i = range.begin; i < range.end; ++i) {
     const auto layer = static_cast<std::size_t>(i);
-    const LayerKept of = kept_of(model, range, i, layers, leaves);
+    const LayerKept of = kept_of(model, together, i, layers, leaves);
     const bool rebuilt = plan.rebuilds(stage, i, model);
     Bytes stash = rebuilt ? of.input : of.stash;
     Bytes again = rebuilt ? of.again : Bytes{};  // rebuilt during the backward, one layer at a time
@@ -386,10 +412,10 @@ std::vector<LayerKept> kept_by_layers(const Plan& plan, const CostModel& cost, c
   const Model& model = cost.scenario().model;
   const Allocator allocator = device_of(plan, cost.scenario(), plan.stage_of(v)).allocator;
   const std::vector<char> leaves = leaving_outputs(plan, model);
-  const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
+  const LayerRange range = plan.layers[static_cast<std::size_t>(v)], together = kept_together(plan, v);
   std::vector<LayerKept> kept;
   for (LayerId i = range.begin; i < range.end; ++i) {
-    LayerKept of = kept_of(model, range, i, layers, leaves);
+    LayerKept of = kept_of(model, together, i, layers, leaves);
     of.rounding = rounding(of.stash, allocator) - rounding(of.input, allocator);
     kept.push_back(of);
   }

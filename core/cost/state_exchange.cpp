@@ -41,35 +41,46 @@ void StateExchange::keep_links(const Fold& fold) {
     group.keep_links(fold);
 }
 
-// As it was measured, which passes no links: a whole all-reduce, or one of its two parts.
-std::optional<Collective> StateExchange::measured(Bytes bytes, int parts) const {
-  int workers = 1;
-  for (const AllReduceGroup& group : groups_)
-    workers *= static_cast<int>(group.members());
-  const std::optional<Time> known = bytes == Bytes{} ? std::nullopt : cost_.source().all_reduce(workers, bytes);
+// As it was measured, which passes no links: all-reduces of a group, or half of one.
+std::optional<Collective> StateExchange::measured(std::size_t group, Bytes bytes, int halves) const {
+  const std::size_t members = groups_[group].members();
+  if (members < 2) return Collective{bytes, {}, {}};
+  const std::optional<Time> known =
+      bytes == Bytes{} ? std::nullopt : cost_.source().all_reduce(static_cast<int>(members), bytes);
   if (!known) return std::nullopt;
   CollectivePhase phase;
-  phase.latency = phase.time = Time{(known->value * parts + 1) / 2};
+  phase.latency = phase.time = Time{(known->value * halves + 1) / 2};
   return Collective{bytes, phase.time, {phase}};
+}
+
+Collective StateExchange::gathering(Bytes bytes) const {
+  if (auto known = measured(0, bytes, 1)) return *std::move(known);
+  return groups_.front().gathering(bytes);
+}
+
+Collective StateExchange::all_reduce(std::size_t group, Bytes bytes) const {
+  if (auto known = measured(group, bytes, 2)) return *std::move(known);
+  return groups_[group].best(bytes);
 }
 
 Collective StateExchange::reduce(Bytes gradients) const {
   const Training& training = cost_.scenario().training;
-  if (auto known = measured(gradients, training.zero > 1 ? 1 : 2)) return *std::move(known);
+  if (training.zero == 0) return all_reduce(0, gradients);
   const AllReduceGroup& inside = groups_.front();
-  if (training.zero == 0) return inside.best(gradients);
   const Bytes weights{gradients.value / gradient_bytes(training).value * weight_bytes(training.precision).value};
-  if (training.zero == 1 && groups_.size() == 1) return inside.sharded(gradients, weights);
-  Collective all = inside.gathering(gradients);
+  if (training.zero == 1 && groups_.size() == 1) {
+    if (auto known = measured(0, gradients, 2)) return *std::move(known);
+    return inside.sharded(gradients, weights);
+  }
+  Collective all = gathering(gradients);  // a scatter takes as long
   all.bytes = gradients;
-  if (groups_.size() > 1) append(all, groups_[1].best({gradients.value / static_cast<std::int64_t>(inside.members())}));
-  if (training.zero == 1) append(all, inside.gathering(weights));
+  if (groups_.size() > 1) append(all, all_reduce(1, {gradients.value / static_cast<std::int64_t>(inside.members())}));
+  if (training.zero == 1) append(all, gathering(weights));
   return all;
 }
 
 Collective StateExchange::gather(Bytes weights) const {
-  if (auto known = measured(weights, 1)) return *std::move(known);
-  return groups_.front().gathering(weights);
+  return gathering(weights);
 }
 
 }  // namespace pipewright

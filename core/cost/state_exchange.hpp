@@ -30,7 +30,9 @@ class StateExchange {
   std::span<const AllReduceGroup> groups() const { return groups_; }
 
  private:
-  std::optional<Collective> measured(Bytes bytes, int parts) const;
+  std::optional<Collective> measured(std::size_t group, Bytes bytes, int halves) const;
+  Collective gathering(Bytes bytes) const;  // or scattering, inside a group
+  Collective all_reduce(std::size_t group, Bytes bytes) const;
 
   const CostModel& cost_;
   std::vector<AllReduceGroup> groups_;

@@ -39,7 +39,8 @@ KernelQueue rebuilt(const Plan& plan, StageId stage, const Model& model, const L
   const auto i = static_cast<std::size_t>(layer);
   if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Selective)
     return costs.issued.empty() ? KernelQueue::kernel({}, costs.rebuild[i]) : costs.issued[i].rebuild;
-  return plan.rebuilds(stage, layer, model) ? kernels(costs, Pass::Forward, layer) : KernelQueue{};
+  if (!plan.rebuilds(stage, layer, model)) return {};
+  return costs.issued.empty() ? KernelQueue::kernel({}, costs.again[i]) : costs.issued[i].again;
 }
 
 KernelQueue joined(const KernelQueue& before, const KernelQueue& next) {

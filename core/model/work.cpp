@@ -70,6 +70,14 @@ double Work::product_flops() const {
   return sum;
 }
 
+std::size_t repeated_until_read(const Work& work) {
+  std::size_t end = work.operators.size();
+  while (end > 0 && work.operators[end - 1].name == "add")  // keeps nothing
+    --end;
+  if (end > 0 && work.operators[end - 1].product) --end;
+  return end;
+}
+
 Amount Work::output() const {
   Amount sum;
   for (const Amount& output : outputs)

@@ -156,6 +156,11 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
+// How many of the operators, from the first on, are repeated before a backward that stops where it has what it reads: not
+// the last product, whose input is there then, nor sums behind it.     tests/core/operator_costs_test.cpp "stops early"
+//     norm, qkv, attention, out, add, norm, up, silu, down, add: all but the last two
+std::size_t repeated_until_read(const Work& work);
+
 // Parameters that one device of the group holds: whole ones, and ceil(sharded / t).
 std::int64_t parameters_on_device(const Work& work, int tensor_parallel);
 

@@ -87,6 +87,9 @@ struct Training {
   std::optional<Bytes> update_bytes;
   std::optional<AttentionKernelName> attention_kernel;  // of fused attention; absent: the device's first
   Execution execution = Execution::Eager;
+  // A layer that is repeated in the backward stops where it has all that the backward reads: PyTorch's checkpoints without
+  // re-entry, not Megatron-LM's.                                                            [PyTorchCheckpoint26]
+  bool checkpoint_early_stop = false;
   ExpertProducts expert_products = ExpertProducts::Fused;
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   FrameworkMemory framework;

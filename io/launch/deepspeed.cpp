@@ -55,8 +55,9 @@ WIDTH = 64  # of the layers below; yours have their own
 
 
 )",
-                     plan.global_batch_size, plan.micro_batch_size, plan.micro_batches, training.zero,
-                     training.zero < 2
+                     plan.global_batch_size, plan.micro_batch_size, plan.micro_batches,
+                     plan.resharding ? training.zero : std::min<std::int64_t>(training.zero, kOptimizerSharded),
+                     !plan.resharding
                          ? ""
                          : fmt::format(", \"overlap_comm\": True, \"reduce_bucket_size\": {}",
                                        std::max<std::int64_t>(1, plan.bucket.value / gradient_bytes(training).value)),
@@ -139,8 +140,8 @@ std::string deepspeed_launch(const LaunchRequest& request) {
   const NodeShape shape = nodes_of(written);
   if (!request.sbatch) text += how_to_run(shape);
   text += "import time\n\nimport deepspeed\nimport torch\n";
-  text += training.zero >= kGradientsSharded ? "import torch.utils.checkpoint\n"
-                                             : "from deepspeed.pipe import LayerSpec, PipelineModule\n";
+  text +=
+      plan.resharding ? "import torch.utils.checkpoint\n" : "from deepspeed.pipe import LayerSpec, PipelineModule\n";
   if (plan.tensor_parallel > 1) text += "from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology\n";
   text += configuration(plan, training);
   if (const std::string known = python_trained_as(written.scenario->model); !known.empty()) text += known + "\n\n";
@@ -162,10 +163,8 @@ def samples():
 deepspeed.init_distributed()
 )";
   if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
-  text += training.zero >= kGradientsSharded ? engine_of_copies(plan, training)
-                                             : engine_of_stages(plan, layers, method_of(written));
-  text +=
-      fmt::format(R"(data = samples()
+  text += plan.resharding ? engine_of_copies(plan, training) : engine_of_stages(plan, layers, method_of(written));
+  text += fmt::format(R"(data = samples()
 STEPS = 10
 for step in range(STEPS):
     begin = time.perf_counter()
@@ -175,7 +174,7 @@ for step in range(STEPS):
               f"elapsed time per iteration (ms): {{1e3 * (time.perf_counter() - begin):.3f}} | "
               f"global batch size: {{CONFIG['train_batch_size']}} | lm loss: {{loss:.6E}} |", flush=True)
 )",
-                  training.zero >= kGradientsSharded ? "train_step()" : "float(engine.train_batch(data_iter=data))");
+                      plan.resharding ? "train_step()" : "float(engine.train_batch(data_iter=data))");
   return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
 }
 

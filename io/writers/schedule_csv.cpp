@@ -122,6 +122,21 @@ class WithMessages {
   std::vector<std::uint8_t> done_;  // by chunk and micro-batch: 1 forward, 2 gradient of the input
 };
 
+// PyTorch's stages are chunks: of the units of one the first that runs stands for all.
+Schedule of_whole_chunks(Schedule schedule) {
+  const int units = std::exchange(schedule.shape.units, 1);
+  if (units == 1) return schedule;
+  schedule.shape.buckets.clear(), schedule.shape.resharding.reset();
+  for (Lane& lane : schedule.positions) {
+    std::erase_if(lane.compute,
+                  [&](const Op& op) { return op.virtual_stage % units != (rule(op.kind).forward ? 0 : units - 1); });
+    for (Op& op : lane.compute)
+      op.virtual_stage = static_cast<std::uint16_t>(op.virtual_stage / units);
+    lane.communication = {};
+  }
+  return schedule;
+}
+
 }  // namespace
 
 std::string not_in_schedule_csv(const Schedule& schedule) {
@@ -136,8 +151,9 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
   return "";
 }
 
-std::string schedule_csv(const Schedule& schedule, ScheduleActions actions) {
-  if (const std::string why = not_in_schedule_csv(schedule); !why.empty()) throw InputError(why);
+std::string schedule_csv(const Schedule& given, ScheduleActions actions) {
+  if (const std::string why = not_in_schedule_csv(given); !why.empty()) throw InputError(why);
+  const Schedule schedule = of_whole_chunks(given);
   const std::vector<std::vector<Cell>> cells = cells_of(schedule);
   std::vector<std::string> rows(cells.size());
   if (actions == ScheduleActions::WithMessages) {

@@ -157,6 +157,10 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
     differs("reshard_after_forward: false is not there; true");
     plan.reshard_after_forward.reset();
   }
+  if (plan.reduce_gradients && stages && plan.reduce_gradients->value == ReduceGradients::MicroBatch) {
+    differs("reduce_gradients: micro_batch is not there in a pipeline; step");
+    plan.reduce_gradients.reset();
+  }
   if (plan.reduce_gradients && !stages && plan.reduce_gradients->value == ReduceGradients::Step) {
     differs("reduce_gradients: step is not there; gradients are divided after every micro-batch: micro_batch");
     plan.reduce_gradients.reset();

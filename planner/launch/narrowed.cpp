@@ -184,9 +184,12 @@ class Narrowing {
     if (open == training.open.end()) return;
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
+    const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
     for (const std::string& value : among.empty() ? std::vector<std::string>{"0", "1"} : among)
-      if (std::any_of(words_.zeros.begin(), words_.zeros.end(),
-                      [&](std::int64_t zero) { return value == std::to_string(zero); }))
+      if (stages && !words_.zeros_in_pipelines && (value == "2" || value == "3"))
+        continue;  // the framework has it without a pipeline alone, and stages are open
+      else if (std::any_of(words_.zeros.begin(), words_.zeros.end(),
+                           [&](std::int64_t zero) { return value == std::to_string(zero); }))
         left.push_back(value);
     if (left.empty())
       throw InputError(open->second.place,

@@ -36,7 +36,7 @@ class Stage {
       for (const LayerKept& kept : kept_by_layers(plan_, cost, layers[0], v)) {
         const Bytes freed = kept.stash - kept.input;
         items_.push_back(
-            {.extra = layers[0].forward[at(layer)],
+            {.extra = layers[0].again[at(layer)],
              .freed = Bytes{below(freed, whole) + below(kept.rounding, sum.rounding)},
              .transient = Bytes{static_cast<std::int64_t>(std::ceil(static_cast<double>(kept.again.value) * whole))}});
         layer_.push_back(layer++);

@@ -336,12 +336,12 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
       return result;
     }
     if (lowest.fit.level > bench.level()) {
-      result.miss = {.need = lowest.fit.need, .stage = lowest.fit.stage, .proven = one_chunk};
+      result.miss = {.need = lowest.fit.need, .stage = lowest.fit.stage, .proven = one_chunk && tries_all_cuts(layout)};
       return result;
     }
     bench.set_level(lowest.fit.level);
     cuts.push_back(lowest.cut);
-    if (one_chunk && set_aside.empty()) least = lowest.fit.level;
+    if (one_chunk && tries_all_cuts(layout) && set_aside.empty()) least = lowest.fit.level;
   }
   const auto consider = [&](const std::vector<LayerRange>& cut) {
     Workbench::Fit fit = bench.lightest_fit(cut);
@@ -365,9 +365,9 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
       if (const auto repaired = bench.fitting_chunks(cuts[i])) consider(*repaired);
   if (cuts_open && one_chunk && (!result.candidate || aim_ == Aim::LeastMemory))
     if (const auto cut = bench.fitting()) consider(*cut);
-  const bool only_cut = !cuts_open_ || layout.stages * layout.virtual_stages == 1;
-  if (result.candidate && only_cut && !cuts_open && bench.all_tried()) result.candidate->bound = result.candidate->step;
-  result.miss.proven = one_chunk || (only_cut && !bench.chooses_layers());
+  const bool all_cuts = tries_all_cuts(layout);
+  if (result.candidate && all_cuts && !cuts_open && bench.all_tried()) result.candidate->bound = result.candidate->step;
+  result.miss.proven = all_cuts && (one_chunk || (!cuts_open && !bench.chooses_layers()));
   result.simulations = bench.simulations();
   return result;
 }
@@ -375,6 +375,7 @@ Evaluation Evaluator::evaluate(const Layout& layout, const Modes& modes, const s
 std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, const std::vector<Bytes>& set_aside) {
   if (candidate.refined) return 0;
   candidate.refined = true;
+  if (in_units(candidate.layout)) return 0;
   if (!one_for_all_) return refine(candidate, modes_, simulations, set_aside);
   const Time known = candidate.bound;
   if (candidate.layout.virtual_stages > 1)

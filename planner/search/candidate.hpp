@@ -113,8 +113,13 @@ class Evaluator {
   bool one_plan() const { return !cuts_open_ && modes_.empty(); }
 
  private:
-  // Sharded weights are cut into units, of the cut that the plan has.
-  bool searches_cuts(const Layout& layout) const { return cuts_open_ && layout.zero < kWeightsSharded; }
+  // Sharded weights are cut into units, of the cut that the plan has: no other is tried.
+  static bool in_units(const Layout& layout) { return layout.zero >= kWeightsSharded && layout.data_parallel > 1; }
+  bool searches_cuts(const Layout& layout) const { return cuts_open_ && !in_units(layout); }
+  // Whether the cuts that `evaluate` tries are all that there are, or stand for all.
+  bool tries_all_cuts(const Layout& layout) const {
+    return !cuts_open_ || !in_units(layout) || layout.stages * layout.virtual_stages == 1;
+  }
   struct World;
   World& world(const Layout& layout);
   using Modes = std::vector<Recompute>;

@@ -171,6 +171,7 @@ class PathBound {
         chunks_(problem.shell.chunks()),
         layers_(problem.run.size()),
         forward_(time(problem.layers.forward, problem.run.begin)),
+        again_(time(problem.layers.again, problem.run.begin)),
         backward_(time(problem.layers.backward, problem.run.begin)),
         first_{time(problem.layers.forward, 0), time(problem.layers.backward, 0)},
         longest_(chains, nanoseconds(problem.hop)),
@@ -258,12 +259,12 @@ class PathBound {
       for (int r = mode == Recompute::None ? 0 : problem_.memory.least_rebuilt(k, n); any && r <= most; ++r) {
         const double room = problem_.memory.most_in_flight(k, n, r) - in_flight_of_least(k);
         if (room < 0) continue;
-        all.push_back({n, r * forward_, false, room, busy(k, n, r * forward_)});
+        all.push_back({n, r * again_, false, room, busy(k, n, r * again_)});
         if (room >= (n - least_of(k)) * static_cast<double>(problem_.memory.fullest(k).most)) break;
       }
     } else if (problem_.memory.fits(k, n, mode)) {
-      const bool repeats = mode == Recompute::Full || (mode == Recompute::Blocks && problem_.block);
-      const double each = repeats                        ? forward_
+      const double each = mode == Recompute::Full                       ? forward_
+                          : mode == Recompute::Blocks && problem_.block ? again_
                           : mode == Recompute::Selective ? time(problem_.layers.rebuild, problem_.run.begin)
                                                          : 0;
       all.push_back({n, n * each, mode == Recompute::Full, kInfinite, busy(k, n, n * each)});
@@ -460,7 +461,7 @@ class PathBound {
 
   const PathProblem& problem_;
   int stages_, chunks_, layers_;
-  double forward_, backward_;  // of a layer of the run
+  double forward_, again_, backward_;  // of a layer of the run
   Ends first_, last_;
   LongestChains longest_;
   Mean mean_;

@@ -75,6 +75,9 @@ std::string gap_left(const Ranking& answer, const SearchOptions& options, const 
   if (open.lowest->layout.virtual_stages > 1 && open.cuts_open)
     return fmt::format("cuts of interleaved schedules are heuristic, and their bound allows fractional layers ({})",
                        in_words(open.lowest->layout));
+  if (open.lowest->layout.zero >= kWeightsSharded)
+    return fmt::format("of sharded weights one cut is tried, and which units recompute is a heuristic ({})",
+                       in_words(open.lowest->layout));
   if (!options.keep_going)
     return fmt::format("the cuts of a layout get {} simulations ({}); --gap 0 goes on", options.most_simulations,
                        in_words(open.lowest->layout));

@@ -67,10 +67,15 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const std::int64_t waited_unit = waited(run.begin);
   const bool block = cost.scenario().model.layers[at(run.begin)].block;
   const auto added = [&](Recompute mode) {
-    const bool repeated = mode == Recompute::Full || (mode == Recompute::Blocks && block);
-    return repeated                       ? layers.forward[at(run.begin)].value
-           : mode == Recompute::Selective ? layers.rebuild[at(run.begin)].value
-                                          : 0;
+    switch (mode) {
+      case Recompute::Full: return layers.forward[at(run.begin)].value;
+      case Recompute::Selective: return layers.rebuild[at(run.begin)].value;
+      case Recompute::Blocks: return block ? layers.again[at(run.begin)].value : 0;
+      case Recompute::Layers:
+      case Recompute::Knapsack: return layers.again[at(run.begin)].value;
+      case Recompute::None: break;
+    }
+    return std::int64_t{0};
   };
   EqualRunMemory memory(run, shell, cost, layers);
   // What the lightest recomputation under which n layers fit on stage k adds; nothing: none.
@@ -79,7 +84,7 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
     for (const Recompute mode : modes) {
       const bool set = mode == Recompute::Layers || mode == Recompute::Knapsack;
       const int rebuilt = set ? memory.least_rebuilt(k, n) : n;
-      const std::int64_t more = rebuilt * (set ? added(Recompute::Full) : added(mode));
+      const std::int64_t more = rebuilt * added(mode);
       if (least && more >= *least) continue;
       if (set ? rebuilt <= n : memory.fits(k, n, mode)) least = more;
       if (least && *least == 0) break;

@@ -224,7 +224,7 @@ Time Workbench::added_by(std::size_t mode, LayerRange range) {
     sums.push_back(0);
     for (std::size_t i = 0; i < layers.forward.size(); ++i) {
       const bool block = modes_[mode] == Recompute::Blocks && model[i].block;
-      const Time more = block ? layers.forward[i] : added(layers, i, modes_[mode]);
+      const Time more = block ? layers.again[i] : added(layers, i, modes_[mode]);
       sums.push_back(checked_sum(sums.back(), more.value, "a recomputation"));
     }
   }

@@ -191,9 +191,10 @@ void add_warnings(Answer& answer, const CostModel& cost) {
 
 // Stages between the producer of a tensor and a user of it: those are what `skips` is about.
 bool skips_a_stage(const Model& model, const Plan& plan) {
+  const std::vector<LayerRange> chunks = plan.uncut();
   const auto chunk_of = [&](LayerId layer) {
     const auto holds = [&](const LayerRange& range) { return layer < range.end; };
-    return std::find_if(plan.layers.begin(), plan.layers.end(), holds) - plan.layers.begin();
+    return std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin();
   };
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     for (const LayerId input : model.layers[i].inputs)
@@ -268,6 +269,12 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   const Training& training = scenario.training;
   if (training.execution != Execution::Eager && scenario.cost != CostSourceKind::Roofline)
     lines.push_back("training.execution has no effect: times of layers are stated or measured, the host's with them");
+  const auto by_layers = [](Recompute recompute) {
+    return recompute == Recompute::Blocks || recompute == Recompute::Layers;
+  };
+  if (training.checkpoint_early_stop && std::none_of(plan.recompute.begin(), plan.recompute.end(), by_layers))
+    lines.push_back(
+        "training.checkpoint_early_stop has no effect: no block or layer is recomputed; it needs recompute: blocks");
   if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario.model))
     lines.push_back("training.expert_products: looped has no effect: the model has no experts");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))

@@ -84,7 +84,8 @@ Reference data_parallelism(const Answer& answer, const CostModel& cost) {
   const std::int64_t micro_batches = std::max<std::int64_t>(1, share);
   Plan one = one_stage(plan, cost.scenario().model, all_devices(plan), micro_batches);
   PlanErrors none;  // groups that do not divide these copies: then nothing is gathered
-  settle_sharding(cost.scenario(), one, none);
+  settle_division(cost.scenario(), one, none);
+  if (none.count() == 0) settle_units(cost.scenario(), one);
   const bool alone = cost.source().loads().empty();  // else ops depend on how many workers compute
   StepCosts costs = step_costs(one, cost, alone ? fold_copies(one, cost, Alike::InTime) : nullptr);
   const Schedule schedule = make_schedule(one, costs.shape);

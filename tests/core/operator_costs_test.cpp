@@ -512,6 +512,36 @@ TEST_CASE("recompute: blocks repeats the forward of what is a block right before
   CHECK(backward() == us(2 * 1025));
 }
 
+// Product, norm, product, sum: forward 4 x 205 us, backward 2 x 410 + 2 x 205. Stopping early the first two are repeated.
+TEST_CASE("a repeated forward that stops early leaves out the last product, and what keeps nothing behind it") {
+  Work work = dense_and_norm();
+  work.operators[0].product = true;
+  work.operators.push_back(work.operators[0]);
+  work.operators.push_back(work.operators[1]);
+  work.operators[3].name = "add";
+  CHECK(repeated_until_read(work) == 2);
+  Scenario scenario = of_work(work);
+  scenario.model.layers[0].block = true;
+  const auto backward = [&](Recompute mode) {
+    const Plan plan = plan_of(scenario, {{0, 1}}, {mode});
+    return step_costs(plan, CostModel(scenario)).duration[static_cast<std::size_t>(Kind::BW)];
+  };
+  CHECK(backward(Recompute::None) == us(1230));
+  CHECK(backward(Recompute::Blocks) == us(1230 + 820));
+  scenario.training.checkpoint_early_stop = true;
+  CHECK(backward(Recompute::None) == us(1230));
+  CHECK(backward(Recompute::Blocks) == us(1230 + 410));
+  // What the last operator keeps itself is needed: a norm behind the product.
+  work.operators.pop_back(), work.operators.pop_back(), work.operators.push_back(work.operators[1]);
+  CHECK(repeated_until_read(work) == work.operators.size());
+  // With tensor parallelism the all-reduce of the last product is left out with it: 6 us and 120 us of two.
+  scenario.model.works[0].reduced_forward = values(1e6), scenario.model.works[0].reductions_forward = 2;
+  scenario.plan.tensor_parallel.value = 4;
+  const auto passes = price(scenario);
+  scenario.model.works[0].reduced_forward = {}, scenario.model.works[0].reductions_forward = 0;
+  CHECK(*passes.again - *price(scenario).again == us(126));
+}
+
 TEST_CASE("a set of layers repeats the forward of what is in it right before its backward, of nothing else") {
   const Scenario scenario = of_work(dense_and_norm(), 2);
   Plan plan = plan_of(scenario, {{0, 2}}, {Recompute::Layers});

@@ -30,7 +30,7 @@ TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
         "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, zero, update_bytes, "
-        "attention_kernel, execution, expert_products, sequence_length, framework");
+        "attention_kernel, execution, checkpoint_early_stop, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: "
         "global_");

@@ -33,6 +33,16 @@ TEST_CASE("How kernels are launched and experts computed has no effect where tim
   CHECK(lines[1] == "training.expert_products: looped has no effect: the model has no experts");
 }
 
+TEST_CASE("A checkpoint that stops early has no effect where nothing is recomputed by blocks or layers") {
+  Scenario scenario = uniform_scenario();
+  scenario.training.checkpoint_early_stop = true;
+  REQUIRE(warnings(scenario).size() == 1);
+  CHECK(warnings(scenario)[0].starts_with("training.checkpoint_early_stop has no effect: "));
+  scenario.model.layers[0].block = true;
+  scenario.plan.recompute.value = {Recompute::Blocks};
+  CHECK(warnings(scenario).empty());
+}
+
 TEST_CASE("Vertical sync with a flush has no effect") {
   Scenario scenario = uniform_scenario();
   scenario.plan.vertical_sync = true;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/state_exchange.hpp"
+#include "io/writers/schedule_csv.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -213,6 +214,60 @@ TEST_CASE("hybrid sharding: scattered inside the groups, and all-reduced between
   CHECK(exchanged(1).first == Time{401'000 + 8'010'000 + 401'000});  // and the updated weights are gathered
   scenario.plan.shard = Placed<std::int64_t>{1, {}};
   CHECK(exchanged(3).second == Time{0});  // nothing is divided
+}
+
+// Units of one worker keep tensors for one another: a tensor is kept once, wherever the next unit begins.
+TEST_CASE("activations take as much in units as they do whole") {
+  for (const bool skip : {false, true})
+    for (const Skips skips : {Skips::Hop, Skips::Direct})
+      for (const std::int64_t stages : {1, 2}) {
+        Scenario scenario = sharded(6, 2, 1, 0);
+        scenario.cluster.devices_per_node = 4;
+        scenario.plan.stages.value = stages;
+        scenario.plan.skips = skips;
+        if (skip) scenario.model.layers[5].inputs = {4, 0};
+        const auto stash = [&](std::int64_t zero) {
+          scenario.training.zero = zero;
+          const Answer answer = priced(scenario);
+          std::vector<Bytes> kept;
+          for (PositionId position = 0; position < stages; ++position) {
+            Bytes most;
+            const MemoryModel& memory = answer.memory;
+            for (const MemoryPoint& point : series(memory, answer.schedule, answer.costs, answer.timeline, position))
+              most = std::max(most, point.bytes.stash);
+            kept.push_back(most);
+          }
+          return kept;
+        };
+        CHECK(stash(0) == stash(3));
+      }
+}
+
+TEST_CASE("PyTorch's schedule file has chunks, not units") {
+  Scenario scenario = sharded(6, 2, 4, 0);
+  scenario.cluster.devices_per_node = 4;
+  scenario.plan.stages.value = 2;
+  for (const char* schedule : {"1f1b", "zb_h1"}) {
+    scenario.plan.schedule.value = schedule;
+    const auto file = [&](std::int64_t zero) {
+      scenario.training.zero = zero;
+      return schedule_csv(priced(scenario).schedule);
+    };
+    CHECK(file(0) == file(3));
+  }
+}
+
+// Stated cuts are taken as they are; of stages that are searched for, memory and time depend on the units.
+TEST_CASE("partitions that weigh whole stages are refused for sharded weights") {
+  Scenario scenario = sharded(6, 2, 4);
+  scenario.cluster.devices_per_node = 4;
+  scenario.plan.stages.value = 2;
+  scenario.plan.partition.value = LeastStep{};
+  CHECK(says(refused(scenario), "plan.partition: exact does not know which units are whole at a time"));
+  scenario.plan.partition.value = Fitting{};
+  CHECK(says(refused(scenario), "fitting does not know"));
+  scenario.training.zero = 2;
+  CHECK(refused(scenario).empty());
 }
 
 TEST_CASE("what sharding cannot be is refused with the way out") {

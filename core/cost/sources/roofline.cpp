@@ -144,7 +144,8 @@ class Roofline final : public CostSource {
       if (layer.parameters == 0)
         passes.backward_input = estimate(model, layer, samples, 2), passes.backward_weight = {};
     }
-    if (layer.forward) passes.forward = at_speed(scaled(*layer.forward, samples, model.batch), speed_);
+    if (layer.forward)
+      passes.forward = at_speed(scaled(*layer.forward, samples, model.batch), speed_), passes.again.reset();
     if (backward) {
       passes.backward_input = at_speed(backward->input, speed_);
       passes.backward_weight = at_speed(backward->weight, speed_);
@@ -153,7 +154,7 @@ class Roofline final : public CostSource {
     if (!passes.issued && host_limits()) {
       const auto alone = [](Time device) { return KernelQueue::kernel({}, device); };
       passes.issued = {alone(passes.forward), alone(passes.backward_input), alone(passes.backward_weight),
-                       alone(passes.rebuild)};
+                       alone(passes.rebuild), alone(passes.again.value_or(passes.forward))};
     }
     return passes;
   }
@@ -460,8 +461,10 @@ class Roofline final : public CostSource {
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
     const IssueTimes host = issue_times();
-    Kernels forward, input, weight, core;
+    Kernels forward, input, weight, core, again;
     ProductOfLayer scores;
+    const std::size_t repeated =
+        scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size();
     for (const Operator& op : work.operators) {
       const bool shared = op.divided || (split_.sequence_parallel && !op.gathered);
       const double flops = samples / (shared ? t : 1.0);
@@ -479,6 +482,7 @@ class Roofline final : public CostSource {
                                         bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
       forward.add(host.forward, once, kernels);
       if (op.attention_core) core.add(host.forward, once, kernels);
+      if (&op < work.operators.data() + repeated) again.add(host.forward, once, kernels);
       input.add(host.backward,
                 operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
                               bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels),
@@ -491,14 +495,23 @@ class Roofline final : public CostSource {
     const auto reduced = [&](const Kernels& pass, const Amount& amount, int count) {
       return pass.with(count, host.collective, collectives(amount, count, samples));
     };
-    const IssuedPasses issued{reduced(forward, work.reduced_forward, work.reductions_forward),
-                              reduced(input, work.reduced_backward, work.reductions_backward), weight.with(),
-                              core.with()};
+    IssuedPasses issued{reduced(forward, work.reduced_forward, work.reductions_forward),
+                        reduced(input, work.reduced_backward, work.reductions_backward),
+                        weight.with(),
+                        core.with(),
+                        {}};
+    issued.again = issued.forward;
+    if (repeated < work.operators.size()) {  // the last product's all-reduce goes with it
+      const int all = work.reductions_forward, left = std::max(0, all - 1);
+      const double time = all == 0 ? 0 : collectives(work.reduced_forward, all, samples) * left / all;
+      issued.again = again.with(left, host.collective, time);
+    }
     Passes passes;
     passes.forward = issued.forward.device;
     passes.backward_input = issued.input.device;
     passes.backward_weight = issued.weight.device;
     passes.rebuild = issued.rebuild.device;
+    passes.again = issued.again.device;
     if (host_limits()) passes.issued = issued;
     return passes;
   }
