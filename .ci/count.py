@@ -4,7 +4,8 @@
 usage: count.py OUTCOMES TESTLOG...
 
 OUTCOMES holds one line per step, "passed NAME" or "failed NAME". A TESTLOG is Meson's testlog.json, one JSON object per
-test program; a doctest program counts with its test cases, any other as one. A log that is not there is one failure:
+test program; a doctest program counts with its test cases as its last summary has them (a process that it started may
+have printed one before), any other as one. A log that is not there is one failure:
 that build did not get as far as its tests.
 """
 import json
@@ -21,10 +22,10 @@ def count_program(entry):
     good = entry["result"] in ("OK", "EXPECTEDFAIL")
     if entry["result"] == "SKIP":
         return 0, 0
-    cases = DOCTEST_CASES.search(COLOUR.sub("", entry.get("stdout", "")))
+    cases = DOCTEST_CASES.findall(COLOUR.sub("", entry.get("stdout", "")))
     if not cases:
         return (1, 0) if good else (0, 1)
-    passed, failed = map(int, cases.groups())
+    passed, failed = map(int, cases[-1])
     return passed, failed if good else max(failed, 1)
 
 

@@ -1,11 +1,14 @@
 #include "planner/sharding.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "planner/partitioners/table.hpp"
+#include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -13,9 +16,10 @@ namespace {
 
 // Divisors of n, ascending, as they are offered: "1, 2, 4 or 8".
 std::string divisors(int n) {
-  std::vector<int> all;
-  for (int d = 1; d <= n; ++d)
-    if (n % d == 0) all.push_back(d);
+  std::set<int> found;
+  for (int d = 1; d <= n / d; ++d)
+    if (n % d == 0) found.insert({d, n / d});
+  const std::vector<int> all(found.begin(), found.end());
   if (all.size() == 1) return "1";
   if (all.size() > 12) return fmt::format("a divisor of {}", n);
   return fmt::format("{} or {}", fmt::join(all.begin(), all.end() - 1, ", "), all.back());
@@ -47,12 +51,12 @@ void check_keys(const Scenario& scenario, const Plan& plan, PlanErrors& errors) 
 // "" or why gradients or weights of that plan are not divided.
 std::string refusal(const Plan& plan) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
-  if (!rule.flush) return plan.schedule + " updates the weights of one stage while others run";
   if (rule.from_file) return "the order of a file says itself when weights are gathered, which is not read yet";
-  if (rule.chunk_order == ChunkOrder::BothWays) return plan.schedule + " holds each stage twice in a copy";
-  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
-    return "replicas of a stage run different micro-batches, and gathers need all of them at a time";
-  return "";
+  const ScheduleShape shape{.stages = plan.stages,
+                            .replicas = plan.replicas,
+                            .data_parallel = std::max(2, plan.data_parallel),  // one copy has nothing to divide
+                            .chunk_order = plan.chunk_order};
+  return gathering_refusal({plan.schedule, shape, {}, rule.flush});
 }
 
 // `whole` units of a chunk joined into `count`, as evenly as their number allows.

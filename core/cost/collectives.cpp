@@ -180,7 +180,8 @@ void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Top
   std::vector<std::vector<std::vector<DeviceId>>> by_node;
   for (const std::vector<DeviceId>& members : groups)
     by_node.push_back(equal_groups(members, devices_per_node));
-  if (std::any_of(by_node.begin(), by_node.end(), [](const auto& nodes) { return nodes.empty(); })) return;
+  const auto alike = [&](const auto& nodes) { return !nodes.empty() && nodes.size() == by_node.front().size(); };
+  if (!std::all_of(by_node.begin(), by_node.end(), alike)) return;
   Load inside(topology), between(topology);
   for (const auto& nodes : by_node)
     add_levels(inside, between, nodes);
@@ -322,10 +323,11 @@ Collective AllReduceGroup::gathering(Bytes bytes) const {
 
 Collective AllReduceGroup::sharded(Bytes reduced, Bytes gathered) const {
   if (gather_ways_.empty() || reduced.value == 0) return best(reduced);
-  std::vector<CollectivePhase> phases = {least_way(gather_ways_, passed(reduced)),
-                                         least_way(gather_ways_, passed(gathered))};
-  const Time time = checked_sum(phases.front().time, phases.back().time);
-  return {reduced, time, std::move(phases)};
+  Collective both = gathering(reduced);
+  const Collective back = gathering(gathered);
+  both.time = checked_sum(both.time, back.time);
+  both.phases.insert(both.phases.end(), back.phases.begin(), back.phases.end());
+  return both;
 }
 
 Collective AllReduceGroup::best(Bytes bytes) const {

@@ -17,6 +17,14 @@ constexpr std::size_t of(Kind kind) {
   return static_cast<std::size_t>(kind);
 }
 
+// That a device holds of these layers.
+std::int64_t parameters_of(const Model& model, LayerRange range) {
+  std::int64_t sum = 0;
+  for (LayerId i = range.begin; i < range.end; ++i)
+    sum = checked_sum(sum, model.layers[at(i)].held(), "parameters");
+  return sum;
+}
+
 void add_chain(StepCosts& costs) {
   for (int e = 0; e + 1 < costs.shape.chunks(); ++e)
     costs.edges.push_back({static_cast<std::uint16_t>(e), static_cast<std::uint16_t>(e + 1)});
@@ -187,9 +195,7 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     const CostSource& source = cost.source(device_class);
     const Time overhead = source.op_overhead();
     const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
-    std::int64_t parameters = 0;
-    for (LayerId i = range.begin; i < range.end; ++i)
-      parameters = checked_sum(parameters, model.layers[static_cast<std::size_t>(i)].held(), "parameters");
+    const std::int64_t parameters = parameters_of(model, range);
     const OpTimes times = op_times(plan, v, model, on_stages.of(plan.stage_of(v)), host_of(cost, device_class));
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
@@ -228,10 +234,8 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
 
 // Of a chunk on one device, as they are gathered.
 Bytes weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
-  std::int64_t parameters = 0;
-  for (LayerId i = plan.layers[at(v)].begin; i < plan.layers[at(v)].end; ++i)
-    parameters = checked_sum(parameters, scenario.model.layers[at(i)].held(), "parameters");
-  return {checked_product(parameters, weight_bytes(scenario.training.precision).value, "the size of the weights")};
+  return {checked_product(parameters_of(scenario.model, plan.layers[at(v)]),
+                          weight_bytes(scenario.training.precision).value, "the size of the weights")};
 }
 
 // Over the members of all copies, whichever are simulated.
@@ -470,10 +474,8 @@ Time StepPricer::all_reduce(StageId k, Bytes bucket) {
 
 Time StepPricer::tail(StageId k, LayerRange layers) {
   const Scenario& scenario = cost_.scenario();
-  std::int64_t parameters = 0;
-  for (LayerId i = layers.begin; i < layers.end; ++i)
-    parameters = checked_sum(parameters, scenario.model.layers[static_cast<std::size_t>(i)].held(), "parameters");
-  Time tail = cost_.source().update(updated_parameters(parameters, plan_, k, scenario.training));
+  Time tail =
+      cost_.source().update(updated_parameters(parameters_of(scenario.model, layers), plan_, k, scenario.training));
   if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
   const std::vector<Bucket> all =
       buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion

@@ -172,8 +172,7 @@ struct Rounds {
   // Of reductions.
   int count(VirtualStageId v) const { return whole() ? 1 : static_cast<int>(seating.most_turns(v)); }
   int of(VirtualStageId v, std::int64_t m) const { return whole() ? 0 : static_cast<int>(seating.turn_of(v, m)); }
-  // Of updates; and the one that waits for a round of reductions.
-  int updates(VirtualStageId v) const { return flush ? 1 : count(v); }
+  // The update that waits for a round of reductions.
   int update_of(int round) const { return flush ? 0 : round; }
   // Micro-batches of one copy in a round of reductions.
   std::int64_t micro_batches(VirtualStageId v, int round) const {

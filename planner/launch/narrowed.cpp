@@ -199,7 +199,7 @@ class Narrowing {
       if (!among.empty()) among = left;
       return;
     }
-    training.zero = left.front() == "0" ? 0 : left.front() == "1" ? 1 : left.front() == "2" ? 2 : 3;
+    training.zero = std::stoll(left.front());  // read_plan has seen that it is 0 to 3
     tell("training.zero", fmt::format("zero: {}{}", left.front(), training.zero == 0 ? ", copies are whole" : ""));
     training.open.erase(open);
   }

@@ -49,6 +49,10 @@ class Count(unittest.TestCase):
         self.assertEqual(self.count([], [program("TIMEOUT")]), ("0 passed, 1 failed", 1))
         self.assertEqual(self.count([], [program("FAIL", doctest(3, 0))]), ("3 passed, 1 failed", 1))
 
+    def test_the_last_summary_is_the_programs_own(self):
+        self.assertEqual(self.count([], [program("OK", doctest(2, 1) + doctest(5, 0))]), ("5 passed, 0 failed", 0))
+        self.assertEqual(self.count([], [program("FAIL", doctest(5, 0) + doctest(4, 1))]), ("4 passed, 1 failed", 1))
+
     def test_a_log_that_was_never_written_is_a_failure(self):
         self.assertEqual(self.count(["passed a"], None), ("1 passed, 1 failed", 1))
 

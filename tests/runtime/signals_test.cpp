@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -75,6 +76,24 @@ TEST_CASE("A signal ends a program that does not listen, with 128 + its number; 
     CHECK(one.err == "interrupted (" + signal_name(signal) + "): nothing is kept\n");
     CHECK_FALSE(std::filesystem::exists(scratch.path("half")));
   }
+}
+
+TEST_CASE("A child of a test is not a test: a signal or an exception ends it without a summary of tests") {
+  const Scratch scratch;
+  const auto child = [&](const std::function<int()>& body) {
+    Child one = forked([&] {
+      ::dup2(::open(scratch.path("out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
+      ::dup2(STDOUT_FILENO, STDERR_FILENO);
+      return body();
+    });
+    return one.status();
+  };
+  const int killed = child([] { return to_itself(SIGTERM), wait_for_ever(); });
+  CHECK((WIFSIGNALED(killed) && WTERMSIG(killed) == SIGTERM));
+  CHECK(proc_text(scratch.path("out")).empty());
+  const int threw = child([]() -> int { throw std::runtime_error("no port"); });
+  CHECK((WIFEXITED(threw) && WEXITSTATUS(threw) == 126));
+  CHECK(proc_text(scratch.path("out")) == "a child of the test threw: no port\n");
 }
 
 TEST_CASE("SIGQUIT clears away and ends as ever") {

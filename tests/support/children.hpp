@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -115,14 +116,23 @@ class Child {
   pid_t process_;
 };
 
-// A copy of this process that does `body` and ends with what it returns, or with this process.
+// A copy of this process that does `body` and ends with what it returns, or with this process. It is not a test: doctest's
+// own handlers of signals would end it with a summary of all tests so far, an exception would make it run the rest of
+// them.
 inline Child forked(const std::function<int()>& body) {
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw std::runtime_error("fork: " + std::string(std::strerror(errno)));
   if (process == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
-    ::_exit(body());
+    for (const int signal : {SIGINT, SIGILL, SIGFPE, SIGSEGV, SIGTERM, SIGABRT})
+      std::signal(signal, SIG_DFL);
+    try {
+      ::_exit(body());
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "a child of the test threw: %s\n", error.what());
+    }
+    ::_exit(126);
   }
   return Child(process);
 }

@@ -1,0 +1,276 @@
+// The books of one worker, op by op and without a clock: what it holds when an op of its list begins and ends.
+// For core/cost/memory_walk.cpp alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/cost/memory_model.hpp"
+#include "core/plan/op_index.hpp"
+
+namespace pipewright {
+
+// Version that every micro-batch carries under vertical sync: the number of updates that stage 0 had made when its
+// forward began. Empty without vertical sync.     [PipeDream19] section 3.3
+inline std::vector<int> versions_of_input_stage(const Schedule& schedule) {
+  const ScheduleShape& shape = schedule.shape;
+  if (schedule.flush || !shape.vertical_sync) return {};
+  std::vector<int> version(at(shape.micro_batches));
+  for (int holder = 0; holder < shape.seating().holders(0); ++holder) {
+    int updates = 0;
+    for (const Op& op : schedule.positions[at(shape.seating().position(0, holder))].compute) {
+      if (op.virtual_stage != 0) continue;
+      if (op.kind == Kind::Update) ++updates;
+      if (op.kind == Kind::F) version[op.micro_batch] = updates;
+    }
+  }
+  return version;
+}
+
+// Versions of one chunk's weights on one worker: the current one, and those that a backward still needs.
+class Versions {
+ public:
+  // `version` is needed until `release`, from the moment it exists.
+  void need(int version) {
+    if (at(version) >= users_.size()) users_.resize(at(version) + 1);
+    if (users_[at(version)]++ == 0 && version <= current_) ++needed_;
+  }
+  void release(int version) {
+    if (--users_[at(version)] == 0) --needed_;
+  }
+  void update() {
+    ++current_;
+    if (at(current_) >= users_.size()) users_.resize(at(current_) + 1);
+    if (users_[at(current_)] > 0) ++needed_;
+  }
+  int current() const { return current_; }
+  // The current version is there even when no micro-batch in flight uses it; one that nobody needs is overwritten.
+  int alive() const { return needed_ + (users_[at(current_)] == 0 ? 1 : 0); }
+
+ private:
+  std::vector<int> users_ = {0};  // by version: micro-batches whose backward is still to come
+  int current_ = 0;
+  int needed_ = 0;  // versions up to the current one with users
+};
+
+// What ops take and give back in addition, where states are sharded: weights while they are gathered, and gradients of a
+// round before they are. By op of a lane; empty: nothing.
+struct Whole {
+  std::vector<Bytes> weights_taken, weights_given, gradients_taken, gradients_given;
+
+  Whole(const MemoryModel& memory, const Schedule& schedule, const Lane& lane) {
+    const auto any = [](const ChunkMemory& chunk) { return chunk.gathered + chunk.unreduced > Bytes{}; };
+    if (std::none_of(memory.chunks.begin(), memory.chunks.end(), any)) return;
+    for (auto* const list : {&weights_taken, &weights_given, &gradients_taken, &gradients_given})
+      list->resize(lane.compute.size());
+    add_weights(memory, lane);
+    add_gradients(memory, schedule.rounds(), lane);
+  }
+
+ private:
+  // Room is there from the start of the op that lets the gather begin, to the last reader before the next gather.
+  void add_weights(const MemoryModel& memory, const Lane& lane) {
+    const std::vector<Op>& gathers = lane.communication[kGathers];
+    std::map<VirtualStageId, std::size_t> reader;  // of chunks that are whole, the last one so far
+    const auto give = [&](std::size_t op) {
+      weights_given[op] += memory.chunks[lane.compute[op].virtual_stage].gathered;
+    };
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (!rule(op.kind).weights) continue;
+      const VirtualStageId v = op.virtual_stage;
+      if (next < gathers.size() && gathers[next].virtual_stage == v && gathers[next].micro_batch == op.micro_batch &&
+          gathers[next].bucket == static_cast<std::uint32_t>(pass_of(op.kind))) {
+        if (const auto before = reader.find(v); before != reader.end()) give(before->second);
+        weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[at(v)].gathered;
+        ++next;
+      }
+      reader[v] = i;
+    }
+    for (const auto& [v, last] : reader)
+      give(last);
+  }
+
+  void add_gradients(const MemoryModel& memory, const Rounds& rounds, const Lane& lane) {
+    std::map<std::pair<VirtualStageId, int>, std::size_t> last;  // backward of a round
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (!rule(op.kind).gradients) continue;
+      const std::pair<VirtualStageId, int> round{op.virtual_stage, rounds.of(op.virtual_stage, op.micro_batch)};
+      if (!last.contains(round)) gradients_taken[i] += memory.chunks[op.virtual_stage].unreduced;
+      last[round] = i;
+    }
+    for (const auto& [round, op] : last)
+      gradients_given[op] += memory.chunks[at(round.first)].unreduced;
+  }
+};
+
+// The books of one worker: `begin` allocates what an op needs, `end` releases what it was the last to need.
+class Ledger {
+ public:
+  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position,
+         const std::vector<int>& versions_of_input)
+      : memory_(memory),
+        lane_(schedule.positions[at(position)]),
+        whole_(memory, schedule, lane_),
+        shape_(schedule.shape),
+        asynchronous_(!schedule.flush),
+        seating_(schedule.seating()),
+        stage_(seating_.stage_at(position)),
+        rows_(static_cast<std::size_t>(seating_.most_turns(seating_.chunk_of(stage_, 0)))),
+        progress_(rows_ * at(seating_.held())) {
+    bytes_.reserve = memory.room(stage_).reserve;
+    fixed_ = memory.fixed_of(stage_);
+    bytes_.workspace = fixed_.always;
+    for (int i = 0; i < seating_.held(); ++i) {
+      const ChunkMemory& chunk = memory.chunks[at(seating_.chunk_of(stage_, i))];
+      bytes_.weights += chunk.weights;
+      bytes_.gradients += chunk.gradients;
+      bytes_.optimizer += chunk.optimizer;
+      bytes_.rounding += chunk.rounding;
+    }
+    if (!asynchronous_) return;
+    versions_.resize(at(seating_.held()));
+    version_used_.resize(progress_.size());
+    if (!versions_of_input.empty()) promise(schedule.positions[at(position)], versions_of_input);
+  }
+
+  // The i-th op of the lane.
+  void begin(std::size_t i) {
+    if (!whole_.weights_taken.empty()) {
+      bytes_.weights += whole_.weights_taken[i];
+      bytes_.gradients += whole_.gradients_taken[i];
+    }
+    begin(lane_.compute[i]);
+  }
+
+  void end(std::size_t i) {
+    end(lane_.compute[i]);
+    if (whole_.weights_given.empty()) return;
+    bytes_.weights -= whole_.weights_given[i];
+    bytes_.gradients -= whole_.gradients_given[i];
+  }
+
+  const MemoryBytes& bytes() const { return bytes_; }
+  int most_in_flight() const { return most_in_flight_; }
+  int most_versions() const { return most_versions_; }
+
+ private:
+  void begin(const Op& op) {
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const std::size_t size = is_last(op) ? 1 : 0;
+    if (op.kind != Kind::Update) bytes_.workspace = fixed_.always + fixed_.running + chunk.workspace[size];
+    switch (op.kind) {
+      case Kind::F:
+        hold(chunk, size, is_recomputed(op), 1);
+        most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+        if (asynchronous_ && !promised_) use_current_version(op);
+        break;
+      case Kind::R:
+        rebuild(chunk, size, 1);
+        progress_[row(op)] |= kRebuilt;
+        break;
+      case Kind::B:
+      case Kind::BW: bytes_.recompute += chunk.core[size]; break;
+      case Kind::Update:
+        if (asynchronous_) change_versions(op, [](Versions& versions) { versions.update(); });
+        break;
+      default: break;
+    }
+  }
+
+  void end(const Op& op) {
+    bytes_.workspace = fixed_.always;
+    if (rule(op.kind).backward) bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
+    if (op.kind == Kind::BW) return finish_backward(op);
+    if (op.kind != Kind::B && op.kind != Kind::W) return;
+    std::uint8_t& progress = progress_[row(op)];
+    progress |= op.kind == Kind::B ? kInputDone : kWeightDone;
+    if ((progress & kInputDone) && (progress & kWeightDone)) finish_backward(op);
+  }
+
+  static constexpr std::uint8_t kInputDone = 1, kWeightDone = 2, kRebuilt = 4;
+
+  std::size_t local(const Op& op) const { return at(seating_.local(op.virtual_stage, stage_)); }
+  std::size_t row(const Op& op) const {
+    return local(op) * rows_ + static_cast<std::size_t>(seating_.turn_of(op.virtual_stage, op.micro_batch));
+  }
+  bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape_.micro_batches); }
+  bool is_recomputed(const Op& op) const {
+    return recomputed(shape_, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
+  }
+
+  // A micro-batch's stash comes (1) or goes (-1); so does what R rebuilds.
+  void hold(const ChunkMemory& chunk, std::size_t size, bool boundary_only, std::int64_t sign) {
+    bytes_.stash += sign * (boundary_only ? chunk.boundary[size] : chunk.stash[size] - chunk.logits[size]);
+    bytes_.rounding += sign * (boundary_only ? chunk.rounding_boundary[size] : chunk.rounding_stash[size]);
+    if (!boundary_only) bytes_.logits += sign * chunk.logits[size];
+  }
+  void rebuild(const ChunkMemory& chunk, std::size_t size, std::int64_t sign) {
+    bytes_.recompute += sign * (chunk.working[size] - chunk.logits[size]);
+    bytes_.rounding += sign * chunk.rounding_working[size];
+    bytes_.logits += sign * chunk.logits[size];
+  }
+
+  void finish_backward(const Op& op) {
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const std::size_t size = is_last(op) ? 1 : 0;
+    hold(chunk, size, is_recomputed(op), -1);
+    if (progress_[row(op)] & kRebuilt) rebuild(chunk, size, -1);
+    --in_flight_;
+    if (asynchronous_)
+      change_versions(op, [used = version_used_[row(op)]](Versions& versions) { versions.release(used); });
+  }
+
+  void use_current_version(const Op& op) {
+    change_versions(op, [used = &version_used_[row(op)]](Versions& versions) {
+      *used = versions.current();
+      versions.need(*used);
+    });
+  }
+
+  void change_versions(const Op& op, const auto& change) {
+    Versions& versions = versions_[local(op)];
+    const int before = versions.alive();
+    change(versions);
+    bytes_.weights += memory_.chunks[op.virtual_stage].weights * (versions.alive() - before);
+    most_versions_ = std::max(most_versions_, versions.alive());
+  }
+
+  // Vertical sync: the versions that this worker's micro-batches will ask for are known from the input stage, and each
+  // is kept from its birth to its last user. Update u of stage 0 has seen u * r_0 micro-batches, as update
+  // u * r_0 / r_k of stage k has. A micro-batch never asks for a version that does not exist yet.
+  void promise(const Lane& lane, const std::vector<int>& versions_of_input) {
+    promised_ = true;
+    std::vector<int> updates(versions_.size());
+    for (const Op& op : lane.compute) {
+      if (op.kind == Kind::Update) ++updates[local(op)];
+      if (op.kind != Kind::F) continue;
+      const int asked = versions_of_input[op.micro_batch] * seating_.holders(0) / seating_.holders(op.virtual_stage);
+      version_used_[row(op)] = std::min(asked, updates[local(op)]);
+      versions_[local(op)].need(version_used_[row(op)]);
+    }
+  }
+
+  const MemoryModel& memory_;
+  const Lane& lane_;
+  const Whole whole_;
+  const ScheduleShape& shape_;
+  const bool asynchronous_;
+  const Seating seating_;
+  const StageId stage_;
+  const std::size_t rows_;              // micro-batches that come by this worker, for each of its chunks
+  std::vector<std::uint8_t> progress_;  // [chunk here][micro-batch here]: what of the backward has happened
+  std::vector<int> version_used_;       // likewise; asynchronous schedules only
+  std::vector<Versions> versions_;      // [chunk here]
+  bool promised_ = false;
+  FixedMemory fixed_;
+  MemoryBytes bytes_;
+  int in_flight_ = 0, most_in_flight_ = 0, most_versions_ = 1;
+};
+
+}  // namespace pipewright
