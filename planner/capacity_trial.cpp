@@ -19,7 +19,8 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     partition_ = "the cut that a run takes";
   } else if (std::holds_alternative<Balanced>(scenario_->plan.partition.value)) {
     const PlanRequest& plan = scenario_->plan;
-    const bool in_units = scenario_->training.zero >= kWeightsSharded && plan.data_parallel.value > 1;
+    const bool in_units = scenario_->training.zero >= kWeightsSharded &&
+                          (plan.data_parallel.value > 1 || plan.context_parallel.value > 1);
     searched_ = balanced_ = plan.virtual_stages.value == 1 && chunk_order_of(plan) != ChunkOrder::BothWays && !in_units;
     partition_ = searched_  ? "the cut with the least bottleneck among those that fit"
                  : in_units ? "the balanced cut (its weights are gathered in units)"

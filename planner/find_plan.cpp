@@ -13,6 +13,7 @@
 #include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "planner/bucket_size.hpp"
+#include "planner/context_refusal.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -41,6 +42,7 @@ bool check_counts(const Scenario& scenario, PlanErrors& errors) {
   at_least_one(plan.virtual_stages, "virtual_stages");
   at_least_one(plan.data_parallel, "data_parallel");
   at_least_one(plan.tensor_parallel, "tensor_parallel");
+  at_least_one(plan.context_parallel, "context_parallel");
   if (layers == 0) errors.add(scenario.model.place, "model.layers", "the model has no layers; give at least one");
   if (errors.count() > before) return false;
   const std::int64_t most = std::min(layers, kMostChunks);
@@ -83,23 +85,44 @@ std::vector<int> replicas_of(const Scenario& scenario, PlanErrors& errors) {
 
 void check_devices(const Scenario& scenario, const std::vector<int>& replicas, PlanErrors& errors) {
   const auto positions = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
-  const std::int64_t devices = scenario.cluster.devices(), copies = scenario.plan.data_parallel.value,
-                     group = scenario.plan.tensor_parallel.value;
-  if (copies <= devices / positions && group <= devices / positions / copies) return;
-  const Place& place = or_else(group > 1    ? scenario.plan.tensor_parallel.place
-                               : copies > 1 ? scenario.plan.data_parallel.place
-                                            : scenario.plan.stages.place,
-                               or_else(scenario.plan.stages.place, scenario.plan.place));
+  const PlanRequest& plan = scenario.plan;
+  struct Factor {
+    const Placed<std::int64_t>& count;
+    const char* words;
+  };
+  const std::array<Factor, 3> factors = {{{plan.data_parallel, ""},
+                                          {plan.context_parallel, " (context_parallel)"},
+                                          {plan.tensor_parallel, " (tensor_parallel)"}}};
+  const std::int64_t devices = scenario.cluster.devices();
+  std::int64_t left = devices / positions, all = positions;
   std::string needs = fmt::format("{}", positions);
-  if (copies > 1) needs += fmt::format(" x {}", copies);
-  if (group > 1) needs += fmt::format(" x {} (tensor_parallel)", group);
-  const bool product = copies > 1 || group > 1;
-  if (product && copies <= kLargest / positions && group <= kLargest / positions / copies)
-    needs += fmt::format(" = {}", positions * copies * group);
-  errors.add(place, "plan",
-             fmt::format("needs {} devices, the cluster has {}; use fewer stages, replicas or copies{}, or a "
+  const Place* place = &plan.stages.place;
+  for (const auto& [count, words] : factors) {
+    left /= count.value;
+    all = all > 0 && count.value <= kLargest / all ? all * count.value : 0;
+    if (count.value == 1) continue;
+    needs += fmt::format(" x {}{}", count.value, words);
+    place = &count.place;
+  }
+  if (left > 0) return;
+  if (all > positions) needs += fmt::format(" = {}", all);
+  errors.add(or_else(*place, or_else(plan.stages.place, plan.place)), "plan",
+             fmt::format("needs {} devices, the cluster has {}; use fewer stages, replicas or copies{}{}, or a "
                          "larger cluster",
-                         needs, devices, group > 1 ? ", a smaller tensor_parallel" : ""));
+                         needs, devices, plan.tensor_parallel.value > 1 ? ", a smaller tensor_parallel" : "",
+                         plan.context_parallel.value > 1 ? ", a smaller context_parallel" : ""));
+}
+
+// Only attention over sequences of equal parts can be shared along them.
+void check_context_parallel(const Scenario& scenario, PlanErrors& errors) {
+  const PlanRequest& plan = scenario.plan;
+  const std::optional<ContextRefusal> refused = context_refusal(scenario);
+  if (!refused) return;
+  const Place& own = refused->key == "context_exchange"                      ? plan.context_exchange.place
+                     : refused->key == "context_inner" && plan.context_inner ? plan.context_inner->place
+                                                                             : plan.context_parallel.place;
+  errors.add(or_else(own, or_else(plan.context_parallel.place, plan.place)), fmt::format("plan.{}", refused->key),
+             refused->why);
 }
 
 // Only a layer built from operators tells what tensor parallelism divides and what its group exchanges.
@@ -203,9 +226,9 @@ void split_batch(const Scenario& scenario, Plan& plan) {
 
 // Copies that are simulated where those that run alike are folded. Costs more than to count them all.
 int simulated_copies(const Plan& plan, const CostModel& cost) {
-  if (std::ssize(plan.device) != plan.workers()) return plan.data_parallel;  // an error is on its way
+  if (std::ssize(plan.device) != plan.workers()) return plan.copies();  // an error is on its way
   const auto fold = fold_copies(plan, cost, Alike::OnLinks);
-  return fold == nullptr ? plan.data_parallel : static_cast<int>(fold->copies.size());
+  return fold == nullptr ? plan.copies() : static_cast<int>(fold->copies.size());
 }
 
 // F, R and a backward of every micro-batch on every chunk, over all copies that are simulated: refused where they are
@@ -214,7 +237,7 @@ void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Training& training = scenario.training;
   if (plan.bucket.value < 1)
     throw InputError(scenario.plan.place, "plan.bucket", "0 B holds no gradient; use e.g. 25 MB");
-  int copies = plan.data_parallel;
+  int copies = plan.copies();
   const auto most_micro_batches = [&] { return kMostOps / (std::int64_t{3} * plan.chunks() * copies); };
   if (plan.micro_batches > most_micro_batches() || all_reduces(plan, scenario, copies) > kMostOps)
     copies = simulated_copies(plan, cost);
@@ -225,9 +248,9 @@ void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
     throw InputError(place, "training.micro_batches",
                      fmt::format("{} on {} and {} are too many to simulate; at most {}", plan.micro_batches,
                                  counted(plan.chunks(), "stage"),
-                                 copies == 1                    ? "1 copy"
-                                 : copies == plan.data_parallel ? fmt::format("{} copies", copies)
-                                                                : fmt::format("{} different copies", copies),
+                                 copies == 1               ? "1 copy"
+                                 : copies == plan.copies() ? fmt::format("{} copies", copies)
+                                                           : fmt::format("{} different copies", copies),
                                  std::max<std::int64_t>(1, most_micro_batches())),
                      ErrorCode::TooLarge);
   }
@@ -313,7 +336,8 @@ void check_whole_plan(const Scenario& scenario) {
                     fmt::format("restricted, but {0} chooses among all; write plan.{1}: auto", partition, key));
   }
   for (const auto& [key, count] :
-       {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel}})
+       {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel},
+        std::pair{"context_parallel", &plan.context_parallel}})
     if (plan.open.find(key) == plan.open.end() && count->value != 1)
       contradiction(count->place, key,
                     fmt::format("{}, but {} makes one pipeline with one chunk per stage and replicas of its own; "
@@ -425,6 +449,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.replicas = replicas_of(scenario, errors);
   check_devices(scenario, plan.replicas, errors);
   check_tensor_parallel(scenario, errors);
+  if (errors.count() == 0) check_context_parallel(scenario, errors);
   plan.tensor_parallel = static_cast<int>(std::min<std::int64_t>(request.tensor_parallel.value, 1 << 30));
   plan.sequence_parallel = request.sequence_parallel.value;
   static_cast<RuntimePolicy&>(plan) = request;
@@ -433,6 +458,8 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.scatter_gather = request.scatter_gather.value && plan.tensor_parallel > 1;
   // The batch divides over the copies, so it is split even where the copies have no devices.
   plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
+  plan.context_parallel =
+      static_cast<int>(std::min<std::int64_t>(request.context_parallel.value, (1 << 30) / plan.data_parallel));
   errors.attempt([&] { split_batch(scenario, plan); });
   if (rule != nullptr) settle_division(scenario, plan, errors);
   errors.attempt([&] { partition(scenario, cost, plan); });

@@ -99,7 +99,7 @@ std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
 std::vector<int> workers_per_stage(const Plan& plan) {
   std::vector<int> workers = plan.replicas;
   for (int& each : workers)
-    each *= plan.data_parallel;
+    each *= plan.copies();
   return workers;
 }
 

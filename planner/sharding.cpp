@@ -1,29 +1,18 @@
 #include "planner/sharding.hpp"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/divisors.hpp"
 #include "planner/partitioners/table.hpp"
 #include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
-
-// Divisors of n, ascending, as they are offered: "1, 2, 4 or 8".
-std::string divisors(int n) {
-  std::set<int> found;
-  for (int d = 1; d <= n / d; ++d)
-    if (n % d == 0) found.insert({d, n / d});
-  const std::vector<int> all(found.begin(), found.end());
-  if (all.size() == 1) return "1";
-  if (all.size() > 12) return fmt::format("a divisor of {}", n);
-  return fmt::format("{} or {}", fmt::join(all.begin(), all.end() - 1, ", "), all.back());
-}
 
 // Keys that say more of a division than there is.
 void check_keys(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
@@ -35,7 +24,7 @@ void check_keys(const Scenario& scenario, const Plan& plan, PlanErrors& errors) 
   else if (request.shard && plan.data_parallel % request.shard->value != 0)
     errors.add(request.shard->place, "plan.data_parallel_shard",
                fmt::format("{} does not divide plan.data_parallel: {}; use {}", request.shard->value,
-                           plan.data_parallel, divisors(plan.data_parallel)));
+                           plan.data_parallel, divisors_in_words(plan.data_parallel)));
   if (request.reshard_after_forward && zero < kWeightsSharded)
     errors.add(
         request.reshard_after_forward->place, "plan.reshard_after_forward",
@@ -54,7 +43,7 @@ std::string refusal(const Plan& plan) {
   if (rule.from_file) return "the order of a file says itself when weights are gathered, which is not read yet";
   const ScheduleShape shape{.stages = plan.stages,
                             .replicas = plan.replicas,
-                            .data_parallel = std::max(2, plan.data_parallel),  // one copy has nothing to divide
+                            .data_parallel = std::max(2, plan.copies()),  // one copy has nothing to divide
                             .chunk_order = plan.chunk_order};
   return gathering_refusal({plan.schedule, shape, {}, rule.flush});
 }
@@ -117,7 +106,7 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
                            zero >= kWeightsSharded ? " and weights" : "", why));
     return;
   }
-  if (plan.data_parallel == 1) return;  // nothing to divide
+  if (plan.copies() == 1) return;  // nothing to divide
   const bool each = plan.stages == 1 || zero == kGradientsSharded;
   const auto reduced = each ? ReduceGradients::MicroBatch : ReduceGradients::Step;
   plan.reduce_each =
@@ -134,7 +123,7 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
 }
 
 void settle_units(const Scenario& scenario, Plan& plan) {
-  if (scenario.training.zero < kWeightsSharded || plan.data_parallel == 1) return;
+  if (scenario.training.zero < kWeightsSharded || plan.copies() == 1) return;
   const bool one_stage = plan.stages == 1;
   const auto& asked = scenario.plan.reshard_after_forward;
   const bool after_forward = asked ? asked->value : one_stage;

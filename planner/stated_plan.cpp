@@ -122,15 +122,19 @@ std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std:
 }
 
 std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
-  const int positions = plan.positions(), copies = plan.data_parallel;
+  const int positions = plan.positions(), copies = plan.copies(), context = plan.context_parallel;
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement))
     return listed_placement(scenario, *list, plan.workers());
   const bool copies_together = std::get<PlacementOrder>(scenario.plan.placement) == PlacementOrder::Data;
+  // Those that share a sequence lie next to each other either way.
+  const auto seat = [&](CopyId copy, PositionId position) {
+    return copies_together ? position * copies + copy
+                           : (copy / context * positions + position) * context + copy % context;
+  };
   std::vector<DeviceId> devices;
   for (CopyId copy = 0; copy < copies; ++copy)
     for (PositionId position = 0; position < positions; ++position)
-      devices.push_back((copies_together ? position * copies + copy : copy * positions + position) *
-                        plan.tensor_parallel);
+      devices.push_back(seat(copy, position) * plan.tensor_parallel);
   return devices;
 }
 

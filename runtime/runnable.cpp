@@ -75,6 +75,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   else if (gradient_bytes(training).value != 4)
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
+  if (plan.context_parallel > 1) refuse("plan.context_parallel", "a run computes whole sequences; use 1");
   if (training.zero > 0)
     faults.push_back(
         {training.zero_place, "training.zero", "a run keeps weights, gradients and optimizer states whole; use 0"});

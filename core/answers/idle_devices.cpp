@@ -27,7 +27,7 @@ std::int64_t nearest_multiple(std::int64_t number, std::int64_t unit) {
 
 // Whether so many nodes are all used by copies that share the batch evenly.
 bool uses_all(const Plan& plan, const Cluster& cluster, std::int64_t nodes) {
-  const std::int64_t pipeline = std::int64_t{plan.positions()} * plan.tensor_parallel;
+  const std::int64_t pipeline = std::int64_t{plan.positions()} * plan.tensor_parallel * plan.context_parallel;
   const std::int64_t devices = nodes * cluster.devices_per_node;
   if (nodes < 1 || (nodes > 1 && !cluster.network) || devices % pipeline != 0) return false;
   return plan.global_batch_size % (devices / pipeline * share_of_copy(plan)) == 0;
@@ -39,7 +39,7 @@ FullUse nearest_full_use(const Plan& plan, const Cluster& cluster) {
   constexpr int kMostTimes = 4;  // as many nodes
   FullUse use;
   if (cluster.classes() > 1 || plan.micro_batch_size < 1 || plan.positions() < 1) return use;
-  const std::int64_t pipeline = std::int64_t{plan.positions()} * plan.tensor_parallel;
+  const std::int64_t pipeline = std::int64_t{plan.positions()} * plan.tensor_parallel * plan.context_parallel;
   if (uses_all(plan, cluster, cluster.nodes)) return use;
   if (cluster.devices() % pipeline == 0)
     use.batch = nearest_multiple(plan.global_batch_size, cluster.devices() / pipeline * share_of_copy(plan));

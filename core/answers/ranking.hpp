@@ -18,13 +18,15 @@ namespace pipewright {
 struct Layout {
   int tensor_parallel = 1;
   bool sequence_parallel = false;
+  int context_parallel = 1;
   int stages = 1, virtual_stages = 1, data_parallel = 1;
   std::string schedule;
   std::int64_t micro_batch_size = 1, micro_batches = 1;  // M per copy
   std::int64_t zero = 0;
   PlacementOrder placement = PlacementOrder::Pipeline;  // where the scenario gives no list of devices
 
-  int devices() const { return tensor_parallel * stages * data_parallel; }
+  int copies() const { return data_parallel * context_parallel; }
+  int devices() const { return tensor_parallel * stages * copies(); }
   std::int64_t global_batch() const { return micro_batch_size * micro_batches * data_parallel; }
   auto operator<=>(const Layout&) const = default;
 };

@@ -78,7 +78,7 @@ Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold) 
 Answer unfolded(const Answer& answer) {
   Answer whole = answer;
   whole.timeline = unfolded(answer.timeline, answer.plan, answer.costs.fold.get());
-  whole.schedule.shape.data_parallel = answer.plan.data_parallel;
+  whole.schedule.shape.data_parallel = answer.plan.copies();
   whole.costs.fold = nullptr;
   return whole;
 }

@@ -32,7 +32,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.micro_batches = static_cast<int>(plan.micro_batches);
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
     shape.replicas = plan.replicas;
-  shape.data_parallel = plan.data_parallel;
+  shape.data_parallel = plan.copies();
   if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end())
     for (const Recompute recompute : plan.recompute)
       shape.recompute.push_back(recompute == Recompute::Full);

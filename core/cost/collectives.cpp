@@ -5,71 +5,13 @@
 #include <cmath>
 #include <utility>
 
+#include "core/cost/link_load.hpp"
 #include "core/plan/plan.hpp"
 
 namespace pipewright {
 namespace {
 
-// Adds up what the hops of one phase load, then turns it into the phase.
-class Load {
- public:
-  explicit Load(const Topology& topology) : topology_(topology) {}
-
-  // A hop that carries `weight` for each unit of the phase.
-  void add(DeviceId from, DeviceId to, double weight) {
-    topology_.route(from, to, route_);
-    latency_ = std::max(latency_, route_.latency);
-    for (const int link : route_.links)
-      links_.emplace_back(link, weight);
-    if (route_.bandwidth.value > 0) limit(route_.bandwidth.value / weight);
-  }
-
-  // share: bytes moved per byte of the all-reduce; steps: hops that follow one another.
-  CollectivePhase phase(double share, int steps) {
-    CollectivePhase phase;
-    phase.bytes = share;
-    phase.latency = Time{checked_product(latency_.value, steps, "the latency of an all-reduce")};
-    phase.links = dense() ? summed_densely() : summed();
-    for (const auto& [link, weight] : phase.links)
-      limit(topology_.bandwidth(link).value / weight);
-    phase.rate = Bandwidth{rate_};
-    return phase;
-  }
-
- private:
-  // What each link carries, by link. The sums are formed in the order of the hops either way.
-  std::vector<std::pair<std::int32_t, double>> summed() {
-    std::vector<std::pair<std::int32_t, double>> sums;
-    std::stable_sort(links_.begin(), links_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [link, weight] : links_)
-      if (!sums.empty() && sums.back().first == link)
-        sums.back().second += weight;
-      else
-        sums.emplace_back(link, weight);
-    return sums;
-  }
-  // The same for groups that pass a good part of the cluster's links: a table of them takes less time than sorting.
-  std::vector<std::pair<std::int32_t, double>> summed_densely() const {
-    std::vector<double> carried(static_cast<std::size_t>(topology_.link_count()));
-    for (const auto& [link, weight] : links_)
-      carried[static_cast<std::size_t>(link)] += weight;
-    std::vector<std::pair<std::int32_t, double>> sums;
-    for (std::size_t link = 0; link < carried.size(); ++link)
-      if (carried[link] > 0) sums.emplace_back(static_cast<std::int32_t>(link), carried[link]);
-    return sums;
-  }
-  bool dense() const { return static_cast<std::int64_t>(links_.size()) * 8 > topology_.link_count(); }
-
-  void limit(double rate) { rate_ = rate_ == 0 ? rate : std::min(rate_, rate); }
-
-  const Topology& topology_;
-  Route route_;  // scratch
-  std::vector<std::pair<std::int32_t, double>> links_;
-  double rate_ = 0;
-  Time latency_;
-};
-
-void add_ring(Load& load, const std::vector<DeviceId>& members) {
+void add_ring(LinkLoad& load, const std::vector<DeviceId>& members) {
   for (std::size_t i = 0; i < members.size(); ++i)
     load.add(members[i], members[(i + 1) % members.size()], 1.0);
 }
@@ -83,7 +25,7 @@ unsigned parent_in_tree(unsigned rank, unsigned n) {
 }
 
 // The second tree is the first one mirrored (n even) or moved on by one (n odd), which swaps leaves and inner ranks.
-void add_trees(Load& to_roots, Load& from_roots, const std::vector<DeviceId>& members) {
+void add_trees(LinkLoad& to_roots, LinkLoad& from_roots, const std::vector<DeviceId>& members) {
   const auto n = static_cast<unsigned>(members.size());
   for (unsigned rank = 1; rank < n; ++rank) {
     const unsigned up = parent_in_tree(rank, n);
@@ -109,7 +51,7 @@ std::vector<std::vector<DeviceId>> equal_groups(const std::vector<DeviceId>& mem
 }
 
 // Rings inside the nodes, and one through the j-th members of all nodes for each j.
-void add_levels(Load& inside, Load& between, const std::vector<std::vector<DeviceId>>& nodes) {
+void add_levels(LinkLoad& inside, LinkLoad& between, const std::vector<std::vector<DeviceId>>& nodes) {
   for (const auto& node : nodes)
     add_ring(inside, node);
   for (std::size_t j = 0; j < nodes.front().size(); ++j) {
@@ -165,7 +107,7 @@ AllReduceGroup AllReduceGroup::at_once(std::vector<std::vector<DeviceId>> groups
 void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Topology& topology, int devices_per_node,
                            const Cluster* cluster) {
   if (count_ < 2) return;
-  Load ring(topology), to_roots(topology), from_roots(topology);
+  LinkLoad ring(topology), to_roots(topology), from_roots(topology);
   for (std::vector<DeviceId>& members : groups) {
     std::sort(members.begin(), members.end());
     PP_CHECK(members.size() == count_ && std::adjacent_find(members.begin(), members.end()) == members.end());
@@ -182,7 +124,7 @@ void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Top
     by_node.push_back(equal_groups(members, devices_per_node));
   const auto alike = [&](const auto& nodes) { return !nodes.empty() && nodes.size() == by_node.front().size(); };
   if (!std::all_of(by_node.begin(), by_node.end(), alike)) return;
-  Load inside(topology), between(topology);
+  LinkLoad inside(topology), between(topology);
   for (const auto& nodes : by_node)
     add_levels(inside, between, nodes);
   const int p = static_cast<int>(by_node.front().size()), g = static_cast<int>(by_node.front().front().size());
@@ -194,7 +136,7 @@ void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Top
 namespace {
 
 // Rings at once, one through every NIC: ring j enters each node at its j-th member, and leaves it from the one before.
-void add_rails(Load& load, const std::vector<std::vector<DeviceId>>& nodes) {
+void add_rails(LinkLoad& load, const std::vector<std::vector<DeviceId>>& nodes) {
   const std::size_t g = nodes.front().size();
   for (std::size_t j = 0; j < g; ++j)
     for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -227,7 +169,7 @@ void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<std::vec
   if (nodes.empty() || (one_node && !switched)) return;
   if (!one_node && (!cluster.network || cluster.network->ideal)) return;
   const int n = static_cast<int>(count_), p = static_cast<int>(nodes.size()), g = n / p;
-  Load load(topology);
+  LinkLoad load(topology);
   for (const std::vector<DeviceId>& members : groups) {
     const auto here = by_node(members, cluster.devices_per_node);
     if (here.size() != nodes.size()) return;  // groups that lie differently: as rings of the first form

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
 
 namespace pipewright {
@@ -101,8 +102,8 @@ CostModel::CostModel(std::shared_ptr<const Scenario> shared)
 namespace {
 
 // Whole bytes for `samples`; a part of a byte takes a byte.
-Bytes bytes_of(double per_sample, std::int64_t samples) {
-  return {rounded(std::ceil(per_sample * static_cast<double>(samples)), "a size")};
+Bytes bytes_of(double per_sample, double samples) {
+  return {rounded(std::ceil(per_sample * samples), "a size")};
 }
 
 // What a layer's work costs, found once for all layers that share it.
@@ -130,16 +131,28 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
   const TensorParallel split{static_cast<int>(scenario_->plan.tensor_parallel.value),
                              scenario_->plan.sequence_parallel.value};
   const Bytes per_value = weight_bytes(scenario_->training.precision);
+  const double each = static_cast<double>(per_value.value);
+  const PlanRequest& plan = scenario_->plan;
+  const double on_device =
+      static_cast<double>(samples) / static_cast<double>(std::max<std::int64_t>(1, plan.context_parallel.value));
+  const auto scaled_part = [&](Bytes of_batch) { return context_part(scaled(of_batch, samples, model.batch), plan); };
   const auto costs_of_work = [&](const Layer& layer) -> WorkCosts& {
     WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
     if (std::exchange(known.known, true)) return known;
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), samples);
+    known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), on_device);
     for (const Operator& op : work.operators)
-      known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), samples));
-    known.beside = beside_operators(work, scenario_->training.framework, split, per_value, samples);
+      known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), on_device));
+    known.beside = beside_operators(work, scenario_->training.framework, split, per_value, on_device);
     if (known.beside.logits) known.logits = *known.beside.logits;
     known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
+    if (plan.context_parallel.value > 1)
+      for (const Operator& op : work.operators)
+        if (op.attention.heads > 0)
+          known.workspace = std::max(
+              known.workspace,
+              bytes_of(context_workspace(context_tensors(op, plan, static_cast<double>(samples), each), plan, each),
+                       1));
     return known;
   };
   const auto passes_of = [&](std::size_t i) {
@@ -161,13 +174,12 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     costs.backward_input.push_back(passes.backward_input);
     costs.backward_weight.push_back(passes.backward_weight);
     costs.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
-    costs.activation.push_back(scaled(layer.activation, samples, model.batch));
-    costs.stash.push_back(scaled(layer.stashed(), samples, model.batch));
+    costs.activation.push_back(scaled_part(layer.activation));
+    costs.stash.push_back(scaled_part(layer.stashed()));
     costs.rebuild.push_back(passes.rebuild);
     costs.again.push_back(passes.again.value_or(passes.forward));
     if (passes.issued) costs.issued.push_back(*passes.issued);
-    costs.core.push_back(
-        layer.stash_selective ? costs.stash.back() - scaled(*layer.stash_selective, samples, model.batch) : Bytes{});
+    costs.core.push_back(layer.stash_selective ? costs.stash.back() - scaled_part(*layer.stash_selective) : Bytes{});
     if (layer.work >= 0) {
       const WorkCosts& of = costs_of_work(layer);
       Bytes& stash = costs.stash.back();

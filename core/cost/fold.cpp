@@ -92,10 +92,10 @@ class Folding {
   }
 
   std::shared_ptr<const Fold> run() {
-    fold_.like.resize(at(plan_.data_parallel));
+    fold_.like.resize(at(plan_.copies()));
     for (const std::vector<CopyId>& component : components())
       take(component);
-    if (std::ssize(fold_.copies) == plan_.data_parallel) return nullptr;
+    if (std::ssize(fold_.copies) == plan_.copies()) return nullptr;
     if (on_links_) take_links_without_messages();
     sort_copies();
     sort_links();
@@ -121,7 +121,7 @@ class Folding {
 
   // Copies that messages over common links join, by their first copy; each ascending.
   std::vector<std::vector<CopyId>> components() {
-    std::vector<CopyId> parent(at(plan_.data_parallel));
+    std::vector<CopyId> parent(at(plan_.copies()));
     std::iota(parent.begin(), parent.end(), 0);
     const auto root = [&](CopyId copy) {
       while (parent[at(copy)] != copy)
@@ -130,7 +130,7 @@ class Folding {
     };
     if (on_links_) {
       std::vector<CopyId> user(at(topology_.link_count()), -1);
-      for (CopyId copy = 0; copy < plan_.data_parallel; ++copy)
+      for (CopyId copy = 0; copy < plan_.copies(); ++copy)
         for_each_link(copy, [&](int link) {
           if (const CopyId first = std::exchange(user[at(link)], copy); first >= 0 && first != copy) {
             const CopyId a = root(first), b = root(copy);
@@ -139,7 +139,7 @@ class Folding {
         });
     }
     std::vector<std::vector<CopyId>> by_root(parent.size());
-    for (CopyId copy = 0; copy < plan_.data_parallel; ++copy)
+    for (CopyId copy = 0; copy < plan_.copies(); ++copy)
       by_root[at(root(copy))].push_back(copy);
     std::erase_if(by_root, [](const auto& component) { return component.empty(); });
     return by_root;
@@ -285,12 +285,12 @@ double pairs_of_workers(const Plan& plan) {
   double neighbours = 0;
   for (int v = 0; v + 1 < plan.chunks(); ++v)
     neighbours += double(seating.holders(v)) * seating.holders(v + 1);
-  return plan.data_parallel * (plan.skips == Skips::Direct ? workers * workers : 2 * neighbours);
+  return plan.copies() * (plan.skips == Skips::Direct ? workers * workers : 2 * neighbours);
 }
 
 // What no fold can be proven for, and what is not worth one.
 bool stays_whole(const Plan& plan, const CostModel& cost, Alike alike) {
-  if (plan.data_parallel < 3 || pairs_of_workers(plan) > kMostPairs) return true;
+  if (plan.copies() < 3 || pairs_of_workers(plan) > kMostPairs) return true;
   if (alike == Alike::InTime) return false;
   const Scenario& scenario = cost.scenario();
   return scenario.cluster.sharing == Sharing::Fifo ||

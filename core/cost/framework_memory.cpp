@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/cost/context_exchange.hpp"
 #include "core/plan/plan.hpp"
 #include "core/question/memory_anchor.hpp"
 
@@ -47,12 +48,12 @@ const AttentionCore* first_attention(const Model& model) {
 // Sums up one layer's part, for `samples`.
 class Sum {
  public:
-  Sum(const FrameworkMemory& framework, TensorParallel split, Bytes per_value, std::int64_t samples)
+  Sum(const FrameworkMemory& framework, TensorParallel split, Bytes per_value, double samples)
       : framework_(framework),
         t_(split.degree),
         sequence_parallel_(split.sequence_parallel && split.degree > 1),
         each_(static_cast<double>(per_value.value)),
-        samples_(static_cast<double>(samples)) {}
+        samples_(samples) {}
 
   void add(const Program& program, const ProgramStep& step) {
     const StepFigures of = figures_of(program, step);
@@ -149,7 +150,8 @@ Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage)
 }
 
 // The largest tensor that a stage sends or receives for one micro-batch.
-Bytes message(const Plan& plan, const Model& model, StageId stage) {
+Bytes message(const Plan& plan, const Scenario& scenario, StageId stage) {
+  const Model& model = scenario.model;
   Bytes largest;
   for (int i = 0; i < plan.seating().held(); ++i) {
     const VirtualStageId v = plan.seating().chunk_of(stage, i);
@@ -159,7 +161,7 @@ Bytes message(const Plan& plan, const Model& model, StageId stage) {
     largest = std::max(
         largest, scaled(model.layers[static_cast<std::size_t>(edge)].activation, plan.micro_batch_size, model.batch));
   }
-  return largest;
+  return context_part(largest, scenario.plan);
 }
 
 FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario& scenario, StageId stage) {
@@ -168,7 +170,8 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   const double samples = static_cast<double>(plan.micro_batch_size), t = plan.tensor_parallel;
   const AttentionCore* const core = first_attention(scenario.model);
   const double pairs = core == nullptr ? 0 : static_cast<double>(core->queries) * static_cast<double>(core->keys);
-  const double tokens = core == nullptr ? 0 : samples * static_cast<double>(core->queries);
+  const double tokens = core == nullptr ? 0 : samples * static_cast<double>(core->queries) / plan.context_parallel;
+  // Whole with context parallelism, too: tests with it hold so much between steps.
   const Bytes mask = whole(framework.attention_mask ? samples * pairs : 0);
   FixedMemory fixed{.always = framework.workspace, .running = {}, .between = Bytes{kBetweenSteps}};
   if (framework.weight_gradients == WeightGradients::FusedKept)
@@ -178,7 +181,7 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   // The first stage's tokens are stash: its boundary.
   fixed.running = checked_sum(mask, whole((stage == 0 ? kBatchBytesPerToken - 8 : kBatchBytesPerToken) * tokens));
   if (plan.stages > 1) {
-    const Bytes u = message(plan, scenario.model, stage);
+    const Bytes u = message(plan, scenario, stage);
     const int held = plan.seating().held();
     const bool one = held == 1;
     const Bytes next = one ? mask : Bytes{};
@@ -224,7 +227,7 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
 }  // namespace
 
 BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
-                                 Bytes per_value, std::int64_t samples) {
+                                 Bytes per_value, double samples) {
   Sum sum(framework, split, per_value, samples);
   if (const Program* program = work.program.get())
     for (const ProgramStep& step : program->steps)
@@ -236,7 +239,8 @@ std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, St
   if (const auto& stated = scenario.training.framework.communicators) return *stated;
   const int copies = plan.seating().members(plan.seating().chunk_of(k, 0)), inside = plan.sharded_over(k);
   const bool hybrid = inside > 1 && inside < copies;  // a group that shares, and one that holds the same
-  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) + (plan.stages > 1 ? 1 : 0);
+  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) + (plan.stages > 1 ? 1 : 0) +
+         (plan.context_parallel > 1 ? 1 : 0);
 }
 
 Bytes communicators(const Plan& plan, const Scenario& scenario, StageId k) {

@@ -50,7 +50,7 @@ struct BesideOperators {
   bool instead = false;
 };
 BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
-                                 Bytes per_value, std::int64_t samples);
+                                 Bytes per_value, double samples);
 
 // 2 V h / t of a layer with a table: its gradient, at the end of the backward.
 Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value);

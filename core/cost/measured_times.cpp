@@ -55,7 +55,8 @@ std::optional<MeasuredPrice> MeasuredTimes::price(const Program& program, const 
 
 std::optional<CostSource::Passes> MeasuredTimes::price(const Work& work, std::int64_t samples, int busy) const {
   const Program* const program = work.program.get();
-  if (program == nullptr || scenario_.plan.tensor_parallel.value > 1) return std::nullopt;
+  if (program == nullptr || scenario_.plan.tensor_parallel.value > 1 || scenario_.plan.context_parallel.value > 1)
+    return std::nullopt;
   std::array<double, kPasses.size()> sums{};
   double rebuilt = 0;
   for (const ProgramStep& step : program->steps)

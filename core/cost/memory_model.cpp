@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
 #include "core/question/memory_anchor.hpp"
 
@@ -44,8 +45,9 @@ LayerRange kept_together(const Plan& plan, VirtualStageId v) {
 // and the model's own input enters every chunk with a layer that reads it: each worker loads it for itself. Of units of one
 // chunk the first that a tensor comes to has it for all.
 // tests/core/memory_model_test.cpp "skip", "model's own input"
-std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::vector<Bytes>& activation,
+std::vector<Bytes> boundaries(const Plan& plan, const Scenario& scenario, const std::vector<Bytes>& activation,
                               std::int64_t samples) {
+  const Model& model = scenario.model;
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<VirtualStageId> counted = chunk;  // up to which chunk a layer's output is counted already
   std::vector<Bytes> boundary(static_cast<std::size_t>(plan.chunks()));
@@ -53,7 +55,8 @@ std::vector<Bytes> boundaries(const Plan& plan, const Model& model, const std::v
   int loaded = -1;  // chunk, units joined, that has the model's input
   for (std::size_t user = 0; user < model.layers.size(); ++user)
     if (model.layers[user].inputs.empty() && std::exchange(loaded, whole(chunk[user])) != whole(chunk[user]))
-      boundary[static_cast<std::size_t>(chunk[user])] = scaled(model.input, samples, model.batch);
+      boundary[static_cast<std::size_t>(chunk[user])] =
+          context_part(scaled(model.input, samples, model.batch), scenario.plan);
   std::vector<int> held;  // the last chunk, units joined, that has a layer's output; -1: none yet
   for (const VirtualStageId v : chunk)
     held.push_back(plan.units > 1 && keeps_for_itself(plan, v) ? -1 : whole(v));
@@ -340,7 +343,7 @@ MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
 void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const LayerCosts& layers,
           const std::vector<char>& leaves, std::size_t size, const std::vector<VirtualStageId>& chunks) {
   const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
-  const std::vector<Bytes> boundary = boundaries(plan, scenario.model, layers.activation, samples);
+  const std::vector<Bytes> boundary = boundaries(plan, scenario, layers.activation, samples);
   for (const VirtualStageId v : chunks) {
     ChunkMemory& chunk = memory.chunks[at(v)];
     chunk.boundary[size] = boundary[at(v)];

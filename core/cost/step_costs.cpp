@@ -310,7 +310,7 @@ class SimulatedCopies {
   SimulatedCopies(const Plan& plan, const Topology& topology, const Fold* fold)
       : plan_(plan), topology_(topology), fold_(fold), positions_(plan.positions()) {}
 
-  int count() const { return fold_ == nullptr ? plan_.data_parallel : static_cast<int>(fold_->copies.size()); }
+  int count() const { return fold_ == nullptr ? plan_.copies() : static_cast<int>(fold_->copies.size()); }
   DeviceId device(WorkerId worker) const {
     const CopyId copy = worker / positions_;
     const CopyId in_plan = fold_ == nullptr ? copy : fold_->copies[static_cast<std::size_t>(copy)];

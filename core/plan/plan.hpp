@@ -23,13 +23,14 @@ struct LayerRange {
 };
 
 struct Plan : RuntimePolicy {
-  std::string schedule;     // a name from sim/schedules/table
-  ScheduleFacts facts;      // of that schedule
-  int stages = 1;           // K
-  int virtual_stages = 1;   // chunks per stage, v
-  int data_parallel = 1;    // D, copies of the pipeline
-  int shard = 0;            // copies that divide states among them, a divisor of D; 0: all of them
-  int tensor_parallel = 1;  // t, devices of a worker
+  std::string schedule;      // a name from sim/schedules/table
+  ScheduleFacts facts;       // of that schedule
+  int stages = 1;            // K
+  int virtual_stages = 1;    // chunks per stage, v
+  int data_parallel = 1;     // D, copies of the pipeline that have samples of their own
+  int context_parallel = 1;  // c, copies that divide the tokens of the same samples
+  int shard = 0;             // of the D: how many divide states among them, with all their c; 0: all of them
+  int tensor_parallel = 1;   // t, devices of a worker
   bool sequence_parallel = false;
   std::vector<int> replicas;               // r_k, per stage
   std::int64_t micro_batches = 1;          // M, per copy, counted over all replicas
@@ -53,20 +54,20 @@ struct Plan : RuntimePolicy {
 
   // Whether the layer, one of stage k, keeps its input only and repeats its forward right before its backward.
   bool rebuilds(StageId k, LayerId layer, const Model& model) const;
-  Seating seating() const {
-    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units};
-  }
+  // All copies of the pipeline: copy d c + i has the i-th part of the tokens of the d-th share of the batch.
+  int copies() const { return data_parallel * context_parallel; }
+  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, copies(), replicas, units}; }
   int chunks() const { return stages * virtual_stages * units; }  // number of virtual stages
   std::vector<LayerRange> uncut() const;                          // the layers of each chunk, its units joined
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   int positions() const { return seating().positions(); }  // workers in one copy, sum of r_k
-  int workers() const { return positions() * data_parallel; }
+  int workers() const { return positions() * copies(); }
   int devices() const { return workers() * tensor_parallel; }
   TensorParallel split() const { return {tensor_parallel, sequence_parallel}; }
   // Workers that divide the states of a chunk of stage k among them, where training.zero says so.
   int sharded_over(StageId k) const {
     const VirtualStageId v = seating().chunk_of(k, 0);
-    return shard == 0 ? seating().members(v) : shard * seating().holders(v);
+    return shard == 0 ? seating().members(v) : shard * context_parallel * seating().holders(v);
   }
   std::int64_t samples(MicroBatchId m) const {
     return m + 1 == micro_batches ? last_micro_batch_size : micro_batch_size;

@@ -42,6 +42,16 @@ enum class GradientSync {  // docs/decisions/0006-gradient-sync-of-replicas.md; 
 // When gradients that are sharded are reduced: after each micro-batch, so that a share is added up; or once a step, of
 // whole gradients.                                                                                   [ZeRO20] section 5.2
 enum class ReduceGradients : std::uint8_t { MicroBatch, Step };
+// How the devices that divide a sequence exchange keys and values for attention.    core/cost/context_exchange.hpp
+enum class ContextExchange : std::uint8_t {
+  Ring,  // keys and values go round while attention runs                                          [RingAttention23]
+  AllGather,  // all keys and values first, then attention                                              [LlamaTeam24]
+  AllToAll,   // each device gets the whole sequence of a part of the heads                             [Ulysses23]
+  TwoLevel,   // all-to-all among plan.context_inner devices, rings between them                        [USP24]
+};
+// Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
+// a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
+enum class ContextSplit : std::uint8_t { Zigzag, Contiguous };
 enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
   Data,      // the copies of one stage take consecutive devices (Megatron-LM's order)
@@ -136,7 +146,12 @@ struct RuntimePolicy {
   GradientSync gradient_sync = GradientSync::Overlapped;
   Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
   bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
-  Bytes reserve_pipeline;      // taken on every device when K > 1, in addition to the device's reserve
+  // Of plan.context_parallel.
+  Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};
+  std::optional<Placed<std::int64_t>> context_inner;  // of TwoLevel, a divisor of c
+  Placed<ContextSplit> context_split{ContextSplit::Zigzag, {}};
+  Placed<double> context_imbalance{1, {}};  // attention of the fullest device over the mean: packed documents
+  Bytes reserve_pipeline;                   // taken on every device when K > 1, in addition to the device's reserve
 };
 
 struct PlanRequest : RuntimePolicy {
@@ -151,6 +166,9 @@ struct PlanRequest : RuntimePolicy {
   // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
   Placed<std::int64_t> tensor_parallel{1, {}};
   Placed<bool> sequence_parallel{false, {}};  // needs t > 1                                             [Korthikanti22]
+  // c: devices that divide every sequence among them. They hold the same weights, so that they are copies of one another
+  // where gradients are reduced and states divided.                                                  [RingAttention23]
+  Placed<std::int64_t> context_parallel{1, {}};
   Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
   Placed<LayerOrder> order;
   Placed<Partition> partition;

@@ -114,7 +114,7 @@ std::string plan_named(const LaunchRequest& request) {
 
 bool copies_first(const Plan& plan) {
   if (plan.data_parallel == 1 || plan.positions() == 1) return false;
-  return plan.device[static_cast<std::size_t>(plan.positions())] < plan.device[1];
+  return plan.device[static_cast<std::size_t>(plan.positions() * plan.context_parallel)] < plan.device[1];
 }
 
 std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node) {

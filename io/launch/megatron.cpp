@@ -57,11 +57,27 @@ class Flags {
   std::vector<std::string> lines_;
 };
 
+void context_flags(Flags& flags, const Answer& written) {
+  const PlanRequest& plan = written.scenario->plan;
+  const std::int64_t c = written.plan.context_parallel;
+  if (c == 1) return;
+  flags.add("--context-parallel-size {}", c);
+  switch (plan.context_exchange.value) {
+    case ContextExchange::Ring: return flags.line("--cp-comm-type p2p");
+    case ContextExchange::AllGather: return flags.line("--cp-comm-type all_gather");
+    case ContextExchange::AllToAll: return flags.line("--cp-comm-type a2a");
+    case ContextExchange::TwoLevel:
+      return flags.add("--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes {} {}", plan.context_inner->value,
+                       c / plan.context_inner->value);
+  }
+}
+
 void parallel_flags(Flags& flags, const Answer& written) {
   const Plan& plan = written.plan;
   const Training& training = written.scenario->training;
   flags.add("--tensor-model-parallel-size {}", plan.tensor_parallel);
   if (plan.sequence_parallel) flags.line("--sequence-parallel");
+  context_flags(flags, written);
   flags.add("--pipeline-model-parallel-size {}", plan.stages);
   if (plan.stages > 1)
     flags.add("--pipeline-model-parallel-layout {}",
@@ -72,12 +88,12 @@ void parallel_flags(Flags& flags, const Answer& written) {
   if (training.zero >= 1) flags.line("--use-distributed-optimizer");
   const int groups = plan.workers() / std::max(1, plan.stages * plan.sharded_over(0));
   if (training.zero >= 1 && groups > 1) flags.add("--num-distributed-optimizer-instances {}", groups);
-  if (training.zero >= 2 && plan.data_parallel > 1) {
+  if (training.zero >= 2 && plan.copies() > 1) {
     flags.add("--use-megatron-fsdp --data-parallel-sharding-strategy {}",
               training.zero == 2 ? "optim_grads" : "optim_grads_params");
     flags.line("--no-gradient-accumulation-fusion --ckpt-format fsdp_dtensor");
   }
-  if (plan.data_parallel > 1 && plan.gradient_sync == GradientSync::Overlapped) {
+  if (plan.copies() > 1 && plan.gradient_sync == GradientSync::Overlapped) {
     flags.line("--overlap-grad-reduce");
     const std::int64_t bytes = training.gradient_precision.value_or(training.precision) == Precision::Fp32 ||
                                        training.gradient_precision.value_or(training.precision) == Precision::Tf32

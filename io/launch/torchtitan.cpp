@@ -90,7 +90,12 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
-  const int shard = plan.resharding ? plan.sharded_over(0) : 1;
+  if (plan.context_parallel > 1) {
+    const bool gathered = scenario.plan.context_exchange.value == ContextExchange::AllGather;
+    set("parallel.context_parallel_degree", plan.context_parallel);
+    set("parallel.context_parallel_rotate_method", gathered ? "\"allgather\"" : "\"alltoall\"");
+  }
+  const int shard = plan.resharding ? plan.sharded_over(0) / plan.context_parallel : 1;
   set("parallel.data_parallel_replicate_degree", plan.data_parallel / shard);
   set("parallel.data_parallel_shard_degree", shard);
   if (plan.resharding)
@@ -147,7 +152,7 @@ std::vector<std::string> torchtitan_lacks(const Answer& written) {
         "base");
   // maybe_enable_amp of torchtitan/distributed/utils.py: autocast is for one stage without tensor parallelism, and what
   // wraps copies or shards brings its own precision.                                               [torchtitan26]
-  if (written.scenario->training.precision == Precision::Bf16 && plan.data_parallel == 1 &&
+  if (written.scenario->training.precision == Precision::Bf16 && plan.copies() == 1 &&
       (plan.stages > 1 || plan.tensor_parallel > 1))
     lacks.emplace_back(
         "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "

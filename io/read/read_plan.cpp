@@ -346,6 +346,27 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"sequence_parallel", "true | false",
      "what lies outside the divided products is divided along the sequence; needs tensor_parallel > 1; default: false",
      member<&PlanRequest::sequence_parallel>},
+    {"context_parallel", "whole number >= 1",
+     "c, devices that divide every sequence among them and exchange keys and values for attention; they hold the same "
+     "weights, and divide states like copies; needs a model with flash attention, and cost: roofline; default: 1",
+     read_as<&PlanRequest::context_parallel, AtLeast1>, write_unless<&PlanRequest::context_parallel, 1>},
+    {"context_exchange", "ring | all_gather | all_to_all | two_level",
+     "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
+     "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",
+     read_as<&PlanRequest::context_exchange>, write_unless<&PlanRequest::context_exchange, ContextExchange::Ring>},
+    {"context_inner", "whole number >= 1",
+     "of two_level: neighbouring devices that exchange heads, a divisor of context_parallel",
+     member<&PlanRequest::context_inner, AtLeast1>},
+    {"context_split", "zigzag | contiguous",
+     "which tokens a device has: of 2c chunks the i-th and the i-th from the end, which balances causal attention, or "
+     "one stretch, of which the last sees most keys; default: zigzag",
+     read_as<&PlanRequest::context_split>, write_unless<&PlanRequest::context_split, ContextSplit::Zigzag>},
+    {"context_imbalance", "number >= 1",
+     "attention of the fullest device over the mean, beyond what context_split says: packed documents; default: 1",
+     read_as<&PlanRequest::context_imbalance, Factor>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.context_imbalance.value > 1) out.line(key, value_text(plan.context_imbalance));
+     }},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
      "workers that share a stage round-robin inside one copy; default: 1 each", read_replicas,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
@@ -414,8 +435,8 @@ constexpr Field<PlanRequest> kPlan[] = {
 
 constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
 constexpr std::string_view kMayBeOpen[] = {
-    "stages",   "virtual_stages", "data_parallel", "tensor_parallel", "sequence_parallel",
-    "schedule", "partition",      "placement",     "recompute",       "replicas"};
+    "stages",    "virtual_stages", "data_parallel",    "tensor_parallel", "sequence_parallel", "schedule",
+    "partition", "placement",      "context_parallel", "recompute",       "replicas"};
 
 // ---- cost -----------------------------------------------------------------------------------------------------------
 

@@ -229,8 +229,8 @@ std::vector<std::string> known_terms(const SweepQuestion& question) {
   for (const SweepFigureName& each : kSweepFigures)
     known.emplace_back(each.name);
   for (const char* key : {"plan.stages", "plan.virtual_stages", "plan.data_parallel", "plan.tensor_parallel",
-                          "training.global_batch_size", "training.micro_batch_size", "training.micro_batches",
-                          "cluster.nodes", "cluster.node.devices", "model.layers"})
+                          "plan.context_parallel", "training.global_batch_size", "training.micro_batch_size",
+                          "training.micro_batches", "cluster.nodes", "cluster.node.devices", "model.layers"})
     if (std::find(known.begin(), known.end(), key) == known.end()) known.emplace_back(key);
   return known;
 }

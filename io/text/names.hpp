@@ -57,6 +57,12 @@ inline constexpr Name<GradientSync> kGradientSyncs[] = {
     {"overlapped", GradientSync::Overlapped}, {"at_once", GradientSync::AtOnce}, {"blocking", GradientSync::Blocking}};
 inline constexpr Name<ReduceGradients> kReduceGradients[] = {{"micro_batch", ReduceGradients::MicroBatch},
                                                              {"step", ReduceGradients::Step}};
+inline constexpr Name<ContextExchange> kContextExchanges[] = {{"ring", ContextExchange::Ring},
+                                                              {"all_gather", ContextExchange::AllGather},
+                                                              {"all_to_all", ContextExchange::AllToAll},
+                                                              {"two_level", ContextExchange::TwoLevel}};
+inline constexpr Name<ContextSplit> kContextSplits[] = {{"zigzag", ContextSplit::Zigzag},
+                                                        {"contiguous", ContextSplit::Contiguous}};
 inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
                                                                {"megatron", FrameworkTensors::Megatron},
                                                                {"megatron_local", FrameworkTensors::MegatronLocal}};
@@ -151,6 +157,12 @@ constexpr std::span<const Name<Skips>> names_of(Skips) {
 }
 constexpr std::span<const Name<ReduceGradients>> names_of(ReduceGradients) {
   return kReduceGradients;
+}
+constexpr std::span<const Name<ContextExchange>> names_of(ContextExchange) {
+  return kContextExchanges;
+}
+constexpr std::span<const Name<ContextSplit>> names_of(ContextSplit) {
+  return kContextSplits;
 }
 constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
   return kGradientSyncs;

@@ -8,6 +8,7 @@
 
 #include "core/answers/idle_devices.hpp"
 #include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
 
 namespace pipewright {
 namespace {
@@ -20,10 +21,10 @@ DrawnCopies::DrawnCopies(const Answer& simulated, Of of) : simulated_(simulated)
   if (!simulated.costs.fold) return;
   if (of == Of::Distinct && distinct_workers(simulated).size() == simulated.schedule.positions.size()) return;
   if (const std::size_t ops = op_count(simulated); ops > kMostDrawnOps)
-    throw InputError(
-        fmt::format("{} ops of {} copies are too many to draw; at most {}: draw fewer copies with --set "
-                    "plan.data_parallel, or fewer micro-batches with --set training.micro_batches",
-                    ops, simulated.plan.data_parallel, kMostDrawnOps));
+    throw InputError(fmt::format(
+        "{} ops of {} copies are too many to draw; at most {}: draw fewer copies with --set "
+        "plan.data_parallel (or context_parallel), or fewer micro-batches with --set training.micro_batches",
+        ops, simulated.plan.copies(), kMostDrawnOps));
   whole_ = unfolded(simulated);
 }
 
@@ -55,7 +56,7 @@ std::string_view words(Look look) {
 
 std::string worker_name(const Answer& answer, WorkerId worker) {
   const WorkerReport& w = answer.report.workers[static_cast<std::size_t>(worker)];
-  std::string text = answer.plan.data_parallel > 1 ? fmt::format("copy {} ", w.copy) : "";
+  std::string text = answer.plan.copies() > 1 ? fmt::format("copy {} ", w.copy) : "";
   text += fmt::format("stage {}", w.stage);
   if (answer.plan.replicas[static_cast<std::size_t>(w.stage)] > 1) text += fmt::format(" r{}", w.replica);
   return text;
@@ -131,7 +132,7 @@ std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& shown) 
   std::string text = fmt::format("{} of {} workers are drawn", drawn, all);
   if (drawn < distinct) text += ", " + how_spread(static_cast<int>(distinct), shown);
   if (distinct < all)
-    text += fmt::format("; {} copies of the pipeline run the same", answer.plan.data_parallel == 2 ? "both" : "all");
+    text += fmt::format("; {} copies of the pipeline run the same", answer.plan.copies() == 2 ? "both" : "all");
   return text;
 }
 
@@ -182,6 +183,9 @@ std::string question(const Answer& answer) {
     text += fmt::format(" · {} devices per worker{}", plan.tensor_parallel,
                         plan.sequence_parallel ? " (tensor and sequence parallel)" : " (tensor parallel)");
   if (plan.data_parallel > 1) text += fmt::format(" · {} copies", plan.data_parallel);
+  if (plan.context_parallel > 1)
+    text +=
+        fmt::format(" · sequences on {} devices each ({})", plan.context_parallel, name(plan.context_exchange.value));
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   const Scenario& scenario = *answer.scenario;
@@ -211,7 +215,7 @@ std::size_t op_count(const Answer& answer) {
   std::size_t count = 0;
   for (const Lane& lane : answer.schedule.positions)
     count += lane.ops();
-  return count * static_cast<std::size_t>(answer.plan.data_parallel);
+  return count * static_cast<std::size_t>(answer.plan.copies());
 }
 
 ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<WorkerId>& shown) {

@@ -49,6 +49,13 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
   json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
   json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
+  json.when(p.context_parallel > 1, [&] {
+    json.field("context_parallel", p.context_parallel).field("context_exchange", p.context_exchange.value);
+    json.when(p.context_inner.has_value(), [&] {
+      json.field("context_inner", p.context_inner.value_or(Placed<std::int64_t>{1, {}}).value);
+    });
+    json.field("context_split", p.context_split.value).field("context_imbalance", p.context_imbalance.value);
+  });
   json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
   json.when(p.resharding.has_value(), [&] {
     json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);

@@ -39,7 +39,7 @@ std::string summary(const Answer& answer) {
   std::string copies = std::to_string(p.data_parallel);
   if (std::any_of(p.replicas.begin(), p.replicas.end(), [](int n) { return n > 1; }))
     copies = fmt::format("{} ({})", copies, fmt::join(p.replicas, "-"));
-  const std::vector<std::pair<std::string, std::string>> figures = {
+  std::vector<std::pair<std::string, std::string>> figures = {
       {"devices", std::to_string(p.devices())},
       {"GBS", std::to_string(p.global_batch_size)},
       {"MBS", std::to_string(p.micro_batch_size)},
@@ -54,6 +54,7 @@ std::string summary(const Answer& answer) {
       {"MFU", r.mfu ? percent(*r.mfu) : "-"},
       {"bubble", percent(r.bubble_fraction)},
       {"peak GiB", gib(peak)}};
+  if (p.context_parallel > 1) figures.insert(figures.begin() + 5, {"CP", std::to_string(p.context_parallel)});
   std::vector<TextColumn> columns;
   for (const auto& [name, figure] : figures)
     columns.push_back({.head = name, .cells = {figure}});
@@ -93,6 +94,7 @@ std::string markdown_report(const Answer& answer) {
   text +=
       "\nGBS: global batch; MBS: micro-batch; Seq: tokens per sample; TP, PP, DP: tensor, pipeline and data "
       "parallelism (replicas per stage in brackets); VP: chunks per stage; MFU: model FLOPs utilization.\n";
+  if (answer.plan.context_parallel > 1) text += "CP: devices that share every sequence (context parallelism).\n";
   if (r.steady)
     text += fmt::format("Asynchronous: one cycle of {} per micro-batch in the steady state.\n",
                         short_time(Time{r.steady->growth.value / r.steady->micro_batches}, 4));

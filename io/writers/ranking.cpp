@@ -142,6 +142,7 @@ namespace {
 
 void write_layout(JsonFields& json, const Layout& layout) {
   json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
+  json.when(layout.context_parallel > 1, [&] { json.field("context_parallel", layout.context_parallel); });
   json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
   json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
   json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);
@@ -269,6 +270,9 @@ std::string ranking_csv(const Ranking& ranking) {
       "parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,peak_"
       "bytes,capacity_bytes,layers,replicas,classes";
   const bool asked = whole_training(ranking.plans.front()).days.has_value();
+  const bool contexts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                                    [](const Found& found) { return found.layout.context_parallel > 1; });
+  if (contexts) text += ",context_parallel";
   text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
     const Found& found = ranking.plans[i];
@@ -284,6 +288,7 @@ std::string ranking_csv(const Ranking& ranking) {
         found.report.samples_per_s, figure(found.report.tokens_per_s, "{}"), figure(found.report.mfu, "{}"),
         found.report.bubble_fraction, fullest(found).need.value, fullest(found).capacity.value, csv_field(layers),
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
+    if (contexts) text += fmt::format(",{}", layout.context_parallel);
     const Figures whole = whole_training(found);
     if (asked)
       for (const auto& value : {whole.days, whole.device_hours, whole.cost, whole.energy_kwh, whole.goodput})

@@ -155,6 +155,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"MBS"},
                                  {"Seq"},
                                  {"TP"},
+                                 {"CP"},
                                  {"PP"},
                                  {"VP"},
                                  {"DP"},
@@ -174,8 +175,9 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"days"},
                                  {"cost"},
                                  {"goodput %"}};
-  const std::array<std::string, 11> often_empty = {
-      "replicas", "class", "Seq", "VP", "ZeRO", "tok/s" + each, "TFLOP/s" + each, "MFU %", "days", "cost", "goodput %"};
+  const std::array<std::string, 12> often_empty = {"replicas", "class", "Seq",          "CP",
+                                                   "VP",       "ZeRO",  "tok/s" + each, "TFLOP/s" + each,
+                                                   "MFU %",    "days",  "cost",         "goodput %"};
   for (const std::string& head : often_empty)
     for (TextColumn& column : all)
       column.drop_zero |= column.head == head;
@@ -191,6 +193,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       std::to_string(layout.micro_batch_size),
                                       sequence ? std::to_string(*sequence) : "-",
                                       std::to_string(layout.tensor_parallel),
+                                      layout.context_parallel > 1 ? std::to_string(layout.context_parallel) : "-",
                                       std::to_string(layout.stages),
                                       layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
                                       std::to_string(layout.data_parallel),

@@ -25,7 +25,7 @@ namespace {
 // Keys and values as other programs and papers call them: what they are here, or that they are not modelled.
 //
 //     plan.pp: 4               unknown key "plan.pp"; use plan.stages
-//     plan.context_parallel    context parallelism is not modelled yet: docs/guide/scope.md
+//     plan.expert_parallel     expert parallelism is not modelled yet: docs/guide/scope.md
 //     precision: bfloat16      unknown "bfloat16"; use bf16
 //
 // Compared in lower case, with _ for -, without _size, _degree and _model: one line stands for Megatron-LM's
@@ -51,6 +51,11 @@ constexpr UsualName kUsualKeys[] = {
     {"vpp", "plan.virtual_stages"},
     {"virtual_pipeline_parallel", "plan.virtual_stages"},
     {"virtual_stages", "plan.virtual_stages"},
+    {"cp", "plan.context_parallel"},
+    {"context_parallel", "plan.context_parallel"},
+    {"cp_comm_type", "plan.context_exchange"},
+    {"ring_attention", "plan.context_parallel"},
+    {"ulysses", "plan.context_exchange"},
     {"sp", "plan.sequence_parallel"},
     {"sequence_parallel", "plan.sequence_parallel"},
     {"schedule", "plan.schedule"},
@@ -108,14 +113,10 @@ constexpr UsualName kUsualKeys[] = {
     {"num_gpus", "cluster.node.devices"},
 };
 
-constexpr std::string_view kContext = "context parallelism", kExpert = "expert parallelism",
-                           kOffloading = "offloading to the host", kEightBits = "training in fp8 or less";
+constexpr std::string_view kExpert = "expert parallelism", kOffloading = "offloading to the host",
+                           kEightBits = "training in fp8 or less";
 
 constexpr UsualName kKeysNotModelled[] = {
-    {"cp", kContext},
-    {"context_parallel", kContext},
-    {"ring_attention", kContext},
-    {"ulysses", kContext},
     {"ep", kExpert},
     {"etp", kExpert},
     {"expert_parallel", kExpert},

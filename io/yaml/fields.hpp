@@ -291,7 +291,7 @@ void write_as(YamlText& out, std::string_view key, const Owner& target) {
 
 template <auto Member, auto Default, class Owner>  // for values that are left out where nothing else was asked for
 void write_unless(YamlText& out, std::string_view key, const Owner& target) {
-  if (target.*Member != Default) write_as<Member>(out, key, target);
+  if (plain(target.*Member) != Default) write_as<Member>(out, key, target);
 }
 
 template <auto Member, class Owner>  // for texts that are left out when they are empty
@@ -311,7 +311,7 @@ template <auto Member, class Law = Any>
 constexpr MemberAccess<Member, Law> member;
 
 // ---- sections -------------------------------------------------------------------------------------------------------
-// `use plan.stages`, or `context parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
+// `use plan.stages`, or `expert parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
 // it; "".
 std::string meant_by(std::string_view key);
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);

@@ -18,6 +18,9 @@ constexpr std::array<Words, 2> kTorchtitanRecompute = {"none", "blocks"};
 constexpr std::array<Words, 3> kTorchRecompute = {"none", "knapsack", "full"};
 constexpr std::array<std::int64_t, 4> kZeros = {0, 1, 2, 3};
 constexpr std::array<std::int64_t, 2> kTorchtitanZeros = {0, 3}, kTorchZeros = {0, 1};
+constexpr std::array<ContextExchange, 4> kMegatronContext = {ContextExchange::Ring, ContextExchange::AllGather,
+                                                             ContextExchange::AllToAll, ContextExchange::TwoLevel};
+constexpr std::array<ContextExchange, 2> kTorchtitanContext = {ContextExchange::Ring, ContextExchange::AllGather};
 constexpr std::array<Words, 3> kDeepSpeedRecompute = {"none", "blocks", "full"};
 
 constexpr std::array<FrameworkWords, 4> kFrameworks = {{
@@ -32,7 +35,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .pipeline_placement = true,
      .zeros = kZeros,
      .zeros_in_pipelines = false,
-     .gradient_sync = std::nullopt},
+     .gradient_sync = std::nullopt,
+     .context = kMegatronContext},
     {.word = "torchtitan",
      .name = "torchtitan",
      .framework = Framework::Torchtitan,
@@ -44,7 +48,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .pipeline_placement = false,
      .zeros = kTorchtitanZeros,
      .zeros_in_pipelines = true,
-     .gradient_sync = GradientSync::Overlapped},
+     .gradient_sync = GradientSync::Overlapped,
+     .context = kTorchtitanContext},
     {.word = "torch",
      .name = "torch.distributed.pipelining",
      .framework = Framework::Torch,
@@ -56,7 +61,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .pipeline_placement = true,
      .zeros = kTorchZeros,
      .zeros_in_pipelines = false,
-     .gradient_sync = GradientSync::Overlapped},
+     .gradient_sync = GradientSync::Overlapped,
+     .context = {}},
     {.word = "deepspeed",
      .name = "DeepSpeed",
      .framework = Framework::DeepSpeed,
@@ -68,7 +74,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .pipeline_placement = false,
      .zeros = kZeros,
      .zeros_in_pipelines = false,
-     .gradient_sync = GradientSync::Blocking},
+     .gradient_sync = GradientSync::Blocking,
+     .context = {}},
 }};
 
 const char* optimizer_name(Optimizer optimizer) {
@@ -167,6 +174,37 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
   }
 }
 
+// The nearest way to share sequences.
+void settle_context(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
+  if (plan.context_parallel.value < 2 && !plan.open.contains("context_parallel")) return;
+  if (words.context.empty()) {
+    differs(fmt::format("context_parallel: {} is not there; whole sequences: 1", plan.context_parallel.value));
+    plan.context_parallel.value = 1, plan.context_exchange.value = ContextExchange::Ring, plan.context_inner.reset();
+    return;
+  }
+  const ContextExchange asked = plan.context_exchange.value;
+  if (std::find(words.context.begin(), words.context.end(), asked) == words.context.end()) {
+    differs("context_exchange: heads are not exchanged there; keys and values go round: ring");
+    plan.context_exchange.value = ContextExchange::Ring, plan.context_inner.reset();
+  }
+  if (plan.context_split.value == ContextSplit::Contiguous) {
+    differs("context_split: contiguous is not there; zigzag");
+    plan.context_split.value = ContextSplit::Zigzag;
+  }
+  Training& training = scenario.training;
+  if (words.framework == Framework::Torchtitan && training.zero < kGradientsSharded &&
+      !training.open.contains("zero")) {
+    differs(fmt::format(
+        "zero: {} is not there with context parallelism; weights are divided among the devices that share a "
+        "sequence: 3",
+        training.zero));
+    if (training.zero == 0 && plan.context_parallel.value > 1) plan.shard = Placed<std::int64_t>{1, {}};
+    training.zero = 3;
+    plan.reshard_after_forward.reset(), plan.reduce_gradients.reset();
+  }
+}
+
 }  // namespace
 
 std::span<const FrameworkWords> frameworks() {
@@ -226,6 +264,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
     if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
   }
   settle_gradient_precision(training, framework, differs);
+  settle_context(scenario, words(framework), differs);
   if (!copies) return;
   settle_zero(scenario, words(framework), stages, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]

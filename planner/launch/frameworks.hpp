@@ -31,6 +31,7 @@ struct FrameworkWords {
   std::span<const std::int64_t> zeros;          // stages of ZeRO that it has
   bool zeros_in_pipelines;                      // those above 1 in pipelines, too
   std::optional<GradientSync> gradient_sync;    // of a plan with copies; nothing: either
+  std::span<const ContextExchange> context;     // how it shares sequences; none: it does not
 };
 std::span<const FrameworkWords> frameworks();
 // Of those that `plan` searches, in its order.
@@ -42,7 +43,7 @@ const FrameworkWords* find_framework(std::string_view word);  // nullptr: none i
 // Throws InputError where the framework cannot train the model at all, or not in the order that the plan gives.
 void check_model(const Scenario& scenario, Framework framework);
 
-// Optimizer, precisions, ZeRO and the order of gradients become what the framework has; each change is told: "zero: 1
+// Optimizer, precisions, shared sequences, ZeRO and the order of gradients become what the framework has; each change is told: "zero: 1
 // is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`, `stages`: whether the plan has, or may
 // have, several.
 void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages,

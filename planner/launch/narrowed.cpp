@@ -42,6 +42,7 @@ class Narrowing {
     if (words_.own_cuts) cut_evenly();
     recompute();
     placement();
+    context();
     training();
     within();
     keep_what_is_fixed();
@@ -50,7 +51,10 @@ class Narrowing {
 
  private:
   PlanRequest& plan() { return found_.scenario.plan; }
-  bool has_copies() { return plan().open.contains("data_parallel") || plan().data_parallel.value > 1; }
+  bool has_copies() {
+    return plan().open.contains("data_parallel") || plan().open.contains("context_parallel") ||
+           plan().data_parallel.value > 1 || plan().context_parallel.value > 1;
+  }
   const Place& place_of(const Place& own) { return own.file.empty() ? plan().place : own; }
 
   void tell(const std::string& key, const std::string& what) {
@@ -167,12 +171,24 @@ class Narrowing {
     tell("plan.placement", "placement: data");
   }
 
+  void context() {
+    if (!words_.context.empty()) return;
+    if (plan().open.erase("context_parallel") > 0) {
+      plan().context_parallel.value = 1;
+      tell("plan.context_parallel", "context_parallel: 1");
+    } else if (plan().context_parallel.value > 1) {
+      refuse(plan().context_parallel.place, "context_parallel", std::to_string(plan().context_parallel.value),
+             "write 1");
+    }
+  }
+
   void training() {
     zero();
     const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
     settle_training(found_.scenario, words_.framework, has_copies(), stages, [&](const std::string& what) {
       const std::string key = what.substr(0, what.find(':'));
-      const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re");
+      const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re") ||
+                           key.starts_with("context_");
       tell((of_plan ? "plan." : "training.") + key, what);
     });
   }

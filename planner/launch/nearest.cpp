@@ -36,7 +36,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
   PlanRequest& request = fixed.plan;
   request.open.clear(), fixed.training.open.clear();
   request.stages.value = plan.stages, request.virtual_stages.value = plan.virtual_stages;
-  request.data_parallel.value = plan.data_parallel;
+  request.data_parallel.value = plan.data_parallel, request.context_parallel.value = plan.context_parallel;
   LayerCounts counts;
   for (const LayerRange& layers : plan.uncut())
     counts.counts.push_back(layers.size());
@@ -66,7 +66,7 @@ class Nearness {
     schedule();
     batch();
     recompute();
-    settle_training(found_.scenario, framework_, plan_.data_parallel > 1, request().stages.value > 1,
+    settle_training(found_.scenario, framework_, plan_.copies() > 1, request().stages.value > 1,
                     [this](const std::string& what) { differs(what); });
     placement();
     if (words(framework_).own_cuts) deepspeed_partition();
@@ -240,14 +240,14 @@ class Nearness {
 
   // Ranks count the copies of a stage first, then its stages; Megatron-LM has a flag for the other order.
   void placement() {
-    if (plan_.data_parallel == 1 && !std::holds_alternative<std::vector<std::int64_t>>(request().placement)) return;
+    if (plan_.copies() == 1 && !std::holds_alternative<std::vector<std::int64_t>>(request().placement)) return;
     const auto* order = std::get_if<PlacementOrder>(&request().placement);
     if (order != nullptr && plan_.positions() == 1) {  // then both are one
       request().placement = PlacementOrder::Data;
       return;
     }
     if (order != nullptr && (*order == PlacementOrder::Data || words(framework_).pipeline_placement)) return;
-    if (order == nullptr && plan_.data_parallel == 1) {
+    if (order == nullptr && plan_.copies() == 1) {
       const std::map<int, int> taken = devices_by_node(plan_, found_.scenario.cluster);
       if (std::get<std::vector<std::int64_t>>(request().placement) == spread(plan_, taken)) return;
     }

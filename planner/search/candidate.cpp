@@ -90,7 +90,8 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim a
 }
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
-  std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.zero}];
+  std::shared_ptr<World>& known =
+      worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel, layout.zero}];
   if (!known) {
     const auto scenario = std::make_shared<Scenario>(settled(scenario_, layout, nullptr));
     if (!modes_.empty()) scenario->plan.recompute.value.clear();  // chosen here, for every cut
@@ -151,7 +152,7 @@ Plan without_exchange(Plan plan) {
 std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
   PlanRequest& request = scenario.plan;
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
-  request.data_parallel.value = layout.data_parallel;
+  request.data_parallel.value = layout.data_parallel, request.context_parallel.value = layout.context_parallel;
   request.schedule.value = layout.schedule;
   if (std::holds_alternative<PlacementOrder>(request.placement)) request.placement = layout.placement;
   const auto number = [](std::int64_t value) { return Placed<std::int64_t>{value, {}}; };
@@ -242,7 +243,8 @@ Bytes Evaluator::least_states(const Layout& layout) {
     const auto& shard = here.scenario.plan.shard;
     const std::int64_t copies =
         shard ? std::min<std::int64_t>(shard->value, layout.data_parallel) : layout.data_parallel;
-    return static_cast<double>(state.value) / (layout.zero >= zero ? static_cast<double>(copies * widest_) : 1);
+    return static_cast<double>(state.value) /
+           (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) : 1);
   };
   const double each = held(weight_bytes(training.precision), kWeightsSharded) +
                       held(gradient_bytes(training), kGradientsSharded) +

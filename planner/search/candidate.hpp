@@ -114,7 +114,7 @@ class Evaluator {
 
  private:
   // Sharded weights are cut into units, of the cut that the plan has: no other is tried.
-  static bool in_units(const Layout& layout) { return layout.zero >= kWeightsSharded && layout.data_parallel > 1; }
+  static bool in_units(const Layout& layout) { return layout.zero >= kWeightsSharded && layout.copies() > 1; }
   bool searches_cuts(const Layout& layout) const { return cuts_open_ && !in_units(layout); }
   // Whether the cuts that `evaluate` tries are all that there are, or stand for all.
   bool tries_all_cuts(const Layout& layout) const {
@@ -140,7 +140,7 @@ class Evaluator {
   std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most
   std::function<bool()> stop_;
   Aim aim_;
-  std::map<std::tuple<int, bool, std::int64_t>, std::shared_ptr<World>> worlds_;
+  std::map<std::tuple<int, bool, int, std::int64_t>, std::shared_ptr<World>> worlds_;
   std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };
 

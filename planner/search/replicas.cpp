@@ -36,6 +36,17 @@ Scenario narrowed(const Scenario& scenario) {
   close("stages", result.plan.stages);
   close("virtual_stages", result.plan.virtual_stages);
   close("data_parallel", result.plan.data_parallel);
+  close("context_parallel", result.plan.context_parallel);
+  const PlanRequest& plan = result.plan;
+  for (const auto& [key, count] :
+       {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel},
+        std::pair{"context_parallel", &plan.context_parallel}})
+    if (count->value != 1)
+      throw InputError(
+          count->place.file.empty() ? plan.place : count->place, fmt::format("plan.{}", key),
+          fmt::format("{}, but replicas that are left open make one pipeline with one chunk per stage; leave "
+                      "plan.{} out, or write replicas as a list",
+                      count->value, key));
   result.plan.stages.value = 1;
   if (by_suffix_dp(scenario)) result.plan.partition.value = Balanced{};
   if (scenario.cluster.classes() > 1) result.plan.partition.value = EqualLayers{};  // balanced knows one class

@@ -112,7 +112,7 @@ int EqualRunMemory::least_rebuilt(StageId k, int layers) const {
     const double surely = in_flight_bytes(now, layers, Recompute::None);
     // The backward that follows has as many in flight where the stage has one chunk, and that is not cut into units: those
     // behind one that is repeated are gone by then.
-    const bool in_units = cost_.scenario().training.zero >= kWeightsSharded && plan_.data_parallel > 1;
+    const bool in_units = cost_.scenario().training.zero >= kWeightsSharded && plan_.copies() > 1;
     const double again = plan_.virtual_stages == 1 && !in_units ? again_ : 0;
     if (surely <= most) continue;
     if (freed_ <= 0) return layers + 1;

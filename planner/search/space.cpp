@@ -8,13 +8,16 @@
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/divisors.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "planner/context_refusal.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
 
+constexpr std::int64_t kMostContext = 64;                  // that `auto` opens; more are written down
 constexpr std::size_t kMostGroups = std::size_t{1} << 18;  // of layouts, about 400 bytes each
 
 const OpenField* open_field(const Scenario& scenario, const std::string& key) {
@@ -40,17 +43,6 @@ std::vector<std::int64_t> up_to(std::int64_t most) {
   std::vector<std::int64_t> values(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
   std::iota(values.begin(), values.end(), 1);
   return values;
-}
-
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> small, large;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
-    if (number % d != 0) continue;
-    small.push_back(d);
-    if (d * d != number) large.push_back(number / d);
-  }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
 }
 
 std::vector<std::string> schedules_for(const Scenario& scenario) {
@@ -212,15 +204,19 @@ void check_fixed(const Scenario& scenario) {
                                  plan.stages.value, layers, layers));
   const std::int64_t stages = given("stages", plan.stages.value),
                      copies = given("data_parallel", plan.data_parallel.value),
-                     group = given("tensor_parallel", plan.tensor_parallel.value);
-  if (stages > devices || copies > devices / stages || group > devices / stages / copies)
+                     group = given("tensor_parallel", plan.tensor_parallel.value),
+                     context = given("context_parallel", plan.context_parallel.value);
+  if (stages > devices || copies > devices / stages || group > devices / stages / copies ||
+      context > devices / stages / copies / group)
     throw InputError(
         place_of(scenario, plan.stages.place), "plan",
         fmt::format(
-            "{} stages x {} copies x {} (tensor_parallel) need {} devices, the cluster has "
-            "{}; make one of them smaller, or auto",
-            stages, copies, group,
-            std::max({stages, copies, group}) <= (1 << 20) ? fmt::format("{}", stages * copies * group) : "too many",
+            "{} stages x {} copies x {} (tensor_parallel){} need {} devices, the cluster has {}; make one of them "
+            "smaller, or auto",
+            stages, copies, group, context > 1 ? fmt::format(" x {} (context_parallel)", context) : "",
+            std::max({stages, copies, group, context}) <= (1 << 15)
+                ? fmt::format("{}", stages * copies * group * context)
+                : "too many",
             devices));
   if (const OpenField* cuts = open_field(scenario, "partition"); cuts != nullptr && !cuts->among.empty())
     throw InputError(cuts->place, "plan.partition",
@@ -280,6 +276,38 @@ bool divides(const Model& model, std::int64_t t) {
   return any;
 }
 
+namespace {
+
+// Degrees of tensor and of context parallelism that go together: heads and tokens divide.
+std::vector<std::pair<std::int64_t, std::int64_t>> shared_layers(const Scenario& scenario,
+                                                                 const std::vector<std::int64_t>& degrees,
+                                                                 const auto& left_out) {
+  const PlanRequest& plan = scenario.plan;
+  const std::int64_t devices = scenario.cluster.devices();
+  std::vector<std::int64_t> powers;
+  for (std::int64_t c = 1; c <= std::min(devices, kMostContext); c *= 2)
+    powers.push_back(c);
+  std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
+  std::optional<ContextRefusal> refused;
+  Scenario asked = scenario;
+  for (const std::int64_t t : numbers(scenario, "tensor_parallel", plan.tensor_parallel.value, degrees))
+    for (const std::int64_t c : numbers(scenario, "context_parallel", plan.context_parallel.value, powers)) {
+      asked.plan.tensor_parallel.value = t, asked.plan.context_parallel.value = c;
+      if (t < 1 || c < 1 || c > devices || t > devices / c)
+        left_out("more devices than the cluster has");
+      else if (auto why = context_refusal(asked))
+        left_out("context_parallel does not divide the tokens or the heads"), refused = std::move(why);
+      else
+        pairs.emplace_back(t, c);
+    }
+  if (pairs.empty() && refused)
+    throw InputError(place_of(scenario, plan.context_parallel.place), fmt::format("plan.{}", refused->key),
+                     refused->why);
+  return pairs;
+}
+
+}  // namespace
+
 Space layouts_of(const Scenario& scenario, const Within& within) {
   check_fixed(scenario);
   const PlanRequest& plan = scenario.plan;
@@ -293,16 +321,16 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
   const std::vector<PlacementOrder> placements = placements_for(scenario);
   Space space;
   const auto left_out = [&](const std::string& reason) { ++space.left_out[reason]; };
-  for (const std::int64_t t : numbers(scenario, "tensor_parallel", plan.tensor_parallel.value, degrees))
+  for (const auto& [t, context] : shared_layers(scenario, degrees, left_out))
     for (const std::int64_t stages : numbers(scenario, "stages", plan.stages.value,
-                                             up_to(std::min(layers, devices / std::max<std::int64_t>(t, 1)))))
+                                             up_to(std::min(layers, devices / std::max<std::int64_t>(t * context, 1)))))
       for (const std::int64_t copies : numbers(scenario, "data_parallel", plan.data_parallel.value,
-                                               up_to(devices / std::max<std::int64_t>(t * stages, 1)))) {
-        if (t * stages * copies > devices) {
+                                               up_to(devices / std::max<std::int64_t>(t * context * stages, 1)))) {
+        if (t * context * stages * copies > devices) {
           left_out("more devices than the cluster has");
           continue;
         }
-        const std::int64_t each = scenario.cluster.devices_per_node, taken = t * stages * copies;
+        const std::int64_t each = scenario.cluster.devices_per_node, taken = t * context * stages * copies;
         if (within.whole_nodes && taken > each && taken % each != 0) {
           left_out("devices that do not fill the last of their nodes");
           continue;
@@ -319,6 +347,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
             Layout& first = group.first;
             first.tensor_parallel = static_cast<int>(t);
             first.sequence_parallel = sequence_parallel;
+            first.context_parallel = static_cast<int>(context);
             first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
             first.micro_batch_size = batch.size, first.micro_batches = batch.count;
             group.chunks = chunks_for(scenario, stages);
@@ -337,7 +366,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
               else
                 group.schedules.push_back(schedule);
             }
-            group.zeros = copies > 1
+            group.zeros = copies * context > 1
                               ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
                               : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
             group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
@@ -396,6 +425,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
   request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
   request.sequence_parallel.value = layout.sequence_parallel;
+  request.context_parallel.value = layout.context_parallel;
   request.schedule.value = layout.schedule;
   if (is_open(scenario, "placement")) request.placement = layout.placement;
   Training& training = result.training;

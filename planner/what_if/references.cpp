@@ -62,11 +62,11 @@ std::vector<DeviceId> all_devices(const Plan& plan) {
   return devices;
 }
 
-// The references share no layer among devices: the scenario without tensor parallelism.
+// The references share no layer among devices: the scenario without tensor and context parallelism.
 std::optional<CostModel> undivided(const Scenario& scenario) {
-  if (scenario.plan.tensor_parallel.value < 2) return std::nullopt;
+  if (scenario.plan.tensor_parallel.value < 2 && scenario.plan.context_parallel.value < 2) return std::nullopt;
   Scenario copy = scenario;
-  copy.plan.tensor_parallel.value = 1;
+  copy.plan.tensor_parallel.value = copy.plan.context_parallel.value = 1;
   copy.plan.sequence_parallel.value = false;
   settle(copy.model, weight_bytes(copy.training.precision), TensorParallel{});
   return std::optional<CostModel>(std::make_shared<const Scenario>(std::move(copy)));
@@ -153,7 +153,8 @@ void add_references(Answer& answer, const CostModel& planned) {
     report.speedup_one_device = report.samples_per_s / rate;
     report.scaling_efficiency = report.speedup_one_device / workers;
   }
-  const bool is_data_parallel = answer.plan.positions() == 1 && answer.plan.tensor_parallel == 1;
+  const bool is_data_parallel =
+      answer.plan.positions() == 1 && answer.plan.tensor_parallel == 1 && answer.plan.context_parallel == 1;
   if (workers == 1 || is_data_parallel) return;
   Reference reference = data_parallelism(answer, cost);
   if (reference.samples_per_s && *reference.samples_per_s > 0)

@@ -91,6 +91,7 @@ class Sizes {
     double least = 1;
     for (const auto& [key, value] : {std::pair{"stages", plan.stages.value},
                                      {"tensor_parallel", plan.tensor_parallel.value},
+                                     {"context_parallel", plan.context_parallel.value},
                                      {"data_parallel", plan.data_parallel.value}})
       if (!plan.open.contains(key)) least *= static_cast<double>(value);
     return least > scenario.cluster.devices();

@@ -109,7 +109,7 @@ class Trials {
     costs.loads.clear();
     if (sources_.profile) draw_profile(costs, random);
     const bool drawn = sources_.device_spread > 0 || sources_.op_spread > 0;
-    const int copies = drawn ? answer_.plan.data_parallel : 1;
+    const int copies = drawn ? answer_.plan.copies() : 1;
     Time slowest;
     for (int copy = 0; copy < copies; ++copy) {
       StepCosts of_copy = costs;
@@ -194,7 +194,7 @@ void draw_steps(SpreadReport& report, const Answer& answer, Engine engine) {
     return;
   }
   const bool copies = sources.device_spread > 0 || sources.op_spread > 0;
-  const std::int64_t runs = copies ? answer.plan.data_parallel : 1;
+  const std::int64_t runs = copies ? answer.plan.copies() : 1;
   const std::int64_t size = std::max<std::int64_t>(1, run_size(answer.schedule, answer.costs)) * runs;
   const std::int64_t most = kRunsOfLargest * largest_repeated_run(answer.timeline) / size;
   if (most < kFewestTrials) {

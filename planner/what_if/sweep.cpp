@@ -249,6 +249,7 @@ std::string plan_in_words(const Plan& plan) {
   std::string text = fmt::format("PP{}", plan.stages);
   if (plan.virtual_stages > 1) text += fmt::format(" VP{}", plan.virtual_stages);
   if (plan.data_parallel > 1) text += fmt::format(" DP{}", plan.data_parallel);
+  if (plan.context_parallel > 1) text += fmt::format(" CP{}", plan.context_parallel);
   if (plan.tensor_parallel > 1)
     text += fmt::format(" TP{}{}", plan.tensor_parallel, plan.sequence_parallel ? "+SP" : "");
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))

@@ -190,7 +190,7 @@ std::string stages_setting(const Scenario& scenario, std::int64_t stages) {
 // Numbers of stages to try: up to eight between the plan's own and what devices and layers allow.
 std::vector<std::int64_t> larger_stage_counts(const Answer& answer) {
   const Scenario& scenario = *answer.scenario;
-  const std::int64_t group = std::int64_t{answer.plan.data_parallel} * answer.plan.tensor_parallel;
+  const std::int64_t group = std::int64_t{answer.plan.copies()} * answer.plan.tensor_parallel;
   const std::int64_t most = std::min<std::int64_t>(scenario.cluster.devices() / group,
                                                    static_cast<std::int64_t>(scenario.model.layers.size()));
   std::vector<std::int64_t> counts;

@@ -120,7 +120,8 @@ TEST_CASE("plan --nodes: the command to go on with names a file where the scenar
   CHECK(run.out.ends_with(" -o plan.yaml    # scenario.yaml: a file with what was on standard input\n"));
 }
 
-TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form") {
+TEST_CASE("plan --nodes --deadline: the days of the answer have the band of the efficiencies, in every form" *
+          doctest::test_suite("whole searches")) {
   ScratchFolder folder;
   const auto ask = [&](const std::string& days) {
     return plan_llama({"--nodes", "2,4", "--tokens", "10G", "--deadline", days, "--width", "1000", "-o",

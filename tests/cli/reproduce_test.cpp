@@ -69,7 +69,7 @@ TEST_CASE("A known miss that hits is reported on standard error") {
   CHECK(contains(run.err, "\"a\" is a known miss, and within its tolerance: remove the status"));
 }
 
-TEST_CASE("Measured runs need their folder, and are compared alone") {
+TEST_CASE("Measured runs need their folder, and are compared alone" * doctest::test_suite("whole searches")) {
   CHECK(contains(error_of({"reproduce", "megatron-a100"}), "name their folder with --data DIR"));
   CHECK(contains(error_of({"reproduce", "megatron-a100", "--data", "no/such/folder"}), "single_node.csv"));
   CHECK(

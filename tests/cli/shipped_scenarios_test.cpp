@@ -49,7 +49,7 @@ TEST_CASE("every shipped scenario passes check") {
   }
 }
 
-TEST_CASE("every shipped scenario fits its cluster and gives an answer") {
+TEST_CASE("every shipped scenario fits its cluster and gives an answer" * doctest::test_suite("whole searches")) {
   for (const auto& file : scenarios()) {
     const ScratchFolder scratch;
     std::string priced = file;

@@ -118,7 +118,7 @@ TEST_CASE("calibrate: the layers that were measured are printed, and no profile 
   CHECK(folder.files().empty());
 }
 
-TEST_CASE("capacity: the rows that were found are printed") {
+TEST_CASE("capacity: the rows that were found are printed" * doctest::test_suite("whole searches")) {
   const ScratchFolder folder;
   const std::string path = folder.path("x.yaml");
   std::ofstream(path) << file_text(source_folder() + "/" + kQuickstart)

@@ -57,6 +57,8 @@ TEST_CASE("A key or a precision as other programs call it is answered with what 
   const auto named = [](const std::string& key) { return error_in(ScenarioText{.plan = "{" + key + ": 2}"}); };
   CHECK(named("fsdp") == "x.yaml:4:8: unknown key \"plan.fsdp\"; use training.zero: 3");
   holds(named("data_parallel_shard_degree"), "use plan.data_parallel_shard");
+  CHECK(named("cp") == "x.yaml:4:8: unknown key \"plan.cp\"; use plan.context_parallel");
+  holds(named("cp_comm_type"), "use plan.context_exchange");
   holds(named("hsdp"), "use training.zero: 3 and plan.data_parallel_shard");
   const auto precision = [](const std::string& value) {
     return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, precision: " + value + "}"});
@@ -70,12 +72,11 @@ TEST_CASE("A key or a precision as other programs call it is answered with what 
 
 TEST_CASE("What is not modelled is answered as such, and never with a key that means something else") {
   const auto plan = [](const std::string& key) { return error_in(ScenarioText{.plan = "{" + key + ": 2}"}); };
-  CHECK(plan("context_parallel") ==
-        "x.yaml:4:8: unknown key \"plan.context_parallel\"; context parallelism is not modelled yet: "
+  CHECK(plan("expert_parallel") ==
+        "x.yaml:4:8: unknown key \"plan.expert_parallel\"; expert parallelism is not modelled yet: "
         "docs/guide/scope.md; "
         "take the key out");
-  for (const char* key :
-       {"cp", "ep", "expert_parallel", "expert_model_parallel_size", "offload", "cpu_offload", "fp8"}) {
+  for (const char* key : {"ep", "expert_parallel", "expert_model_parallel_size", "offload", "cpu_offload", "fp8"}) {
     const std::string message = plan(key);
     CHECK_MESSAGE(message.find(" is not modelled yet: docs/guide/scope.md; take the key out") != std::string::npos,
                   message);

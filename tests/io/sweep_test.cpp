@@ -93,7 +93,7 @@ TEST_CASE("Every bad sweep has one message with its place and a way out") {
   holds(error_of("sweep: {base: base.yaml, grid: {tp: [1, 2]}}\n"),
         "s.yaml:1:33: sweep.grid: unknown \"tp\"; use plan.tensor_parallel");
   holds(error_of("sweep: {base: base.yaml, grid: {plan.cp: [1, 2]}}\n"),
-        "context parallelism is not modelled yet: docs/guide/scope.md");
+        "unknown key \"plan.cp\"; use plan.context_parallel");
   holds(error_of("sweep: {grid: {plan.stages: [1]}}\n"), "s.yaml:1:8: sweep.base is missing");
   holds(error_of("sweep: {base: base.yaml}\n"), "nothing varies: write variants: or grid:");
   holds(error_of("sweep: {base: base.yaml, grid: {}}\n"), "sweep.grid: a map is empty; write e.g.");

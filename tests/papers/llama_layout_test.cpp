@@ -7,6 +7,7 @@
 
 #include "io/read/read_scenario.hpp"
 #include "planner/find_plan.hpp"
+#include "planner/launch/nearest.hpp"
 #include "planner/price.hpp"
 #include "planner/search/search.hpp"
 
@@ -36,4 +37,52 @@ TEST_CASE("the layout that plan finds for Llama-3 70B is as fast as the one tune
   CHECK(seconds(answer.plans.front().report.step_time) <= 1.012 * seconds(theirs.step_time));
   CHECK(answer.gap() < 0.05);
   CHECK(seconds(theirs.step_time) >= (1 - answer.gap()) * seconds(answer.plans.front().report.step_time));
+}
+
+TEST_CASE("Llama 3.1 405B over 131072 tokens on 16384 H100: 380 TFLOP/s per GPU are published") {
+  const char* const source = std::getenv("PIPEWRIGHT_SOURCE");
+  REQUIRE(source != nullptr);
+  const std::string root = source;
+  const Scenario scenario =
+      read_scenario(root + "/scenarios/what_if/llama3-405b-128k.yaml", {.config_path = {root + "/configs"}});
+  const CostModel cost(scenario);
+  const Answer answer = price(find_plan(scenario, cost), cost, Engine::Auto);
+  CHECK(answer.plan.devices() == 16384);
+  CHECK(answer.plan.samples(0) * answer.plan.micro_batches * answer.plan.data_parallel == 128);  // 16 million tokens
+  CHECK(answer.report.fits);
+  REQUIRE(answer.report.mfu);
+  CHECK(*answer.report.mfu * 989.4 == doctest::Approx(380).epsilon(0.08));  // 402; causal half, as the report counts
+}
+
+TEST_CASE("frameworks: what each has of context parallelism, and where its ranks lie") {
+  const char* const source = std::getenv("PIPEWRIGHT_SOURCE");
+  REQUIRE(source != nullptr);
+  const std::string root = source;
+  const auto differences = [&](Framework framework, std::vector<std::string> set) {
+    set.insert(set.begin(), {"model.layers=14", "plan.stages=2", "plan.virtual_stages=1", "plan.schedule=1f1b",
+                             "plan.partition=balanced", "plan.context_parallel=2", "plan.data_parallel=1",
+                             "plan.tensor_parallel=1", "plan.sequence_parallel=false", "cluster.nodes=1",
+                             "model.sequence_length=8192", "training.global_batch_size=4", "training.zero=1"});
+    const Scenario scenario = read_scenario(root + "/scenarios/what_if/llama3-405b-128k.yaml",
+                                            {.set = std::move(set), .config_path = {root + "/configs"}});
+    const CostModel cost(scenario);
+    std::string text;
+    for (const std::string& each : nearest_plan(scenario, find_plan(scenario, cost), framework).differences)
+      text += each + "\n";
+    return text;
+  };
+  CHECK(differences(Framework::Megatron, {}) == "");
+  CHECK(differences(Framework::Megatron, {"plan.context_exchange=all_to_all", "plan.context_split=contiguous"}) ==
+        "context_split: contiguous is not there; zigzag\n");
+  CHECK(differences(Framework::Torchtitan, {"plan.context_exchange=all_to_all", "training.zero=3"})
+            .starts_with("context_exchange: heads are not exchanged there; keys and values go round: ring\n"));
+  CHECK(differences(Framework::Torchtitan, {})
+            .starts_with(
+                "zero: 1 is not there with context parallelism; weights are divided among the devices that share "
+                "a sequence: 3\n"));
+  CHECK(differences(Framework::DeepSpeed, {}).find("context_parallel: 2 is not there; whole sequences: 1") !=
+        std::string::npos);
+  // Copy by copy: parts of a sequence lie apart here, and next to each other there.
+  CHECK(differences(Framework::Megatron, {"plan.placement=[0, 1, 2, 3]"}) ==
+        "placement: ranks follow one another on the devices; data\n");
 }

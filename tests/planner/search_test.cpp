@@ -61,7 +61,7 @@ double brute_force(const Scenario& scenario, const Layout& layout, const std::ve
 
 }  // namespace
 
-TEST_CASE("the search finds the best of all plans, and proves it") {
+TEST_CASE("the search finds the best of all plans, and proves it" * doctest::test_suite("whole searches")) {
   std::mt19937 random(2);
   int fitting = 0;
   for (int i = 0; i < 8; ++i) {

@@ -254,7 +254,8 @@ TEST_CASE("what cannot be asked of several nodes is refused, with a way out") {
   CHECK(refusal({.nodes = {1}}) == "no error");
 }
 
-TEST_CASE("a number of nodes of which the layouts are too many to list leaves the other rows as they are") {
+TEST_CASE("a number of nodes of which the layouts are too many to list leaves the other rows as they are" *
+          doctest::test_suite("whole searches")) {
   Scenario scenario = uniform_scenario(
       {.layers = 1000, .devices = 1, .stages = 1, .micro_batches = 4, .forward = Time{10}, .backward = Time{20}});
   scenario.cluster.network = Network{};

@@ -80,7 +80,8 @@ void check_cell(const Changes& changes, Wait wait = Wait::Block) {
 
 }  // namespace
 
-TEST_CASE("One to four stages, one to sixteen micro-batches, with and without a smaller last one and recomputation") {
+TEST_CASE("One to four stages, one to sixteen micro-batches, with and without a smaller last one and recomputation" *
+          doctest::test_suite("all combinations")) {
   for (const std::string schedule : {"gpipe", "1f1b", "eager_1f1b"})
     for (int stages = 1; stages <= 4; ++stages)
       for (int micro_batches = 1; micro_batches <= 16; ++micro_batches)

@@ -18,7 +18,9 @@ Work transformer_block(const BlockShape& shape) {
                                             .value_size = h / shape.heads,
                                             .queries = s,
                                             .keys = s,
-                                            .dropout = true});
+                                            .causal = shape.flash,
+                                            .flash = shape.flash,
+                                            .dropout = !shape.flash});
   const auto attention = block.dropout(block.linear(core, {.features = h, .bias = shape.affine, .split = Split::Rows}));
   const auto middle = block.add(x, attention);
   const auto opened =

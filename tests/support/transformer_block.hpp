@@ -9,6 +9,7 @@ namespace pipewright {
 struct BlockShape {
   std::int64_t sequence = 2048, hidden = 6144, heads = 64, inner = 4 * 6144;
   bool affine = false;  // biases and the norms' parameters: papers leave them out of 12 h^2
+  bool flash = false;   // fused causal attention, without dropout, in place of stored scores
 };
 Work transformer_block(const BlockShape& shape);
 

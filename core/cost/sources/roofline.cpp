@@ -38,6 +38,9 @@
 // all-gather: the same bytes and steps [Korthikanti22]. Of all groups of the plan the slowest counts. Every group is
 // priced as if alone on its links.
 //
+// Context parallelism of degree c: every device has a c-th of the tokens, so that all but attention is priced for samples / c;
+// attention as core/cost/context_exchange.hpp says.
+//
 // A device that was measured prices layers by what their steps took (cost/measured_times.hpp), where it can.
 //
 // Products, fused attention and convolutions of a device with curves (core/cluster/kernel_curves.hpp) take what their
@@ -54,6 +57,7 @@
 #include <vector>
 
 #include "core/cost/collectives.hpp"
+#include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/measured_times.hpp"
 
@@ -90,7 +94,8 @@ class Roofline final : public CostSource {
         device_(scenario.cluster.device_of(device_class)),
         split_{static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value},
         weight_(static_cast<double>(weight_bytes(scenario.training.precision).value)),
-        gradient_(static_cast<double>(gradient_bytes(scenario.training).value)) {
+        gradient_(static_cast<double>(gradient_bytes(scenario.training).value)),
+        context_(scenario, topology) {
     const auto refuse = [&](const std::string& message) {
       throw InputError(device_.place, "device \"" + device_.name + "\" " + message);
     };
@@ -425,6 +430,11 @@ class Roofline final : public CostSource {
       device += time;
       if (time > 0) list.push_back(Queue::kernel(host, time / kernels).times(kernels));
     }
+    // So many collectives that hold the device up for `time` together, if at all.
+    void add_exchanges(double host, double time, int count) {
+      device += time;
+      list.push_back(Queue::kernel(host, time / count).times(count));
+    }
     // Rounded once, with `count` all-reduces that take `time` together.
     KernelQueue with(int count = 0, double host = 0, double time = 0) const {
       const Queue each = time > 0 ? Queue::kernel(host, time / count) : Queue{};
@@ -457,7 +467,27 @@ class Roofline final : public CostSource {
              by_four(matrices));
   }
 
-  Passes by_operators(const Work& work, double samples) const {
+  // Attention over a sequence that devices share, of so many samples: the pass, and what exchanges add that attention does
+  // not hide.
+  void add_attention(const Operator& op, PassKind pass, double samples, double host, Kernels& kernels) const {
+    const bool backward = pass == PassKind::Input;
+    Operator part = op;
+    part.attention = context_.kernel(op.attention);
+    const double flops = (backward ? op.input_flops + op.rebuilt_flops : op.forward_flops) * samples *
+                         context_.flops_share(op.attention) / (op.divided ? split_.degree : 1);
+    const double bytes =
+        (backward ? op.input_bytes : op.forward_bytes).on_device(Bytes{static_cast<std::int64_t>(weight_)}, split_) *
+        samples * context_.bytes_share(op.attention);
+    const double one = operator_time(part, pass, samples, flops, bytes);
+    const ContextTensors own = context_tensors(op, scenario_.plan, samples, weight_);
+    const double all = backward ? context_.backward(one, own) : context_.forward(one, own);
+    kernels.add(host, one * context_.kernels(), context_.kernels());
+    kernels.add_exchanges(issue_times().collective, all - one * context_.kernels(), context_.calls(backward));
+  }
+
+  // Passes over a device's part of the samples' tokens.
+  Passes by_operators(const Work& work, double whole_samples) const {
+    const double samples = whole_samples / context_.degree();
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
     const IssueTimes host = issue_times();
@@ -475,6 +505,13 @@ class Roofline final : public CostSource {
         const double tensors = amount.on_device(per_value, split_) * samples;
         return tensors > 0 ? tensors + parameters * of_weights : 0;
       };
+      if (context_.divides() && op.attention.heads > 0) {
+        add_attention(op, PassKind::Forward, whole_samples, host.forward, forward);
+        if (&op < work.operators.data() + repeated)
+          add_attention(op, PassKind::Forward, whole_samples, host.forward, again);
+        add_attention(op, PassKind::Input, whole_samples, host.backward, input);
+        continue;
+      }
       if (op.name == "scores") scores = op.shape;
       const bool apart = softmax_apart(op, scores, samples);
       const int kernels = apart ? kSoftmaxKernels : 1;
@@ -555,6 +592,7 @@ class Roofline final : public CostSource {
   AttentionKernelName kernel_ = AttentionKernelName::Fa2;
   std::optional<MeasuredTimes> measured_;
   std::vector<Exchange> rings_;
+  ContextAttention context_;
 };
 
 }  // namespace

@@ -1,0 +1,84 @@
+#include "planner/context_refusal.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/divisors.hpp"
+
+namespace pipewright {
+namespace {
+
+// Tokens that are not equal parts, or heads that do not divide.
+std::optional<ContextRefusal> refused_by(const Operator& op, const PlanRequest& plan, std::int64_t inner) {
+  const std::int64_t c = plan.context_parallel.value, t = plan.tensor_parallel.value;
+  const std::int64_t parts = plan.context_split.value == ContextSplit::Zigzag && op.causal ? 2 * c : c;
+  for (const double tokens : {op.attention.queries, op.attention.keys})
+    if (const auto whole = static_cast<std::int64_t>(tokens); whole % parts != 0)
+      return ContextRefusal{
+          "context_parallel",
+          fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}", c, whole,
+                      parts, parts == c || whole % 2 != 0 ? whole : whole / 2)};
+  const auto heads = static_cast<std::int64_t>(op.attention.heads),
+             key_heads = static_cast<std::int64_t>(op.attention.key_heads);
+  if (inner == 1 || (heads % (inner * t) == 0 && key_heads % (inner * t) == 0)) return std::nullopt;
+  return ContextRefusal{
+      plan.context_exchange.value == ContextExchange::TwoLevel ? "context_inner" : "context_exchange",
+      fmt::format(
+          "gives each of {} devices a part of the heads, but {} heads and {} key heads do not divide by {}{}; use "
+          "ring, all_gather or a smaller number",
+          inner, heads, key_heads, inner, t > 1 ? fmt::format(" x {} (tensor_parallel)", t) : "")};
+}
+
+}  // namespace
+
+std::optional<ContextRefusal> context_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  const std::int64_t c = plan.context_parallel.value;
+  if (c < 2) return std::nullopt;
+  const auto refuse = [](std::string key, std::string why) { return ContextRefusal{std::move(key), std::move(why)}; };
+  if (scenario.cost != CostSourceKind::Roofline)
+    return refuse(
+        "context_parallel",
+        fmt::format("{} divides sequences, which only cost: roofline can price; use 1, or cost: roofline", c));
+  const bool two_level = plan.context_exchange.value == ContextExchange::TwoLevel;
+  const std::int64_t inner = two_level ? (plan.context_inner ? plan.context_inner->value : 0)
+                             : plan.context_exchange.value == ContextExchange::AllToAll ? c
+                                                                                        : 1;
+  if (two_level && inner == 0)
+    return refuse("context_inner",
+                  fmt::format("is missing; two_level exchanges heads among that many of the {} devices: "
+                              "write {}",
+                              c, divisors_in_words(c)));
+  if (inner > c || c % inner != 0)
+    return refuse("context_inner",
+                  fmt::format("{} does not divide plan.context_parallel: {}; use {}", inner, c, divisors_in_words(c)));
+  if (!two_level && plan.context_inner)
+    return refuse("context_inner", "belongs to context_exchange: two_level; write that, or leave it out");
+  bool attention = false;
+  for (const Layer& layer : scenario.model.layers) {
+    if (layer.work < 0 || layer.forward || layer.backward || layer.backward_input || layer.backward_weight)
+      return refuse(
+          "context_parallel",
+          fmt::format("{}, but the figures of layer \"{}\" are stated, and nothing tells what of them a part of "
+                      "a sequence takes; use 1, or a model built from operators",
+                      c, layer.name));
+    const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
+    for (const Operator& op : work.operators)
+      if (op.attention_core || op.kind == OperatorKind::Recurrent || op.kind == OperatorKind::Convolution ||
+          op.kind == OperatorKind::GroupedConvolution)
+        return refuse("context_parallel",
+                      fmt::format("{}, but \"{}\" of layer \"{}\" needs whole sequences; use 1{}", c, op.name,
+                                  layer.name, op.attention_core ? ", or model.attention: flash" : ""));
+    for (const Operator& op : work.operators) {
+      if (op.attention.heads <= 0) continue;
+      attention = true;
+      if (auto refused = refused_by(op, plan, inner)) return refused;
+    }
+  }
+  if (!attention)
+    return refuse("context_parallel", fmt::format("{}, but the model has no attention over a sequence; use 1", c));
+  return std::nullopt;
+}
+
+}  // namespace pipewright
