@@ -36,7 +36,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .zeros = kZeros,
      .zeros_in_pipelines = false,
      .gradient_sync = std::nullopt,
-     .context = kMegatronContext},
+     .context = kMegatronContext,
+     .stops_early = false},
     {.word = "torchtitan",
      .name = "torchtitan",
      .framework = Framework::Torchtitan,
@@ -49,7 +50,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .zeros = kTorchtitanZeros,
      .zeros_in_pipelines = true,
      .gradient_sync = GradientSync::Overlapped,
-     .context = kTorchtitanContext},
+     .context = kTorchtitanContext,
+     .stops_early = true},
     {.word = "torch",
      .name = "torch.distributed.pipelining",
      .framework = Framework::Torch,
@@ -62,7 +64,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .zeros = kTorchZeros,
      .zeros_in_pipelines = false,
      .gradient_sync = GradientSync::Overlapped,
-     .context = {}},
+     .context = {},
+     .stops_early = true},
     {.word = "deepspeed",
      .name = "DeepSpeed",
      .framework = Framework::DeepSpeed,
@@ -75,7 +78,8 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .zeros = kZeros,
      .zeros_in_pipelines = false,
      .gradient_sync = GradientSync::Blocking,
-     .context = {}},
+     .context = {},
+     .stops_early = std::nullopt},
 }};
 
 const char* optimizer_name(Optimizer optimizer) {
@@ -205,6 +209,21 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
   }
 }
 
+// Whether layers that are repeated stop where the backward has what it reads.          [PyTorchCheckpoint26]
+void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
+  const PlanRequest& plan = scenario.plan;
+  const bool repeats = plan.open.contains("recompute") ||
+                       std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(), [](Recompute mode) {
+                         return mode == Recompute::Blocks || mode == Recompute::Layers || mode == Recompute::Knapsack;
+                       });
+  Training& training = scenario.training;
+  if (!repeats || !words.stops_early || training.checkpoint_early_stop == *words.stops_early) return;
+  training.checkpoint_early_stop = *words.stops_early;
+  differs(training.checkpoint_early_stop
+              ? "checkpoint_early_stop: repeated layers stop where the backward has what it reads; true"
+              : "checkpoint_early_stop: repeated layers run to their end; false");
+}
+
 }  // namespace
 
 std::span<const FrameworkWords> frameworks() {
@@ -265,6 +284,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   }
   settle_gradient_precision(training, framework, differs);
   settle_context(scenario, words(framework), differs);
+  settle_early_stop(scenario, words(framework), differs);
   if (!copies) return;
   settle_zero(scenario, words(framework), stages, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]

@@ -32,6 +32,7 @@ struct FrameworkWords {
   bool zeros_in_pipelines;                      // those above 1 in pipelines, too
   std::optional<GradientSync> gradient_sync;    // of a plan with copies; nothing: either
   std::span<const ContextExchange> context;     // how it shares sequences; none: it does not
+  std::optional<bool> stops_early;              // repeated layers (training.checkpoint_early_stop); nothing: it depends
 };
 std::span<const FrameworkWords> frameworks();
 // Of those that `plan` searches, in its order.
