@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cost/link_load.hpp"
+#include "core/cost/tensor_exchange.hpp"
 
 namespace pipewright {
 namespace {
@@ -90,11 +91,7 @@ void ContextAttention::add_groups(const Scenario& scenario, const Topology& topo
       }
     return;
   }
-  const std::int64_t leaf = std::int64_t{scenario.cluster.devices_per_node} *
-                            (scenario.cluster.network ? scenario.cluster.network->nodes_per_switch : 1);
-  const std::int64_t different = std::min(devices / block, leaf / std::gcd(leaf, block));
-  constexpr std::int64_t kMostGroups = 64;
-  for (std::int64_t group = 0; group < std::min(different, kMostGroups); ++group) {
+  for (std::int64_t group = 0; group < different_blocks(scenario.cluster, block); ++group) {
     for (std::int64_t i = 0; i < degree_; ++i)
       leads[static_cast<std::size_t>(i)] = group * block + i * tensor_;
     add_group(scenario, topology, leads);

@@ -44,9 +44,9 @@ const FrameworkWords* find_framework(std::string_view word);  // nullptr: none i
 // Throws InputError where the framework cannot train the model at all, or not in the order that the plan gives.
 void check_model(const Scenario& scenario, Framework framework);
 
-// Optimizer, precisions, shared sequences, ZeRO and the order of gradients become what the framework has; each change is told: "zero: 1
-// is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`, `stages`: whether the plan has, or may
-// have, several.
+// Optimizer, precisions, shared sequences, ZeRO and the order of gradients become what the framework has; each change is
+// reported: "zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0". `copies`, `stages`: whether the
+// plan has, or may have, several.
 void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages,
                      const std::function<void(const std::string&)>& differs);
 

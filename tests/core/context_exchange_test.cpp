@@ -86,7 +86,7 @@ TEST_CASE("a ring hides its messages behind attention as far as that is longer")
   // Keys and values, and the first gradients of theirs, are hidden; the last gradients have to go home.
   const ContextAttention two = attention(shared(2, ContextExchange::Ring));
   CHECK(two.backward(6 * kMs, ms_to_send(2)) == doctest::Approx(14 * kMs));
-  // Four: 3 alone beside 5 ms, 6 ms beside 5 twice, 5, and 3 home.
+  // Four: 3 behind 5 ms, 6 ms next to 5 twice, 5, and 3 home.
   CHECK(ring.backward(5 * kMs, ms_to_send(3)) == doctest::Approx((5 + 6 + 6 + 5 + 3) * kMs));
   // Of all queries and keys, in a step: a quarter of the queries, and an eighth of the keys.
   AttentionShape shape = causal(4096);

@@ -9,10 +9,9 @@
 #include "core/cost/memory_model.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "planner/answer.hpp"
-#include "planner/find_plan.hpp"
-#include "planner/price.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/transformer_block.hpp"
 
 namespace pipewright {
@@ -30,22 +29,6 @@ Scenario blocks(std::int64_t stages, std::int64_t copies, std::int64_t context, 
   scenario.plan.context_parallel = {context, {"s.yaml", 5, 3}};
   scenario.plan.context_exchange.place = {"s.yaml", 6, 3};
   return scenario;
-}
-
-Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, CostModel(scenario));
-}
-std::string error_of(const Scenario& scenario) {
-  try {
-    plan_of(scenario);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-Answer priced(const Scenario& scenario) {
-  const CostModel cost(scenario);
-  return price(find_plan(scenario, cost), cost, Engine::Auto);
 }
 
 TEST_CASE("devices that share a sequence lie next to each other, whatever the order of copies and stages") {

@@ -1,26 +1,13 @@
-#include "planner/find_plan.hpp"
 
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 namespace pipewright {
 namespace {
-
-Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, CostModel(scenario));
-}
-
-std::string error_of(const Scenario& scenario) {
-  try {
-    plan_of(scenario);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST_CASE("balanced gives eight equal layers on four stages two each, one device per stage") {
   const Plan plan = plan_of(uniform_scenario());

@@ -5,8 +5,7 @@
 
 #include "core/cost/state_exchange.hpp"
 #include "io/writers/schedule_csv.hpp"
-#include "planner/find_plan.hpp"
-#include "planner/price.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
@@ -30,16 +29,6 @@ Scenario sharded(int blocks, std::int64_t copies, std::int64_t micro_batches, st
   scenario.training.zero = zero;
   scenario.training.zero_place = Place{"s.yaml", 9, 3};
   return scenario;
-}
-
-Plan plan_of(const Scenario& scenario) {
-  const CostModel cost(scenario);
-  return find_plan(scenario, cost);
-}
-
-Answer priced(const Scenario& scenario) {
-  const CostModel cost(scenario);
-  return price(find_plan(scenario, cost), cost, Engine::Auto);
 }
 
 std::string refused(const Scenario& scenario) {

@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "planner/answer.hpp"
-#include "planner/find_plan.hpp"
 #include "planner/what_if/speed_range.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/transformer_block.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
@@ -23,19 +23,6 @@ Scenario blocks(std::int64_t stages, TensorParallel split) {
   scenario.plan.tensor_parallel.place = {"s.yaml", 5, 3};
   scenario.plan.sequence_parallel.place = {"s.yaml", 6, 3};
   return scenario;
-}
-
-Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, CostModel(scenario));
-}
-
-std::string error_of(const Scenario& scenario) {
-  try {
-    plan_of(scenario);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 Answer answered(const Scenario& scenario) {

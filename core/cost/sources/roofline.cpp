@@ -56,10 +56,10 @@
 #include <variant>
 #include <vector>
 
-#include "core/cost/collectives.hpp"
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/measured_times.hpp"
+#include "core/cost/tensor_exchange.hpp"
 
 namespace pipewright {
 namespace {
@@ -95,6 +95,7 @@ class Roofline final : public CostSource {
         split_{static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value},
         weight_(static_cast<double>(weight_bytes(scenario.training.precision).value)),
         gradient_(static_cast<double>(gradient_bytes(scenario.training).value)),
+        tensor_(scenario, topology),
         context_(scenario, topology) {
     const auto refuse = [&](const std::string& message) {
       throw InputError(device_.place, "device \"" + device_.name + "\" " + message);
@@ -126,7 +127,6 @@ class Roofline final : public CostSource {
       convolutions_ = &*convolution->tiles;
     if (device_.measured) measured_.emplace(scenario, device_);
     if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
-    rings_ = slowest_rings(scenario, topology);
   }
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
@@ -271,72 +271,10 @@ class Roofline final : public CostSource {
     return "";
   }
 
-  // How one of the plan's tensor-parallel groups exchanges a tensor: so many times, in the least of several ways.
-  struct Way {
-    double latency = 0, share = 0, rate = 0;  // ns of all steps; bytes per byte; bytes per second, 0: no time
-    bool operator==(const Way&) const = default;
-    double time(double bytes) const { return latency + (rate > 0 ? share * bytes / rate * 1e9 : 0); }
-  };
-  struct Exchange {
-    int times = 1;
-    std::vector<Way> ways;
-    bool operator==(const Exchange&) const = default;
-    double time(double bytes) const {
-      double least = ways.front().time(bytes);
-      for (const Way& way : ways)
-        least = std::min(least, way.time(bytes));
-      return times * least;
-    }
-  };
-  // Sequence parallelism exchanges by a reduce-scatter and an all-gather, which have ways of their own.
-  static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group) {
-    const double n = static_cast<double>(group.members());
-    if (group.ways().empty()) {
-      const CollectivePhase ring = group.price(AllReduce::Ring, Bytes{1}).phases.front();
-      return {1, {{static_cast<double>(ring.latency.value), ring.bytes, ring.rate.value}}};
-    }
-    const bool halves = scenario.plan.sequence_parallel.value;
-    Exchange result{halves ? 2 : 1, {}};
-    for (const AllReduceGroup::Way& way : halves ? group.gather_ways() : group.ways())
-      result.ways.push_back({static_cast<double>(way.start.value), (halves ? 1 : 2) * (n - 1) / n, way.rate});
-    return result;
-  }
-  // Of the plan's tensor-parallel groups, alike ones once.
-  static std::vector<Exchange> slowest_rings(const Scenario& scenario, const Topology& topology) {
-    const std::int64_t t = scenario.plan.tensor_parallel.value, devices = scenario.cluster.devices();
-    std::vector<Exchange> rings;
-    if (t < 2 || t > devices) return rings;
-    const auto add = [&](std::int64_t lead) {
-      if (lead < 0 || lead + t > devices) return;  // the plan is refused elsewhere
-      std::vector<DeviceId> members;
-      for (std::int64_t member = 0; member < t; ++member)
-        members.push_back(static_cast<DeviceId>(lead + member));
-      const AllReduceGroup group(std::move(members), topology, scenario.cluster.devices_per_node, &scenario.cluster);
-      Exchange found = exchange(scenario, group);
-      if (std::find(rings.begin(), rings.end(), found) == rings.end()) rings.push_back(std::move(found));
-    };
-    if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
-      for (const std::int64_t lead : *leads)
-        add(lead);
-      return rings;
-    }
-    // Groups that begin at the same place of a leaf switch are alike.
-    const std::int64_t leaf = std::int64_t{scenario.cluster.devices_per_node} *
-                              (scenario.cluster.network ? scenario.cluster.network->nodes_per_switch : 1);
-    const std::int64_t different = std::min(devices / t, leaf / std::gcd(leaf, t));
-    for (std::int64_t group = 0; group < different; ++group)
-      add(group * t);
-    return rings;
-  }
-
   // Nanoseconds that the group of a worker spends on its all-reduces of one pass.
   double collectives(const Amount& reduced, int reductions, double samples) const {
     const double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight_)}, TensorParallel{}) * samples;
-    double longest = 0;
-    if (reductions > 0)
-      for (const Exchange& ring : rings_)
-        longest = std::max(longest, reductions * ring.time(bytes / reductions));
-    return longest > 0 ? longest + reductions * static_cast<double>(device_.host.skew.value) : 0;
+    return tensor_.time(bytes, reductions, static_cast<double>(device_.host.skew.value));
   }
 
   double share(OperatorKind kind, double work) const {
@@ -591,7 +529,7 @@ class Roofline final : public CostSource {
   const std::vector<AttentionKernel>* kernels_ = nullptr;  // likewise
   AttentionKernelName kernel_ = AttentionKernelName::Fa2;
   std::optional<MeasuredTimes> measured_;
-  std::vector<Exchange> rings_;
+  TensorExchange tensor_;
   ContextAttention context_;
 };
 
