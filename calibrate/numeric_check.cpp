@@ -45,6 +45,8 @@ double numeric_limit(const DeviceMeasurement& m, bool stored_in_fp32) {
     case Precision::Bf16: return fp32 + (stored_in_fp32 ? 0 : 2 * 0x1p-9 * storings(m));
     case Precision::Fp16: return fp32 + (stored_in_fp32 ? 0 : 2 * 0x1p-12 * storings(m));
     case Precision::Fp32: return kSingle;
+    case Precision::Fp8:
+    case Precision::Fp4: break;  // not measured
   }
   return 0;
 }

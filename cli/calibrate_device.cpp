@@ -115,7 +115,7 @@ std::vector<Precision> precisions_of(const Arguments& arguments) {
   if (!arguments.has("--precision")) return precisions;
   const std::string text = arguments.last("--precision", "");
   for (const std::string& word : parts_of(text)) {
-    const auto known = names_of(Precision{});
+    const auto known = kTrainingPrecisions;
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == word; });
     if (found == known.end())
       throw InputError(Place{}, "--precision",

@@ -65,11 +65,11 @@ std::optional<ContextRefusal> context_refusal(const Scenario& scenario) {
                       c, layer.name));
     const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
     for (const Operator& op : work.operators)
-      if (op.attention_core || op.kind == OperatorKind::Recurrent || op.kind == OperatorKind::Convolution ||
-          op.kind == OperatorKind::GroupedConvolution)
+      if (op.module == Module::AttentionCore || op.kind == OperatorKind::Recurrent ||
+          op.kind == OperatorKind::Convolution || op.kind == OperatorKind::GroupedConvolution)
         return refuse("context_parallel",
                       fmt::format("{}, but \"{}\" of layer \"{}\" needs whole sequences; use 1{}", c, op.name,
-                                  layer.name, op.attention_core ? ", or model.attention: flash" : ""));
+                                  layer.name, op.module == Module::AttentionCore ? ", or model.attention: flash" : ""));
     for (const Operator& op : work.operators) {
       if (op.attention.heads <= 0) continue;
       attention = true;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/model/flops.hpp"
 
 namespace pipewright {
 namespace {
@@ -109,6 +110,12 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
     case Figure::TokensPerS: return or_refuse(report.tokens_per_s, "give training.sequence_length");
     case Figure::TokensPerSDevice: return or_refuse(report.tokens_per_s, "give training.sequence_length") / devices;
     case Figure::Mfu: return or_refuse(report.mfu, "give the FLOPs of the layers and the peak of the device");
+    case Figure::TflopsDevice:
+    case Figure::TflopsDeviceAllPairs: {
+      FlopConvention counted = flop_conventions().front();
+      if (quantity.figure == Figure::TflopsDeviceAllPairs) counted.pairs = FlopConvention::Pairs::All;
+      return flop_count(answer.scenario->model, counted).training() * report.samples_per_s / devices * 1e-12;
+    }
     case Figure::BubbleFraction: return report.bubble_fraction;
     case Figure::BubbleFractionSpan: return report.bubble_fraction_span;
     case Figure::ForwardTime:
@@ -141,7 +148,9 @@ std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& qu
     case Figure::SamplesPerSDevice:
     case Figure::TokensPerS:
     case Figure::TokensPerSDevice:
-    case Figure::Mfu: return FigureRange{value / longer, value / shorter};
+    case Figure::Mfu:
+    case Figure::TflopsDevice:
+    case Figure::TflopsDeviceAllPairs: return FigureRange{value / longer, value / shorter};
     default: return std::nullopt;
   }
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
@@ -100,7 +101,9 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     Bytes states = of_parameters(optimizer);
     if (training.zero == 1) states = Bytes{states.value / most_members};
     Bytes resident = checked_sum(of_parameters(gradient), states), stash;
-    (versions ? stash : resident) += of_parameters(weight);
+    const WeightBytes weights = weight_bytes(layer.held(), low_precision_parameters(scenario, static_cast<LayerId>(i)),
+                                             training, scenario.cluster.device);
+    (versions ? stash : resident) += checked_sum(weights.held, weights.copies);
     (mode == Recompute::Full ? resident : stash) += kept;
     problem.resident.push_back(resident);
     problem.stash.push_back(stash);

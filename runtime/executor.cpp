@@ -58,7 +58,9 @@ std::vector<std::byte> random_message(std::int64_t bytes, Precision precision, s
     case Precision::Bf16: return as_bytes<Bf16>(random_values(bytes / 2, seed));
     case Precision::Fp16: return as_bytes<Fp16>(random_values(bytes / 2, seed));
     case Precision::Fp32:
-    case Precision::Tf32: break;
+    case Precision::Tf32:
+    case Precision::Fp8:
+    case Precision::Fp4: break;
   }
   return as_bytes<float>(random_values(bytes / 4, seed));
 }

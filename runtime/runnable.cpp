@@ -63,7 +63,7 @@ std::string refusal_of_losses(const Model& model) {
 }  // namespace
 
 const char* name_of(Precision precision) {
-  constexpr std::array kNames = {"fp32", "tf32", "fp16", "bf16"};  // in the order of Precision
+  constexpr std::array kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};  // in the order of Precision
   return kNames[static_cast<std::size_t>(precision)];
 }
 
@@ -76,6 +76,9 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (plan.context_parallel > 1) refuse("plan.context_parallel", "a run computes whole sequences; use 1");
+  if (training.low_precision.value != LowPrecision::None)
+    faults.push_back({training.low_precision.place, "training.low_precision",
+                      "a run computes in training.precision alone; leave it out"});
   if (training.zero > 0)
     faults.push_back(
         {training.zero_place, "training.zero", "a run keeps weights, gradients and optimizer states whole; use 0"});

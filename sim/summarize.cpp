@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/answers/report.hpp"
+#include "core/cost/low_precision.hpp"
 #include "sim/waiting.hpp"
 
 namespace pipewright {
@@ -152,7 +153,7 @@ double peak_rate(const Plan& plan, const Scenario& scenario) {
     const auto of_class =
         scenario.cluster.classes() == 1 ? plan.workers() : workers_on_class(plan, scenario.cluster, c);
     if (of_class == 0) continue;
-    const auto peak = peaks.find(scenario.training.precision);
+    const auto peak = peaks.find(rated_precision(scenario.training));
     if (peak == peaks.end() || !(peak->second.value > 0)) return 0;
     sum += static_cast<double>(of_class * plan.tensor_parallel) * peak->second.value;
   }

@@ -15,6 +15,7 @@
 
 #include "core/answers/campaign.hpp"
 #include "core/check.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/ending.hpp"
 #include "io/console.hpp"
 #include "io/store/sha256.hpp"
@@ -126,8 +127,9 @@ std::string utilization_lacks(const Scenario& scenario) {
           layer.name);
   for (int c = 0; c < scenario.cluster.classes(); ++c) {
     const auto& peaks = scenario.cluster.device_of(c).peak;
-    const std::string precision(name(scenario.training.precision));
-    if (const auto peak = peaks.find(scenario.training.precision); peak == peaks.end() || !(peak->second.value > 0))
+    const Precision rated = rated_precision(scenario.training);
+    const std::string precision(name(rated));
+    if (const auto peak = peaks.find(rated); peak == peaks.end() || !(peak->second.value > 0))
       return device_key(scenario.cluster, c, ("peak." + precision).c_str()) +
              " is not given; write it, e.g. 15.7 TFLOP/s, or another training.precision";
   }

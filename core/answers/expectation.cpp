@@ -13,7 +13,9 @@ Dimension dimension(Figure figure) {
     case Figure::SamplesPerS:
     case Figure::SamplesPerSDevice:
     case Figure::TokensPerS:
-    case Figure::TokensPerSDevice: return Dimension::Rate;
+    case Figure::TokensPerSDevice:
+    case Figure::TflopsDevice:
+    case Figure::TflopsDeviceAllPairs: return Dimension::Rate;
     case Figure::Mfu:
     case Figure::BubbleFraction:
     case Figure::BubbleFractionSpan: return Dimension::Share;

@@ -36,6 +36,8 @@ enum class Figure {
   TokensPerS,
   TokensPerSDevice,
   Mfu,
+  TflopsDevice,          // the model's FLOPs per second and device, in TFLOP/s (core/model/flops.hpp)
+  TflopsDeviceAllPairs,  // likewise, with the pairs that a causal mask leaves out
   BubbleFraction,
   BubbleFractionSpan,
   ForwardTime,   // of a stage and micro-batch

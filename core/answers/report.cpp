@@ -33,7 +33,7 @@ double repeated(const Scenario& scenario, const Plan& plan, StageId stage, Layer
   if (kind != Recompute::Selective || layer.work < 0) return 0;
   double cores = 0;
   for (const Operator& each : model.works[static_cast<std::size_t>(layer.work)].operators)
-    if (each.attention_core && each.product) cores += each.forward_flops;
+    if (rebuilt_with(each, scenario.plan.recompute_modules) && each.product) cores += each.forward_flops;
   return cores;
 }
 

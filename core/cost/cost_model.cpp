@@ -8,6 +8,7 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/low_precision.hpp"
 
 namespace pipewright {
 
@@ -110,8 +111,10 @@ Bytes bytes_of(double per_sample, double samples) {
 struct WorkCosts {
   std::optional<CostSource::Passes> passes;
   Bytes logits, workspace;
-  Bytes of_operators;      // logits as the operators keep them
-  BesideOperators beside;  // what the framework holds
+  Bytes of_operators;         // logits as the operators keep them
+  BesideOperators beside;     // what the framework holds
+  Bytes in_fewer_bits;        // of the stash, more or less: linear layers keep their inputs in these
+  std::optional<Bytes> core;  // that selective recomputation drops, where it is not attention cores alone
   bool known = false;
 };
 
@@ -140,6 +143,13 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
     if (std::exchange(known.known, true)) return known;
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    const auto here = [&](const Amount& amount) { return amount.on_device(per_value, split) * on_device; };
+    if (const LowPrecisionRule* low = low_precision(scenario_->training))
+      known.in_fewer_bits = {rounded(std::ceil(here(work.kept_by_linear) * (low->bytes / each - 1) +
+                                               here(work.kept_by_linear_too) * low->bytes / each),
+                                     "a size")};
+    if (const Modules modules = plan.recompute_modules; modules != Modules{Module::AttentionCore})
+      known.core = bytes_of(here(work.kept) - here(kept_without(work, modules)), 1);
     known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), on_device);
     for (const Operator& op : work.operators)
       known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), on_device));
@@ -185,7 +195,9 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
       Bytes& stash = costs.stash.back();
       if (of.beside.logits) stash = checked_sum(stash - std::min(stash, of.of_operators), of.logits);
       stash = checked_sum(stash, of.beside.stash);
-      costs.core.back() = checked_sum(costs.core.back(), of.beside.core);
+      stash = stash + std::max(Bytes{} - stash, of.in_fewer_bits);
+      if (of.core) costs.core.back() = *of.core;
+      costs.core.back() = std::min(checked_sum(costs.core.back(), of.beside.core), stash);
     }
     costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
     costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);

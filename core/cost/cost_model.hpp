@@ -16,7 +16,7 @@
 
 namespace pipewright {
 
-// The kernels of a layer by pass; `rebuild`: of its attention cores, under selective recomputation; `again`: of a forward
+// The kernels of a layer by pass; `rebuild`: of its modules that selective recomputation repeats; `again`: of a forward
 // that is repeated.
 struct IssuedPasses {
   KernelQueue forward, input, weight, rebuild, again;
@@ -25,13 +25,14 @@ struct IssuedPasses {
 // Figures of every layer for one micro-batch of a given size, each rounded once.
 struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
-  std::vector<Time> rebuild;  // selective recomputation: forward of the attention cores once more, before the backward
+  std::vector<Time> rebuild;  // selective recomputation: forward of its modules once more, before the backward
   std::vector<Time> again;  // blocks, layers: the forward once more; as long, or less (training.checkpoint_early_stop)
   // The kernels behind the times above, which are their `device`; empty: no host limits. An op of a stage takes at least
   // the sum of the times above (`step_costs`), so that bounds that are made of them hold.
   std::vector<IssuedPasses> issued;
   std::vector<Bytes> activation, stash;
-  std::vector<Bytes> core;       // of the stash: what selective recomputation rebuilds instead of keeping it
+  std::vector<Bytes>
+      core;  // of the stash: what selective recomputation (plan.recompute_modules) rebuilds instead of keeping it
   std::vector<Bytes> logits;     // of the stash: what the loss keeps of the logits
   std::vector<Bytes> workspace;  // scratch memory of the layer's hungriest operator, while it runs
 };
@@ -43,7 +44,7 @@ class CostSource {
   virtual ~CostSource() = default;
   struct Passes {
     Time forward, backward_input, backward_weight;
-    Time rebuild{};                        // of the attention cores, under selective recomputation
+    Time rebuild{};                        // of the modules that selective recomputation repeats
     std::optional<Time> again{};           // of a forward that is repeated; none: as long
     std::optional<IssuedPasses> issued{};  // where a host limits
   };
@@ -59,6 +60,8 @@ class CostSource {
   virtual Time op_overhead() const = 0;
   // Optimizer step over `parameters` of a stage.
   virtual Time update(std::int64_t parameters) const = 0;
+  // Casting so many weights of linear layers, which follows it (core/cost/low_precision.hpp).
+  virtual Time cast(std::int64_t) const { return {}; }
   // Where workers hand messages over themselves, as cores of one machine do: what the sender's copy and the receiver's
   // first read add to their ops, and how long it takes until the receiver has noticed.
   virtual Time sending(Bytes) const { return {}; }

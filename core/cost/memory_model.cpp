@@ -9,6 +9,7 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/question/memory_anchor.hpp"
 
 namespace pipewright {
@@ -247,23 +248,33 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return training.zero >= state ? sharded(all, plan, stage) : all;
   };
   const Bytes per_state = optimizer_bytes(training.precision, training.optimizer);
+  const bool low = low_precision(training) != nullptr;
+  const auto held_weights = [&](std::int64_t all, Bytes of_all) {
+    return low ? Bytes{held(of_all.value, kWeightsSharded)}
+               : bytes(held(all, kWeightsSharded), weight_bytes(training.precision));
+  };
   std::int64_t parameters = 0;
+  Bytes weights, copies;
+  LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, training.framework, v)) {
     parameters = checked_sum(parameters, of_layer, "the parameters");
-    chunk.rounding += rounding(bytes(held(of_layer, kWeightsSharded), weight_bytes(training.precision)), allocator) +
+    const WeightBytes of_weights =
+        weight_bytes(of_layer, low_precision_parameters(scenario, layer++), training, device_of(plan, scenario, stage));
+    weights = checked_sum(weights, of_weights.held), copies = checked_sum(copies, of_weights.copies);
+    chunk.rounding += rounding(held_weights(of_layer, of_weights.held), allocator) +
                       rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
                       rounding(bytes(held(of_layer, kOptimizerSharded), per_state), allocator);
   }
-  const Bytes weights = bytes(parameters, weight_bytes(training.precision)),
-              gradients = bytes(parameters, gradient_bytes(training));
-  chunk.weights = bytes(held(parameters, kWeightsSharded), weight_bytes(training.precision));
+  const Bytes gradients = bytes(parameters, gradient_bytes(training));
+  const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
+  chunk.weights = checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies);
   chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
                                 bytes(parameters, training.framework.bytes_per_parameter));
   chunk.optimizer = bytes(held(parameters, kOptimizerSharded), per_state);
   if (!plan.resharding || plan.sharded_over(stage) == 1) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
   chunk.unreduced = plan.reduce_each ? std::min(gradients, plan.bucket) : gradients;
-  if (training.zero >= kWeightsSharded) chunk.gathered = weights;
+  if (training.zero >= kWeightsSharded) chunk.gathered = checked_sum(weights, copies);
 }
 
 Bytes share_of(Bytes bytes, double share) {

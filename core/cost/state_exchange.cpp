@@ -1,7 +1,10 @@
 #include "core/cost/state_exchange.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "core/cost/low_precision.hpp"
 
 namespace pipewright {
 namespace {
@@ -19,7 +22,8 @@ void append(Collective& all, Collective next) {
 
 }  // namespace
 
-StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost) : cost_(cost) {
+StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost)
+    : cost_(cost), gathered_weight_bytes_(gathered_weight_bytes(cost.scenario())) {
   const std::vector<DeviceId> all = members(plan, plan.seating().chunk_of(stage, 0));
   const auto inside = static_cast<std::size_t>(plan.sharded_over(stage));
   if (cost.scenario().training.zero == 0 || inside == all.size()) {
@@ -67,7 +71,8 @@ Collective StateExchange::reduce(Bytes gradients) const {
   const Training& training = cost_.scenario().training;
   if (training.zero == 0) return all_reduce(0, gradients);
   const AllReduceGroup& inside = groups_.front();
-  const Bytes weights{gradients.value / gradient_bytes(training).value * weight_bytes(training.precision).value};
+  const auto parameters = static_cast<double>(gradients.value / gradient_bytes(training).value);
+  const Bytes weights{std::llround(parameters * gathered_weight_bytes_)};
   if (training.zero == 1 && groups_.size() == 1) {
     if (auto known = measured(0, gradients, 2)) return *std::move(known);
     return inside.sharded(gradients, weights);

@@ -35,6 +35,7 @@ class StateExchange {
   Collective all_reduce(std::size_t group, Bytes bytes) const;
 
   const CostModel& cost_;
+  double gathered_weight_bytes_;  // per parameter
   std::vector<AllReduceGroup> groups_;
 };
 

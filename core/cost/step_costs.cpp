@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cost/buckets.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
@@ -204,7 +205,8 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     row[of(Kind::B)] = op(times.input);
     row[of(Kind::W)] = op(times.weight);
     row[of(Kind::Update)] =
-        source.update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training));
+        checked_sum(source.update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training)),
+                    source.cast(low_precision_parameters(cost.scenario(), range)));
   }
   return duration;
 }
@@ -234,8 +236,14 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
 
 // Of a chunk on one device, as they are gathered.
 Bytes weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
-  return {checked_product(parameters_of(scenario.model, plan.layers[at(v)]),
-                          weight_bytes(scenario.training.precision).value, "the size of the weights")};
+  const LayerRange range = plan.layers[at(v)];
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
+  Bytes sum;
+  for (LayerId layer = range.begin; layer < range.end; ++layer)
+    sum = checked_sum(sum, weight_bytes(scenario.model.layers[at(layer)].held(),
+                                        low_precision_parameters(scenario, layer), scenario.training, device)
+                               .held);
+  return sum;
 }
 
 // Over the members of all copies, whichever are simulated.
@@ -474,8 +482,9 @@ Time StepPricer::all_reduce(StageId k, Bytes bucket) {
 
 Time StepPricer::tail(StageId k, LayerRange layers) {
   const Scenario& scenario = cost_.scenario();
-  Time tail =
-      cost_.source().update(updated_parameters(parameters_of(scenario.model, layers), plan_, k, scenario.training));
+  Time tail = checked_sum(
+      cost_.source().update(updated_parameters(parameters_of(scenario.model, layers), plan_, k, scenario.training)),
+      cost_.source().cast(low_precision_parameters(scenario, layers)));
   if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
   const std::vector<Bucket> all =
       buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion

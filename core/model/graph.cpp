@@ -45,11 +45,16 @@ std::vector<LayerId> last_users(const Model& model) {
 
 }  // namespace
 
-bool has_attention_core(const Model& model) {
-  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
+bool has_any(const Model& model, Modules modules) {
+  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
     return std::any_of(work.operators.begin(), work.operators.end(),
-                       [](const Operator& op) { return op.attention_core; });
+                       [&](const Operator& op) { return rebuilt_with(op, modules); });
   });
+}
+
+bool drops_any(const Model& model, Modules modules) {
+  return std::any_of(model.works.begin(), model.works.end(),
+                     [&](const Work& work) { return !(work.kept == kept_without(work, modules)); });
 }
 
 std::int64_t parameter_count(const Model& model) {
@@ -209,8 +214,8 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
     const Work& work = model.works[w];
     figures[w] = {whole_bytes(work.output().on_device(per_value, split)),
                   whole_bytes(work.kept.on_device(per_value, split)),
-                  whole_bytes(work.kept_selective.on_device(per_value, split)), work.product_flops(),
-                  parameters_on_device(work, split.degree)};
+                  whole_bytes(kept_without(work, {Module::AttentionCore}).on_device(per_value, split)),
+                  work.product_flops(), parameters_on_device(work, split.degree)};
   }
   const std::vector<char> used = model.works.empty() ? std::vector<char>{} : kept_by_users(model);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {

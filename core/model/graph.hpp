@@ -74,15 +74,17 @@ struct Model {
 };
 
 // Fills in the figures of every layer that has a work, for `per_value` bytes per activation and the split:
-//     activation       outputs on one device          stash     kept tensors (and kept_selective)
+//     activation       outputs on one device          stash     kept tensors (and without attention cores)
 //     flops            product_flops, whole           parameters, parameters_on_device, keeps_output
 // and Model::input. Sizes are rounded up to whole bytes. Layers without a work stay as they are.
 // Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
 void settle(Model& model, Bytes per_value, TensorParallel split);
 
-// Whether selective recomputation has anything to repeat: attention that keeps its scores. Fused attention and layers
-// with stated figures have no core.                                                         [Korthikanti22] section 5
-bool has_attention_core(const Model& model);
+// Whether selective recomputation of these modules repeats anything: fused attention and layers with stated figures have
+// no attention core.                                                                        [Korthikanti22] section 5
+bool has_any(const Model& model, Modules modules);
+// Whether it keeps anything less.
+bool drops_any(const Model& model, Modules modules);
 
 // Sum of all parameters (a count).
 std::int64_t parameter_count(const Model& model);

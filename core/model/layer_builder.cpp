@@ -74,6 +74,7 @@ LayerBuilder::Value LayerBuilder::make(Shape shape, bool sharded, bool needs_gra
   tensors_.back().shape = shape;
   tensors_.back().sharded = sharded;
   tensors_.back().needs_gradient = needs_gradient;
+  tensors_.back().made_by = module_;
   return {static_cast<int>(tensors_.size()) - 1};
 }
 
@@ -92,18 +93,29 @@ int LayerBuilder::root(Value x) const {
   return x.tensor;
 }
 
-void LayerBuilder::keep(Value x, bool core) {
+void LayerBuilder::keep(Value x, Reader reader) {
   Tensor& tensor = at(Value{root(x)});
-  tensor.kept_by_core = core && (!tensor.kept || tensor.kept_by_core);
   tensor.kept = true;
+  tensor.read_by.add(module_);
+  (reader == Reader::Linear ? tensor.read_by_linear : tensor.by_others) = true;
 }
 
 void LayerBuilder::keeps(double values) {
   keep_own({.values = values});
 }
 
-void LayerBuilder::keep_own(const Amount& amount, bool core) {
-  (core ? kept_own_core_ : kept_own_) += amount;
+void LayerBuilder::keep_own(const Amount& amount, Module made_by) {
+  add_kept(made_by, {made_by}, amount);
+}
+
+void LayerBuilder::add_kept(Module made_by, Modules read_by, const Amount& amount) {
+  work_.kept += amount;
+  for (KeptTensors& each : work_.kept_tensors)
+    if (each.made_by == made_by && each.read_by == read_by) {
+      each.amount += amount;
+      return;
+    }
+  work_.kept_tensors.push_back({made_by, read_by, amount});
 }
 
 Amount LayerBuilder::values(Value x) const {
@@ -141,6 +153,7 @@ Operator& LayerBuilder::add_operator(std::string_view name, OperatorKind kind) {
   work_.operators.push_back({});
   work_.operators.back().name = name;
   work_.operators.back().kind = kind;
+  work_.operators.back().module = module_;
   return work_.operators.back();
 }
 
@@ -186,18 +199,17 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
   // A view of an input is no tensor of its own: what users keep of it is kept where the input was made.
   const int seen = outputs.size() == 1 ? at(Value{root(outputs[0])}).input : -1;
   if (seen >= 0) work_.keeps_output = true, work_.keeps_input[static_cast<std::size_t>(seen)] = 1;
-  Amount by_core = kept_own_core_;
-  work_.kept = kept_own_;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     if (!tensor.kept) continue;
+    const Amount amount = values(Value{static_cast<int>(i)});
+    const bool linear_alone = !tensor.by_others && tensor.input < 0;
+    if (tensor.read_by_linear) (linear_alone ? work_.kept_by_linear : work_.kept_by_linear_too) += amount;
     if (tensor.input >= 0)
       work_.keeps_input[static_cast<std::size_t>(tensor.input)] = 1;
     else
-      (tensor.kept_by_core ? by_core : work_.kept) += values(Value{static_cast<int>(i)});
+      add_kept(tensor.made_by, tensor.read_by, amount);
   }
-  work_.kept_selective = work_.kept;
-  work_.kept += by_core;
   for (const Operator& op : work_.operators) {
     work_.parameters = checked_sum(work_.parameters, op.parameters, "the parameters");
     work_.sharded_parameters = checked_sum(work_.sharded_parameters, op.sharded_parameters, "the parameters");

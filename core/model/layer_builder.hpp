@@ -88,6 +88,8 @@ class LayerBuilder {
   // A copy of x for each of `heads`, which tensor parallelism divides: {tokens, f} -> {tokens, heads * f}.
   Value for_heads(Value x, std::int64_t heads);
 
+  // What operators that are added from here on belong to; returns what it was.
+  Module within(Module module) { return std::exchange(module_, module); }
   void keeps(double values);  // kept for the backward beyond what the operators keep
   Shape shape(Value x) const;
 
@@ -103,15 +105,20 @@ class LayerBuilder {
     double bytes_each = 0;  // of tensors that are no values (token numbers); 0: values of the training precision
     int input = -1;         // number of the layer's input, or -1
     int same_as = -1;       // a view of that tensor
-    bool kept = false;      // for backward; by_core: only by an attention core
-    bool kept_by_core = false;
+    Module made_by = Module::Other;
+    bool kept = false;                               // for backward
+    Modules read_by;                                 // then: whose backward reads it
+    bool read_by_linear = false, by_others = false;  // a linear layer's, another operator's
   };
   Value make(Shape shape, bool sharded, bool needs_gradient);
   int root(Value x) const;
   const Tensor& at(Value x) const;
   Tensor& at(Value x);
-  void keep(Value x, bool core = false);
-  void keep_own(const Amount& amount, bool core = false);  // a mask, an index: a tensor that no other operator sees
+  enum class Reader : std::uint8_t { Linear, Other };
+  void keep(Value x, Reader reader = Reader::Other);
+  void keep_own(const Amount& amount, Module made_by);  // a mask, an index: a tensor that no other operator sees
+  void keep_own(const Amount& amount) { keep_own(amount, module_); }
+  void add_kept(Module made_by, Modules read_by, const Amount& amount);
   Amount values(Value x) const;
   Operator& add_operator(std::string_view name, OperatorKind kind);
   // Adds the step that makes `out` to the program.
@@ -131,7 +138,7 @@ class LayerBuilder {
   std::vector<ProgramStep> steps_;
   std::int64_t extra_parameters_ = 0;
   Work work_;
-  Amount kept_own_, kept_own_core_;
+  Module module_ = Module::Other;
 };
 
 }  // namespace pipewright

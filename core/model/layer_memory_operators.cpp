@@ -172,6 +172,11 @@ LayerBuilder::Value LayerBuilder::multiply(Value a, Value b) {
   if (shape(a) != shape(b))
     throw InputError("multiply needs two tensors of one shape, not " + text(shape(a)) + " and " + text(shape(b)));
   const Value y = memory_operator("multiply", {a, b}, shape(a), {1, 2, true});
+  if (root(a) == root(b)) {  // a square: its input is read once, and has one gradient
+    Operator& op = work_.operators.back();
+    op.forward_bytes = values(a) + values(y);
+    if (at(a).needs_gradient) op.input_bytes = 2.0 * values(a) + values(y);
+  }
   keep(a), keep(b);
   return y;
 }

@@ -119,10 +119,12 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   if (rows) {
     work_.shards = std::gcd(work_.shards, features);
     work_.reduced_forward += values(y), ++work_.reductions_forward;
+    Work::Reductions& within = work_.reduced_within[static_cast<std::size_t>(module_)];
+    within.bytes += values(y), ++within.times;
   }
   if (columns && gradient) work_.reduced_backward += values(x), ++work_.reductions_backward;
   if (columns) work_.split_vocabulary = true;  // a head; inside a block what follows counts in `shards`
-  keep(x);
+  keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
   return y;
 }
 
@@ -169,7 +171,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const Amount query_key =
       read - sized(static_cast<double>(core.keys) * static_cast<double>(core.key_heads) * value_size, 0);
   const auto of_heads = [&](Operator& op, std::int64_t columns, std::int64_t depth) {
-    op.attention_core = true;
+    op.module = Module::AttentionCore;
     op.shape = {.rows = static_cast<double>(core.queries),
                 .columns = static_cast<double>(columns),
                 .depth = static_cast<double>(depth),
@@ -181,7 +183,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   const auto over_scores = [&](std::string_view name, double forward, double backward,
                                const Amount& extra) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Memory);
-    op.attention_core = true, op.divided = sharded;
+    op.module = Module::AttentionCore, op.divided = sharded;
     op.forward_flops = forward * scores, op.input_flops = backward * scores;
     op.forward_bytes = 2.0 * matrix + extra, op.input_bytes = 2.0 * matrix + (name == "softmax" ? matrix : extra);
     return op;
@@ -189,15 +191,15 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   if (core.soft_cap) {  // scale, tanh, scale: each reads and writes; the backward also reads the tanh
     Operator& op = over_scores("soft_cap", 3, 5, {});
     op.forward_bytes = 6.0 * matrix, op.input_bytes = 7.0 * matrix;
-    keep_own(matrix, true);
+    keep_own(matrix, Module::AttentionCore);
   }
   if (core.bias) over_scores("add", 1, 1, matrix);  // the bias is read; its gradient is summed up over samples
   over_scores("softmax", 6, 5, {});                 // with the scaling by 1 / sqrt(key size)
-  keep_own(matrix, true);
+  keep_own(matrix, Module::AttentionCore);
   if (core.dropout) {
     const Amount mask = sized(0, scores);
     over_scores("dropout", 1, 1, mask);
-    keep_own(mask + matrix, true);
+    keep_own(mask + matrix, Module::AttentionCore);
   }
   of_heads(product("weighted_values", value_size, matrix + (read - query_key) + values(y)), core.value_size, core.keys);
   work_.operators[work_.operators.size() - 1].workspace = matrix;
@@ -328,6 +330,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   if (spec.gated && spec.activation != Activation::Silu) opening.other_gate_flops = opening.forward_flops / 2;
   const PointwiseFlops flops = pointwise(spec.activation);
   Operator& act = add_operator(name_of(spec.activation), OperatorKind::Memory);
+  const Module of_activation = act.module = module_ == Module::Experts ? Module::ExpertActivation : module_;
   act.divided = true;
   act.forward_flops = (flops.forward + (spec.gated ? 1 : 0)) * inner_values.sharded_values;
   act.input_flops = (flops.backward + (spec.gated ? 2 : 0)) * inner_values.sharded_values;
@@ -338,10 +341,14 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   Operator& combine = add_operator("combine", OperatorKind::Memory);
   combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
   combine.forward_bytes = combine.input_bytes = sent + values(y);
-  keep_own(sent + opened + inner_values);
+  keep_own(sent + opened);
+  add_kept(of_activation, {module_}, inner_values);
+  work_.kept_by_linear += sent + inner_values;
   keep_own(sent);  // the experts' outputs: the gradient of the router's weights reads them
   work_.shards = std::gcd(work_.shards, spec.hidden);
   work_.reduced_forward += values(y), ++work_.reductions_forward;
+  Work::Reductions& within = work_.reduced_within[static_cast<std::size_t>(module_)];
+  within.bytes += values(y), ++within.times;
   work_.reduced_backward += values(x), ++work_.reductions_backward;
   return y;
 }

@@ -70,6 +70,31 @@ double Work::product_flops() const {
   return sum;
 }
 
+Amount kept_without(const Work& work, Modules rebuilt) {
+  if (rebuilt.has(Module::Experts)) rebuilt.add(Module::ExpertActivation);
+  Amount kept;
+  for (const KeptTensors& each : work.kept_tensors) {
+    const bool output_too = each.made_by == Module::Norm || each.made_by == Module::ExpertActivation;
+    if (!(rebuilt.has(each.made_by) && (output_too || each.read_by.within(rebuilt)))) kept += each.amount;
+  }
+  return kept;
+}
+
+bool low_precision_product(const Operator& op) {
+  return op.kind == OperatorKind::MatrixProduct && op.product && !op.logits && !op.routed &&
+         op.module != Module::AttentionCore;
+}
+
+std::int64_t low_precision_parameters(const Work& work, int tensor_parallel) {
+  std::int64_t sum = 0;
+  for (const Operator& op : work.operators) {
+    if (!low_precision_product(op)) continue;
+    const std::int64_t whole = op.parameters - op.sharded_parameters;
+    sum += whole + (op.sharded_parameters + tensor_parallel - 1) / tensor_parallel;
+  }
+  return sum;
+}
+
 std::size_t repeated_until_read(const Work& work) {
   std::size_t end = work.operators.size();
   while (end > 0 && work.operators[end - 1].name == "add")  // keeps nothing

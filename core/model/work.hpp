@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -51,8 +52,38 @@ enum class OperatorKind : std::uint8_t {
   Attention,           // the products of queries, keys and values
   Recurrent,           // LSTM: products that wait for the step before
   Memory,              // everything whose time is the bytes it moves: norms, activations, pooling, gathers, additions
+  Fp8Product,          // matrix products under training.low_precision, scaled by tensor or by the hardware's blocks
+  Fp8BlockProduct,     // likewise, in fp8 scaled by blocks in software
+  Fp4Product,          // likewise, in fp4
 };
-constexpr int kOperatorKinds = 6;
+constexpr int kOperatorKinds = 9;
+
+// Parts of a Transformer's block that selective recomputation may rebuild, as Megatron-LM names them.
+enum class Module : std::uint8_t {
+  Other,
+  AttentionCore,     // core_attn: scores, softmax, dropout and what they weigh; not where one kernel does it all
+  Norm,              // layernorm: the norms before attention and before feed-forward, whose outputs are not kept either
+  FeedForward,       // mlp: both products and the activation of a dense feed-forward
+  ExpertActivation,  // moe_act: of the experts, whose output is not kept either
+  Experts,           // moe: router, exchange and products of the experts, shared ones among them
+};
+constexpr int kModules = 6;
+// Of them; AttentionCore, Norm: 0b110.
+class Modules {
+ public:
+  constexpr Modules() = default;
+  constexpr Modules(std::initializer_list<Module> list) {
+    for (const Module each : list)
+      add(each);
+  }
+  constexpr void add(Module module) { bits_ |= 1u << static_cast<unsigned>(module); }
+  constexpr bool has(Module module) const { return (bits_ >> static_cast<unsigned>(module) & 1) != 0; }
+  constexpr bool within(Modules all) const { return (bits_ & ~all.bits_) == 0; }
+  bool operator==(const Modules&) const = default;
+
+ private:
+  std::uint32_t bits_ = 0;
+};
 
 // One call of a matrix product C[m, n] = A[m, k] B[k, n], `batch` of them together.
 struct ProductShape {
@@ -109,7 +140,7 @@ struct Operator {
   bool divided = false;   // its FLOPs divide among the devices of a tensor-parallel group; else by sequence parallelism
   bool gathered = false;  // its FLOPs are done on every device of the group, with sequence parallelism, too
   bool logits = false;    // the product with the vocabulary
-  bool attention_core = false;                      // rebuilt by selective recomputation
+  Module module = Module::Other;                    // what selective recomputation can rebuild it with
   bool routed = false;                              // belongs to a router: left out by some publishers' FLOP counts
   std::int64_t parameters = 0;                      // whole count
   std::int64_t sharded_parameters = 0;              // of them: divided among the devices
@@ -127,13 +158,25 @@ struct Operator {
   bool operator==(const Operator&) const = default;
 };
 
+// Tensors kept from forward to backward.
+struct KeptTensors {
+  Module made_by = Module::Other;
+  Modules read_by;  // whose backward reads them
+  Amount amount;
+  bool operator==(const KeptTensors&) const = default;
+};
+
 // A layer: its operators in execution order and what follows from them together.
 struct Work {
   std::vector<Operator> operators;
   std::vector<Amount> inputs, outputs;  // tensors from other layers, tensors handed on
   // Kept from forward to backward, without the layer's inputs: those count where they were produced, or at the boundary
   // of the stage. `keeps_input[i]`: the backward of this layer reads input i.
-  Amount kept, kept_selective;    // selective: what the attention cores would keep is rebuilt instead
+  Amount kept;
+  std::vector<KeptTensors> kept_tensors;  // `kept` by who makes and who reads it: see kept_without
+  // Of `kept`: values that the backward of linear layers alone reads, and that other operators' read, too. Where products
+  // are computed in fewer bits these layers keep a copy in them, and the first need not be kept.
+  Amount kept_by_linear, kept_by_linear_too;
   Amount logits;                  // of `kept`: what the loss keeps of the logits
   std::vector<char> keeps_input;  // by input
   bool keeps_output = false;      // `kept` holds the outputs: this layer's own backward reads them
@@ -143,6 +186,12 @@ struct Work {
   // into a reduce-scatter and an all-gather of together the same volume.
   Amount reduced_forward, reduced_backward;
   int reductions_forward = 0, reductions_backward = 0;
+  struct Reductions {
+    Amount bytes;
+    int times = 0;
+    bool operator==(const Reductions&) const = default;
+  };
+  std::array<Reductions, kModules> reduced_within;  // of the forward's: by the module that ends with them
   // Common divisor of what is split (heads, key heads, inner features), which a tensor-parallel degree must divide; 0:
   // nothing is. A vocabulary is padded instead.
   std::int64_t shards = 0;
@@ -155,6 +204,21 @@ struct Work {
   Amount output() const;         // sum of `outputs`
   bool operator==(const Work&) const = default;
 };
+
+// What is kept where `rebuilt` modules are run again before the backward: not what one of them makes and nobody else reads,
+// nor the outputs of norms and of the experts' activations, whoever reads them.
+//     fp16, 34 s h + 5 a s^2 of a GPT block; AttentionCore: 34 s h          [Korthikanti22] section 4, 5
+Amount kept_without(const Work& work, Modules rebuilt);
+// Whether an operator runs again then.
+constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {
+  return rebuilt.has(op.module) || (op.module == Module::ExpertActivation && rebuilt.has(Module::Experts));
+}
+
+// Products that training.low_precision computes in fewer bits: those of linear layers and experts, not those of attention,
+// of routers and with the vocabulary, which stay as they are in Transformer Engine and torchtitan.
+bool low_precision_product(const Operator& op);
+// Their parameters on one device of the group.
+std::int64_t low_precision_parameters(const Work& work, int tensor_parallel);
 
 // How many of the operators, from the first on, are repeated before a backward that stops where it has what it reads: not
 // the last product, whose input is there then, nor sums behind it.     tests/core/operator_costs_test.cpp "stops early"

@@ -26,7 +26,8 @@ struct GivenSchedule;    // core/plan/given_schedule.hpp
 
 enum class Recompute {
   None,
-  Selective,  // the attention cores are rebuilt during the backward                       [Korthikanti22] section 5
+  Selective,  // modules of blocks are rebuilt during the backward, attention cores unless
+              // RuntimePolicy::recompute_modules says otherwise                           [Korthikanti22] section 5
   Full,       // a stage keeps its input only and repeats its forward                      [GPipe19] section 2.3
   Blocks,     // a Transformer's block keeps its input and repeats its forward right before its backward; what is no
               // block keeps everything: Megatron-LM's --checkpoint-activations              [Megatron21] section 3.5
@@ -61,6 +62,16 @@ enum class Execution : std::uint8_t {
   Eager,     // operator by operator, from Python and autograd: `operator` and `backward` of the host
   Compiled,  // torch.compile: no Python between kernels, each still launched: `compiled`
   Graphs,    // a CUDA graph per pass, launched at once, collectives inside: `graph_node` per kernel
+};
+// What linear layers compute in, where that is less than the training's precision, and how their operands are scaled.
+// docs/decisions/0024-low-precision.md; core/cost/low_precision.hpp
+enum class LowPrecision : std::uint8_t {
+  None,
+  Fp8Delayed,     // a scale per tensor, from the steps before                                         [FP8Formats22]
+  Fp8Tensorwise,  // a scale per tensor, from the tensor itself
+  Fp8Blockwise,   // per 128 values of activations, per 128 x 128 of weights                           [DeepSeekIII24]
+  Mxfp8,          // per 32 values                                                                     [MX23]
+  Nvfp4,          // fp4, per 16 values, and one per tensor                                            [NVFP4_25]
 };
 enum class CostSourceKind { Explicit, Roofline, Uniform, Profile };
 
@@ -101,6 +112,8 @@ struct Training {
   // re-entry, not Megatron-LM's.                                                            [PyTorchCheckpoint26]
   bool checkpoint_early_stop = false;
   ExpertProducts expert_products = ExpertProducts::Fused;
+  Placed<LowPrecision> low_precision{LowPrecision::None, {}};
+  bool low_precision_weights = false;  // weights of those layers are kept, and gathered, in the fewer bits alone
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   FrameworkMemory framework;
   OpenFields open;  // micro_batch_size, micro_batches, zero
@@ -141,6 +154,7 @@ constexpr std::array<std::string_view, 3> kSetByWholePlan = {"stages", "replicas
 
 // How a runtime does what a plan says: the same in a request and in its plan.
 struct RuntimePolicy {
+  Modules recompute_modules{Module::AttentionCore};  // that stages with Recompute::Selective run again
   bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;

@@ -109,6 +109,13 @@ class HfFields {
     if (!value->is_string()) refuse(key, "is not text; correct it");
     return value->get<std::string>();
   }
+  // The fields of an object inside; where it is absent, an object without any.
+  HfFields within(std::string_view key) {
+    static const Json none = Json::object();
+    const Json* value = find(key);
+    if (value && !value->is_object()) refuse(key, "is not an object; correct it, or write null");
+    return {value ? *value : none, prefix_ + std::string(key) + ".", places_, file_};
+  }
   const Json* find(std::string_view key) {
     read_.insert(std::string(key));
     const auto found = object_.find(std::string(key));

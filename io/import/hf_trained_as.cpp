@@ -89,14 +89,15 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
 
 void read_hf_trained_as(const HfReading& r) {
   TrainedAs& trained = r.out.trained_as;
-  for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"})
+  for (const char* key : {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps"})
     if (const auto value = r.config.positive(key); value && !trained.norm_epsilon) {
       if (*value >= 1) r.config.refuse(key, "is not a number above 0, below 1; correct it");
       trained.norm_epsilon = value;
     }
   if (r.out.transformer.positions != Transformer::Positions::Rotary) return;
   const RopeObject rope = rope_object(r);
-  trained.rope_theta = r.config.positive(r.type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");
+  trained.rope_theta = r.type == "mpt" ? r.config.within("attn_config").positive("rope_theta")
+                                       : r.config.positive(r.type == "gpt_neox" ? "rotary_emb_base" : "rope_theta");
   if (!trained.rope_theta && rope.json)
     trained.rope_theta = r.config.positive_within(rope.key, *rope.json, "rope_theta");
   if (rope.json) read_scaling(r, rope);

@@ -88,6 +88,15 @@ void read_decoder(const HfReading& r) {
   read_length(r, "max_position_embeddings");
 }
 
+// The features of a head that are rotated, by the share that the configuration states.
+void read_rotated_share(const HfReading& r, std::string_view key, double otherwise) {
+  Transformer& t = r.out.transformer;
+  const double share =
+      r.config.share_within("rope_parameters", "partial_rotary_factor", r.config.share(key, otherwise));
+  const double rotated = share * static_cast<double>(t.head_size);
+  t.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
+}
+
 // Blocks that see a window: by `layer_types`, where stated, else by the rule of the model type.
 void read_windows(const HfReading& r, const std::function<bool(std::int64_t)>& windowed) {
   Transformer& t = r.out.transformer;
@@ -120,14 +129,36 @@ void ignore_router_details(HfFields& c) {
 
 // ---- one function per model type ------------------------------------------------------------------------------------
 
-void llama(const HfReading& r) {
+// All but the activation.
+void read_llama(const HfReading& r) {
   Transformer& t = r.out.transformer;
   HfFields& c = r.config;
   read_decoder(r), read_heads(r);
   t.feed_forward = c.count("intermediate_size");
-  t.activation = activation(c, "hidden_act", "silu");
   t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
   t.feed_forward_bias = c.flag("mlp_bias", false);
+}
+
+void llama(const HfReading& r) {
+  read_llama(r);
+  r.out.transformer.activation = activation(r.config, "hidden_act", "silu");
+}
+
+// A norm of what each part adds and none in front of it; queries and keys are normalised over all heads.
+void olmo2(const HfReading& r) {
+  llama(r);
+  r.out.transformer.norms = Transformer::Norms::Reordered;
+  r.out.transformer.qk_norm = Transformer::QkNorm::All;
+}
+
+// Layer norms, whose weights are stored less 1; the square of ReLU, not gated; half of a head's features rotated.
+void nemotron(const HfReading& r) {
+  Transformer& t = r.out.transformer;
+  read_llama(r), read_rotated_share(r, "partial_rotary_factor", 0.5);
+  t.gated = false;
+  t.norm = Norm::Layer;
+  t.squared = r.config.word("hidden_act", "relu2") == "relu2";
+  t.activation = t.squared ? Activation::Relu : activation(r.config, "hidden_act", "relu2");
 }
 
 void mistral(const HfReading& r) {
@@ -277,15 +308,75 @@ void gpt_neox(const HfReading& r) {
   t.activation = activation(c, "hidden_act", "gelu");
   t.tied = c.flag("tie_word_embeddings", false);
   t.positions = Transformer::Positions::Rotary;
-  const double share = c.share_within("rope_parameters", "partial_rotary_factor", c.share("rotary_pct", 0.25));
-  const double rotated = share * static_cast<double>(t.head_size);
-  t.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
+  read_rotated_share(r, "rotary_pct", 0.25);
   t.parallel_parts = c.flag("use_parallel_residual", true);
   t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
   t.feed_forward_bias = true;
   t.dropout = t.embedding_dropout = c.drops("hidden_dropout", 0);
   t.attention_dropout = c.drops("attention_dropout", 0);
   read_length(r, "max_position_embeddings");
+}
+
+// Positions by ALiBi add a multiple of the distance to each score within attention and count nowhere: none. Both
+// publishers of its code have a default of their own for `alibi` and for `no_bias`, so these are demanded.
+void read_mpt_attention(const HfReading& r, HfFields c) {
+  Transformer& t = r.out.transformer;
+  const std::string type = c.word("attn_type", "multihead_attention");
+  const bool grouped = type == "grouped_query_attention", one = type == "multiquery_attention";
+  if (!grouped && !one && type != "multihead_attention")
+    c.refuse("attn_type",
+             "is not known; write one of multihead_attention, multiquery_attention, grouped_query_attention");
+  const std::int64_t own = one ? 1 : t.heads;  // of the type; where queries are grouped, the number is stated
+  t.key_heads = c.count("kv_n_heads", grouped ? std::nullopt : std::optional(own));
+  if (!grouped && t.key_heads != own)
+    c.refuse("kv_n_heads", fmt::format("is not the {} of attn_type {}; leave it out, or correct attn_type", own, type));
+  if (t.heads % t.key_heads != 0)
+    c.refuse("kv_n_heads", fmt::format("does not divide n_heads {}; use a divisor", t.heads));
+  const bool rope = c.flag("rope", false);
+  if (!rope) c.need_stated("alibi", "true or false");
+  const bool alibi = c.flag("alibi", false);
+  if (rope && alibi) c.refuse("alibi", "is not built beside rope; set one of the two to false");
+  if (!rope && !alibi && r.config.flag("learned_pos_emb", true))
+    c.refuse("alibi",
+             "without rope leaves learned positions, which are not built for mpt; set alibi or rope to true, or "
+             "learned_pos_emb to false");
+  t.positions = rope ? Transformer::Positions::Rotary : Transformer::Positions::None;
+  t.qk_norm = c.flag("qk_ln", false) ? Transformer::QkNorm::All : Transformer::QkNorm::None;
+  t.attention_dropout = c.drops("attn_pdrop", 0);
+  c.need_off("qk_gn", "is not built; set it to false, or use qk_ln");
+  c.need_off("prefix_lm", "is not built: tokens see those before them only; set it to false");
+  if (const Json* window = c.find("sliding_window_size"); window && *window != Json(-1))
+    c.refuse("sliding_window_size", "is not built; only -1, which means none, is");
+  if (c.find("clip_qkv")) r.out.notes.emplace_back("clip_qkv, a bound on queries, keys and values, is not built");
+}
+
+void mpt(const HfReading& r) {
+  Transformer& t = r.out.transformer;
+  HfFields& c = r.config;
+  t.layers = c.count("n_layers", {}, kMostBlocks);
+  t.hidden = c.count("d_model");
+  t.heads = c.count("n_heads");
+  if (t.hidden % t.heads != 0) c.refuse("n_heads", fmt::format("does not divide d_model {}; use a divisor", t.hidden));
+  t.head_size = t.hidden / t.heads;
+  t.feed_forward = c.count("expansion_ratio", 4, 1000) * t.hidden;
+  t.vocabulary = c.count("vocab_size");
+  t.tied = c.flag("tie_word_embeddings", true);
+  c.need_stated("no_bias", "true or false");
+  const bool bias = !c.flag("no_bias", false);
+  t.norm_bias = t.feed_forward_bias = bias;
+  t.attention_bias = bias ? Transformer::Bias::All : Transformer::Bias::None;
+  const std::string norm = c.word("norm_type", "layernorm");
+  if (norm != "layernorm" && norm != "low_precision_layernorm")
+    c.refuse("norm_type", "is not built; write one of layernorm, low_precision_layernorm");
+  if (c.find("block_overrides")) c.refuse("block_overrides", "is not built: all blocks are alike; leave it out");
+  HfFields inner = c.within("ffn_config");
+  if (inner.word("ffn_type", "mptmlp") != "mptmlp") inner.refuse("ffn_type", "is not built; only mptmlp is");
+  if (inner.has("ffn_act_fn")) inner.refuse("ffn_act_fn", "is not read: GELU is built; leave it out");
+  t.feed_forward = inner.count("ffn_hidden_size", t.feed_forward);
+  t.dropout = c.drops("resid_pdrop", 0);
+  t.embedding_dropout = c.drops("emb_pdrop", 0);
+  read_mpt_attention(r, c.within("attn_config"));
+  read_length(r, "max_seq_len");
 }
 
 // Its activation is x sigmoid(1.702 x) as a gate, the sigmoid form of GELU, whatever `hidden_act` says.
@@ -461,6 +552,9 @@ constexpr HfType kTypes[] = {
     {"llama", llama},
     {"mistral", mistral},
     {"mixtral", mixtral},
+    {"mpt", mpt},
+    {"nemotron", nemotron},
+    {"olmo2", olmo2},
     {"qwen2", qwen2},
     {"qwen2_moe", qwen2_moe},
     {"qwen3", qwen3},

@@ -110,10 +110,12 @@ void recompute_flags(Flags& flags, const Answer& written) {
   const auto any = [&](Recompute mode) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
-  if (any(Recompute::Selective) && !has_attention_core(written.scenario->model))
+  const Modules modules = written.scenario->plan.recompute_modules;
+  if (any(Recompute::Selective) && !has_any(written.scenario->model, modules))
     return flags.remark(
         "plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
-  if (any(Recompute::Selective)) return flags.line("--recompute-granularity selective --recompute-modules core_attn");
+  if (any(Recompute::Selective))
+    return flags.add("--recompute-granularity selective --recompute-modules {}", words(modules, " "));
   if (any(Recompute::Blocks))
     return flags.line("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   if (!any(Recompute::Layers)) return;
@@ -191,11 +193,14 @@ std::vector<std::string> unsaid(const Transformer& t) {
     if (has) parts.emplace_back(what);
   };
   add(t.gated && t.activation == Activation::Gelu, "gate of GELU (--swiglu is SiLU)");
-  add(t.activation == Activation::Relu, "activation ReLU");
+  add(t.activation == Activation::Relu && !t.squared, "activation ReLU");
   add(!t.gated && t.activation == Activation::Silu, "activation SiLU without a gate");
   add(!t.windows.empty(), "sliding windows");
   add(t.norms == Transformer::Norms::Post, "norms behind the parts of a block");
   add(t.norms == Transformer::Norms::Sandwich, "norms before and behind the parts of a block");
+  add(t.norms == Transformer::Norms::Reordered, "norms of what the parts of a block add (none before them)");
+  add(t.norm == Norm::Layer && !t.norm_bias, "layer norms without biases");
+  add(t.positions == Transformer::Positions::None, "ALiBi (if its positions are by it)");
   add(t.parallel_parts, "attention and feed-forward side by side");
   add(t.qk_norm == Transformer::QkNorm::All, "norms of queries and keys over all heads");
   add(t.attention_soft_cap || t.final_soft_cap, "soft caps");
@@ -216,6 +221,7 @@ void model_flags(Flags& flags, const Answer& written) {
   flags.add("--seq-length {0} --max-position-embeddings {1}", t.sequence_length,
             std::max(t.sequence_length, t.positions == Transformer::Positions::Learned ? t.position_rows : 0));
   if (t.gated) flags.line("--swiglu");
+  if (t.squared) flags.line("--squared-relu");
   if (t.norm == Norm::Rms) flags.line("--normalization RMSNorm");
   const TrainedAs trained = trained_as(written.scenario->model);
   if (trained.norm_epsilon)
@@ -223,6 +229,7 @@ void model_flags(Flags& flags, const Answer& written) {
   else
     flags.remark("norm epsilon: not stated by the model; Megatron-LM's default is 1e-5");
   if (t.positions == Transformer::Positions::Rotary) rotary_flags(flags, t, trained);
+  if (t.positions == Transformer::Positions::None) flags.line("--position-embedding-type none");
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
   if (t.qk_norm == Transformer::QkNorm::Head) flags.line("--qk-layernorm");
@@ -244,10 +251,26 @@ void model_flags(Flags& flags, const Answer& written) {
             t.vocabulary - 1);
 }
 
+// Transformer Engine's defaults of the formats: blocks are in e4m3 both ways.                        [Megatron26]
+void low_precision_flags(Flags& flags, const Training& training) {
+  const char* const alone = training.low_precision_weights ? " --fp8-param-gather" : "";
+  switch (training.low_precision.value) {
+    case LowPrecision::None: return;
+    case LowPrecision::Fp8Delayed: return flags.add("--fp8-format hybrid --fp8-recipe delayed{}", alone);
+    case LowPrecision::Fp8Tensorwise: return flags.add("--fp8-format hybrid --fp8-recipe tensorwise{}", alone);
+    case LowPrecision::Fp8Blockwise: return flags.add("--fp8-format e4m3 --fp8-recipe blockwise{}", alone);
+    case LowPrecision::Mxfp8: return flags.add("--fp8-format e4m3 --fp8-recipe mxfp8{}", alone);
+    case LowPrecision::Nvfp4:
+      return flags.add("--fp4-format e2m1 --fp4-recipe nvfp4{}",
+                       training.low_precision_weights ? " --fp4-param-gather" : "");
+  }
+}
+
 void training_flags(Flags& flags, const Answer& written) {
   const Training& training = written.scenario->training;
   if (training.precision == Precision::Bf16) flags.line("--bf16");
   if (training.precision == Precision::Fp16) flags.line("--fp16");
+  low_precision_flags(flags, training);
   if (training.precision != Precision::Fp32 && training.gradient_precision == Precision::Fp32)
     flags.line("--accumulate-allreduce-grads-in-fp32");
   flags.add("--optimizer {}", training.optimizer == Optimizer::Adam ? "adam" : "sgd");

@@ -159,7 +159,9 @@ std::string dtype_of(Precision precision) {
     case Precision::Bf16: return "torch.bfloat16";
     case Precision::Fp16: return "torch.float16";
     case Precision::Fp32:
-    case Precision::Tf32: break;
+    case Precision::Tf32:
+    case Precision::Fp8:
+    case Precision::Fp4: break;
   }
   return "torch.float32";
 }

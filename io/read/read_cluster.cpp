@@ -126,8 +126,13 @@ constexpr Field<Device> kDevice[] = {
      read_by_rule<&Device::power, kPowerRule>, write_as<&Device::power>},
     {"mtbf", "time", "mean time between failures of one device that stop the training, e.g. 50000 h; for the goodput",
      read_by_rule<&Device::mtbf, kMtbfRule>, write_as<&Device::mtbf>},
-    {"peak", "map of fp32 | tf32 | fp16 | bf16 to FLOP rate", "dense peak rates; needed by cost: roofline", read_peak,
-     write_peak},
+    {"peak", "map of fp32 | tf32 | fp16 | bf16 | fp8 | fp4 to FLOP rate", "dense peak rates; needed by cost: roofline",
+     read_peak, write_peak},
+    {"fp8_any_layout", "true | false",
+     "products in fp8 read either operand along either side, as Blackwell's do; else each tensor is cast into two "
+     "copies; "
+     "default: false",
+     member<&Device::fp8_any_layout>},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", member<&Device::memory_bandwidth, DeviceRate>},
     {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
      member<&Device::launch_overhead>},

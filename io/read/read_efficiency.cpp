@@ -279,7 +279,8 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
        if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
      }},
     {"tiles", "map",
-     "matrix_product, instead of share: fp16 and bf16 products by shape; convolution, and a share for other "
+     "matrix_product, fp8_product, fp8_block_product and fp4_product, instead of share: products by shape (fp16 and "
+     "bf16); convolution, and a share for other "
      "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
@@ -292,7 +293,9 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        write_kernels(out, key, efficiency.value);
      }},
-    {"fixed", "time", "of every call, in addition to its work; default: 0 ns",
+    {"fixed", "time",
+     "of every call, in addition to its work; of fp8_product, fp8_block_product and fp4_product: of every cast; "
+     "default: 0 ns",
      [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.fixed); },
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
@@ -336,9 +339,10 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
     read.value.place = value.place;
     read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
     if (reader.errors.count() > before) continue;
-    const bool products = kind == OperatorKind::MatrixProduct, convolutions = kind == OperatorKind::Convolution;
+    const bool products = kind == OperatorKind::MatrixProduct || kind > OperatorKind::Memory,
+               convolutions = kind == OperatorKind::Convolution;
     if (read.value.tiles && !products && !convolutions)
-      reader.errors.add(value.place, path(here), "tiles are of matrix_product and convolution; leave them out");
+      reader.errors.add(value.place, path(here), "tiles are of products and convolution; leave them out");
     const bool tiles = read.value.tiles && !convolutions;  // in place of a share
     if (!read.value.kernels.empty() && kind != OperatorKind::Attention)
       reader.errors.add(value.place, path(here), "kernels are of attention; leave them out");

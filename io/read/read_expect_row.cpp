@@ -17,6 +17,8 @@ constexpr Name<Figure> kFigures[] = {{"step_time_s", Figure::StepTime},
                                      {"tokens_per_s", Figure::TokensPerS},
                                      {"tokens_per_s_per_device", Figure::TokensPerSDevice},
                                      {"mfu", Figure::Mfu},
+                                     {"tflops_per_device", Figure::TflopsDevice},
+                                     {"tflops_per_device_all_pairs", Figure::TflopsDeviceAllPairs},
                                      {"bubble_fraction", Figure::BubbleFraction},
                                      {"bubble_fraction_span", Figure::BubbleFractionSpan},
                                      {"forward_s", Figure::ForwardTime},
@@ -231,8 +233,9 @@ constexpr Field<RowText> kRow[] = {
      not_written},
     {"quantity",
      "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
-     "bubble_fraction | bubble_fraction_span | forward_s | backward_s | parameters | layers | fits | memory.<part> | "
-     "capacity(<key>)",
+     "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | forward_s | "
+     "backward_s | "
+     "parameters | layers | fits | memory.<part> | capacity(<key>)",
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
      "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
      "reserve), reserved (with the allocator's rounding)",

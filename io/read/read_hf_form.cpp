@@ -3,7 +3,7 @@
 #include <array>
 #include <filesystem>
 
-#include "core/model/families/transformer_families.hpp"
+#include "core/model/families/described.hpp"
 #include "io/import/hf.hpp"
 #include "io/read/model_forms.hpp"
 #include "io/read/read_scenario.hpp"
@@ -88,7 +88,9 @@ void read_hf_form(Reader& reader, const At& at, Model& model) {
     if (!text.name.empty()) model.name = text.name;
     if (const Yaml* said = at.yaml.find("trained_as")) {
       TrainedAs trained = trained_as(model);
-      const bool rotary = model.form.front().second == kDecoderFamily.name || model.form.front().first == "hf";
+      const auto transformer = described(model);
+      const bool rotary =
+          model.form.front().first == "hf" || (transformer && transformer->positions == Transformer::Positions::Rotary);
       read_trained_as(reader, at.child("trained_as", *said), rotary, trained);
       keep_trained_as(model, trained);
     }

@@ -410,7 +410,9 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
     if (reader.keep_origins) reader.origins[path(here)] = value.place;
     if (key.text == "family") continue;
     if (key.text == "trained_as" && is_transformer(*family)) {
-      read_trained_as(reader, here, family->name == kDecoderFamily.name, trained.emplace());
+      const Yaml* positions = at.yaml.find("positions");
+      const bool rotary = family->name == kDecoderFamily.name && !(positions && positions->scalar == "none");
+      read_trained_as(reader, here, rotary, trained.emplace());
       continue;
     }
     std::string text;

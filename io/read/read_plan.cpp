@@ -25,6 +25,27 @@ void read_zero(Reader& reader, const At& at, Training& training) {
                  "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) or 3 (and weights)");
 }
 
+// One in which weights and activations can be: fp8 and fp4 are of products alone.
+template <auto Member>
+void read_precision(Reader& reader, const At& at, Training& training) {
+  const std::string* text = scalar(reader, at, "a name");
+  if (!text) return;
+  std::vector<std::string_view> known;
+  for (const auto& [word, precision] : kTrainingPrecisions) {
+    if (word == *text) {
+      training.*Member = precision;
+      return;
+    }
+    known.push_back(word);
+  }
+  if (*text == name(Precision::Fp8) || *text == name(Precision::Fp4))
+    return reader.error(
+        at,
+        "is what products compute in, not what is trained in; write precision: bf16, and low_precision: "
+        "fp8_tensorwise, fp8_delayed, fp8_blockwise, mxfp8 or nvfp4");
+  reader.errors.add(at.yaml.place, path(at), unknown_value(*text, known));
+}
+
 constexpr Field<Training> kTraining[] = {
     {"global_batch_size", "whole number >= 1",
      "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
@@ -37,12 +58,21 @@ constexpr Field<Training> kTraining[] = {
     {"ragged", "true | false", "allow a smaller last micro-batch; default: false", member<&Training::ragged>},
     {"precision", "fp32 | tf32 | fp16 | bf16",
      "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
-     member<&Training::precision>},
+     read_precision<&Training::precision>, write_as<&Training::precision>},
     {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd",
      member<&Training::optimizer>},
     {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
      "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
-     member<&Training::gradient_precision>},
+     read_precision<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
+    {"low_precision", "none | fp8_delayed | fp8_tensorwise | fp8_blockwise | mxfp8 | nvfp4",
+     "of the products of linear layers and experts, in place of precision, by Transformer Engine's recipes; attention, "
+     "head and routers stay as they are (roofline; device.peak.fp8 or fp4); default: none",
+     read_as<&Training::low_precision>, write_unless<&Training::low_precision, LowPrecision::None>},
+    {"low_precision_weights", "true | false",
+     "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "
+     "default: "
+     "false",
+     read_as<&Training::low_precision_weights>, write_unless<&Training::low_precision_weights, false>},
     {"zero", "0 | 1 | 2 | 3",
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
      "weights, too, gathered unit by unit where they are read (FSDP); default: 0",
@@ -315,6 +345,21 @@ void write_fit(YamlText& out, std::string_view key, const PlanRequest& plan) {
   if (plan.fit > 0 && !plan.fit_by_default) out.line(key, fmt::format("{:.10g}%", 100 * plan.fit));
 }
 
+void read_modules(Reader& reader, const At& at, PlanRequest& plan) {
+  std::vector<Module> read;
+  if (!read_value(reader, at, read)) return;
+  if (read.empty())
+    return reader.error(at, "names no module; leave it out, or write [core_attn], [layernorm, mlp], [moe_act], ...");
+  plan.recompute_modules = {};
+  for (const Module module : read)
+    plan.recompute_modules.add(module);
+}
+
+void write_modules(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  if (plan.recompute_modules == Modules{Module::AttentionCore}) return;
+  out.line(key, "[" + words(plan.recompute_modules, ", ") + "]");
+}
+
 constexpr Field<PlanRequest> kPlan[] = {
     {"schedule", "name | {file: FILE}",
      "see `pipewright show schedules`; file: the order in PyTorch's schedule CSV, relative to the scenario; default: "
@@ -401,6 +446,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      "name; knapsack: of a stage's layers the set that adds least time and fits the device; selective: attention cores "
      "are rebuilt; default: none",
      read_recompute, write_recompute},
+    {"recompute_modules", "list of core_attn | layernorm | mlp | moe_act | moe",
+     "what selective rebuilds, by Megatron-LM's names: attention cores that keep their scores; norms, whose outputs "
+     "are "
+     "not kept; dense feed-forwards; activations of experts, likewise; whole layers of experts; default: [core_attn]",
+     read_modules, write_modules},
     {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
      member<&PlanRequest::recompute_except_last>},
     {"skips", "hop | direct", "how a tensor travels that skips stages; default: hop", member<&PlanRequest::skips>},

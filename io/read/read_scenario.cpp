@@ -272,7 +272,12 @@ void complete(Scenario& scenario, const Yaml& root) {
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
   if (scenario.name.empty()) scenario.name = stem(scenario.file);
   if (scenario.model.name.empty()) scenario.model.name = scenario.name;
-  settle(scenario.model, weight_bytes(scenario.training.precision),
+  const Training& training = scenario.training;
+  if (training.low_precision.value != LowPrecision::None && weight_bytes(training.precision).value != 2)
+    throw InputError(
+        training.low_precision.place, "training.low_precision",
+        fmt::format("needs training in 16 bits, not in {}; write precision: bf16", name(training.precision)));
+  settle(scenario.model, weight_bytes(training.precision),
          {static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value});
   if (scenario.model.order != scenario.plan.order.value.layers) {
     scenario.model = as_given(scenario.model);

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -16,8 +17,10 @@ namespace pipewright {
 template <class E>
 using Name = std::pair<std::string_view, E>;
 
-inline constexpr Name<Precision> kPrecisions[] = {
-    {"fp32", Precision::Fp32}, {"tf32", Precision::Tf32}, {"fp16", Precision::Fp16}, {"bf16", Precision::Bf16}};
+inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::Fp32}, {"tf32", Precision::Tf32},
+                                                  {"fp16", Precision::Fp16}, {"bf16", Precision::Bf16},
+                                                  {"fp8", Precision::Fp8},   {"fp4", Precision::Fp4}};
+inline constexpr std::span<const Name<Precision>> kTrainingPrecisions = std::span(kPrecisions).first(4);
 inline constexpr Name<LinkKind> kLinkKinds[] = {
     {"ideal", LinkKind::Ideal}, {"mesh", LinkKind::Mesh}, {"nvswitch", LinkKind::Nvswitch}, {"pcie", LinkKind::Pcie}};
 inline constexpr Name<Duplex> kDuplexes[] = {{"full", Duplex::Full}, {"half", Duplex::Half}};
@@ -39,6 +42,18 @@ inline constexpr Name<AttentionKernelName> kAttentionKernels[] = {
     {"fa2", AttentionKernelName::Fa2}, {"fa3", AttentionKernelName::Fa3}, {"cudnn", AttentionKernelName::Cudnn}};
 inline constexpr Name<ExpertProducts> kExpertProducts[] = {{"fused", ExpertProducts::Fused},
                                                            {"looped", ExpertProducts::Looped}};
+inline constexpr Name<LowPrecision> kLowPrecisions[] = {{"none", LowPrecision::None},
+                                                        {"fp8_delayed", LowPrecision::Fp8Delayed},
+                                                        {"fp8_tensorwise", LowPrecision::Fp8Tensorwise},
+                                                        {"fp8_blockwise", LowPrecision::Fp8Blockwise},
+                                                        {"mxfp8", LowPrecision::Mxfp8},
+                                                        {"nvfp4", LowPrecision::Nvfp4}};
+// As Megatron-LM's --recompute-modules.
+inline constexpr Name<Module> kModuleNames[] = {{"core_attn", Module::AttentionCore},
+                                                {"layernorm", Module::Norm},
+                                                {"mlp", Module::FeedForward},
+                                                {"moe_act", Module::ExpertActivation},
+                                                {"moe", Module::Experts}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -46,7 +61,10 @@ inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", O
                                                             {"grouped_convolution", OperatorKind::GroupedConvolution},
                                                             {"attention", OperatorKind::Attention},
                                                             {"recurrent", OperatorKind::Recurrent},
-                                                            {"memory", OperatorKind::Memory}};
+                                                            {"memory", OperatorKind::Memory},
+                                                            {"fp8_product", OperatorKind::Fp8Product},
+                                                            {"fp8_block_product", OperatorKind::Fp8BlockProduct},
+                                                            {"fp4_product", OperatorKind::Fp4Product}};
 inline constexpr Name<SizeTerms> kSizeTerms[] = {
     {"waves", SizeTerms::Waves}, {"work", SizeTerms::Work}, {"values", SizeTerms::Values}};
 inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPass::Forward},
@@ -146,6 +164,12 @@ constexpr std::span<const Name<AttentionKernelName>> names_of(AttentionKernelNam
 constexpr std::span<const Name<ExpertProducts>> names_of(ExpertProducts) {
   return kExpertProducts;
 }
+constexpr std::span<const Name<LowPrecision>> names_of(LowPrecision) {
+  return kLowPrecisions;
+}
+constexpr std::span<const Name<Module>> names_of(Module) {
+  return kModuleNames;
+}
 constexpr std::span<const Name<Provenance>> names_of(Provenance) {
   return kProvenances;
 }
@@ -196,6 +220,14 @@ constexpr std::string_view name(E value) {
   for (const auto& [text, enumerator] : names_of(value))
     if (enumerator == value) return text;
   return "?";
+}
+
+// "core_attn, mlp"
+inline std::string words(Modules modules, std::string_view between) {
+  std::string text;
+  for (const auto& [word, module] : kModuleNames)
+    if (modules.has(module)) text.append(text.empty() ? std::string_view{} : between).append(word);
+  return text;
 }
 
 }  // namespace pipewright

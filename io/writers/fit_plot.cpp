@@ -185,7 +185,7 @@ class FitPlot {
  private:
   void legend() {
     double x = 12;
-    for (const auto& [word, precision] : kPrecisions) {
+    for (const auto& [word, precision] : kTrainingPrecisions) {
       mark(x + 4, 58, precision, false, "");
       canvas_.text(x + 12, 62, word, "quiet", 12);
       x += 30 + text_width(word, 12);

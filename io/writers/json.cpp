@@ -65,6 +65,8 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("last_micro_batch_size", p.last_micro_batch_size).field("global_batch_size", p.global_batch_size);
   layers(json, p.layers);  // per virtual stage
   json.field("recompute", p.recompute);
+  json.when(p.recompute_modules != Modules{Module::AttentionCore},
+            [&] { json.field("recompute_modules", words(p.recompute_modules, " ")); });
   json.when(!p.rebuilt.empty(), [&] { json.field("rebuilt_layers", p.rebuilt); });
   json.field("recompute_except_last", p.recompute_except_last).field("skips", p.skips);
   json.field("gradient_sync", p.gradient_sync).field("scatter_gather", p.scatter_gather);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/low_precision.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
@@ -23,7 +24,7 @@ std::string gib(Bytes bytes) {
 std::string teraflops(const Answer& answer) {
   if (answer.scenario->cluster.classes() > 1) return "-";
   const auto& device = answer.scenario->cluster.device;
-  const auto peak = device.peak.find(answer.scenario->training.precision);
+  const auto peak = device.peak.find(rated_precision(answer.scenario->training));
   if (!answer.report.mfu || peak == device.peak.end()) return "-";
   return significant(*answer.report.mfu * peak->second.value * 1e-12);
 }

@@ -96,6 +96,9 @@ constexpr const char* kind_name(OperatorKind kind) {
     case OperatorKind::Attention: return "attention";
     case OperatorKind::Recurrent: return "recurrent";
     case OperatorKind::Memory: return "memory";
+    case OperatorKind::Fp8Product:
+    case OperatorKind::Fp8BlockProduct:
+    case OperatorKind::Fp4Product: break;  // as a device runs matrix products: of no model
   }
   return "";
 }

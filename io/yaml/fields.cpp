@@ -65,6 +65,13 @@ constexpr UsualName kUsualKeys[] = {
     {"gradient_checkpointing", "plan.recompute"},
     {"recompute_granularity", "plan.recompute"},
     {"remat", "plan.recompute"},
+    {"fp8", "training.low_precision"},
+    {"fp8_format", "training.low_precision"},
+    {"fp8_recipe", "training.low_precision"},
+    {"float8", "training.low_precision"},
+    {"fp4", "training.low_precision"},
+    {"fp4_recipe", "training.low_precision"},
+    {"fp8_param_gather", "training.low_precision_weights"},
     {"gbs", "training.global_batch_size"},
     {"global_batch", "training.global_batch_size"},
     {"train_batch", "training.global_batch_size"},
@@ -113,8 +120,7 @@ constexpr UsualName kUsualKeys[] = {
     {"num_gpus", "cluster.node.devices"},
 };
 
-constexpr std::string_view kExpert = "expert parallelism", kOffloading = "offloading to the host",
-                           kEightBits = "training in fp8 or less";
+constexpr std::string_view kExpert = "expert parallelism", kOffloading = "offloading to the host";
 
 constexpr UsualName kKeysNotModelled[] = {
     {"ep", kExpert},
@@ -133,21 +139,16 @@ constexpr UsualName kKeysNotModelled[] = {
     {"activation_offload", kOffloading},
     {"activation_offloading", kOffloading},
     {"offload_activations", kOffloading},
-    {"fp8", kEightBits},
-    {"fp8_format", kEightBits},
-    {"fp8_recipe", kEightBits},
-    {"float8", kEightBits},
-    {"fp4", kEightBits},
 };
 
 // Of precisions: the only values whose usual names lie far from ours.
 constexpr UsualName kUsualPrecisions[] = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"},
                                           {"float32", "fp32"},  {"float", "fp32"},   {"single", "fp32"},
                                           {"tfloat32", "tf32"}};
-constexpr UsualName kPrecisionsNotModelled[] = {{"fp8", kEightBits},      {"float8", kEightBits}, {"mxfp8", kEightBits},
-                                                {"fp8_e4m3", kEightBits}, {"e4m3", kEightBits},   {"e5m2", kEightBits},
-                                                {"fp4", kEightBits},      {"mxfp4", kEightBits},  {"nvfp4", kEightBits},
-                                                {"int8", kEightBits}};
+// What products alone compute in: the recipe of training.low_precision.
+constexpr UsualName kRecipes[] = {{"float8", "fp8_tensorwise"}, {"fp8_e4m3", "fp8_tensorwise"},
+                                  {"e4m3", "fp8_tensorwise"},   {"e5m2", "fp8_tensorwise"},
+                                  {"mxfp8", "mxfp8"},           {"nvfp4", "nvfp4"}};
 
 // "tensor_parallel" of "--Tensor-Model-Parallel-Size".
 std::string bare_name(std::string_view typed) {
@@ -359,8 +360,10 @@ std::string unknown_value(std::string_view text, const std::vector<std::string_v
   };
   const std::string_view ours = is_known(bare) ? bare : usual_name(kUsualPrecisions, bare);
   if (is_known(ours)) return fmt::format("unknown {}; use {}{}", in_quotes(name), ours, all);
-  const std::string_view what = usual_name(kPrecisionsNotModelled, bare);
-  if (is_known("bf16") && !what.empty()) return fmt::format("{}: {}{}{}", in_quotes(name), what, kNotModelled, all);
+  const std::string_view recipe = usual_name(kRecipes, bare);
+  if (is_known("bf16") && !recipe.empty())
+    return fmt::format("unknown {}: products alone compute in it; write bf16, and low_precision: {}{}", in_quotes(name),
+                       recipe, all);
   return unknown_name(name, known);
 }
 

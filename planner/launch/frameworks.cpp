@@ -209,6 +209,14 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
   }
 }
 
+void settle_low_precision(Training& training, Framework framework, const Told& differs) {
+  if (framework == Framework::Megatron || training.low_precision.value == LowPrecision::None) return;
+  differs(framework == Framework::Torchtitan
+              ? "low_precision: its converters of linear layers are not written here; none"
+              : "low_precision: is not there; none");
+  training.low_precision.value = LowPrecision::None, training.low_precision_weights = false;
+}
+
 // Whether layers that are repeated stop where the backward has what it reads.          [PyTorchCheckpoint26]
 void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
   const PlanRequest& plan = scenario.plan;
@@ -282,6 +290,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
     training.precision = Precision::Bf16;
     if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
   }
+  settle_low_precision(training, framework, differs);
   settle_gradient_precision(training, framework, differs);
   settle_context(scenario, words(framework), differs);
   settle_early_stop(scenario, words(framework), differs);

@@ -118,8 +118,7 @@ class Narrowing {
   std::vector<std::string> recomputations() const {
     const Model& model = found_.scenario.model;
     const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
-    const bool cores = std::any_of(model.works.begin(), model.works.end(),
-                                   [](const Work& work) { return !(work.kept == work.kept_selective); });
+    const bool cores = drops_any(model, found_.scenario.plan.recompute_modules);
     std::vector<std::string> modes;
     for (const std::string_view mode : words_.recompute)
       if ((mode != "blocks" || blocks) && (mode != "selective" || cores)) modes.emplace_back(mode);

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/cost/step_pricer.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
@@ -239,16 +240,16 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
 Bytes Evaluator::least_states(const Layout& layout) {
   World& here = world(layout);
   const Training& training = here.scenario.training;
-  const auto held = [&](Bytes state, int zero) {
+  const auto held = [&](double state, int zero) {
     const auto& shard = here.scenario.plan.shard;
     const std::int64_t copies =
         shard ? std::min<std::int64_t>(shard->value, layout.data_parallel) : layout.data_parallel;
-    return static_cast<double>(state.value) /
-           (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) : 1);
+    return state / (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) : 1);
   };
-  const double each = held(weight_bytes(training.precision), kWeightsSharded) +
-                      held(gradient_bytes(training), kGradientsSharded) +
-                      held(optimizer_bytes(training.precision, training.optimizer), kOptimizerSharded);
+  const auto of_bytes = [&](Bytes state, int zero) { return held(static_cast<double>(state.value), zero); };
+  const double each = held(least_weight_bytes(training), kWeightsSharded) +
+                      of_bytes(gradient_bytes(training), kGradientsSharded) +
+                      of_bytes(optimizer_bytes(training.precision, training.optimizer), kOptimizerSharded);
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
   const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
   return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};

@@ -249,8 +249,7 @@ std::vector<Recompute> recomputations(const Scenario& scenario) {
     const std::vector<Recompute>& asked = scenario.plan.recompute.value;
     return asked == std::vector{Recompute::Knapsack} ? asked : std::vector<Recompute>{};
   }
-  const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
-                                 [](const Work& work) { return !(work.kept == work.kept_selective); });
+  const bool cores = drops_any(scenario.model, scenario.plan.recompute_modules);
   std::vector<Recompute> modes;
   const auto allowed = [&](std::string_view name) {
     return open->among.empty() || std::find(open->among.begin(), open->among.end(), name) != open->among.end();

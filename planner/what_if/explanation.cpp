@@ -249,10 +249,15 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
   const auto in_part = [](Recompute recompute) { return recompute == Recompute::Selective; };
-  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), in_part) && !has_attention_core(scenario.model))
+  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), in_part) &&
+      !has_any(scenario.model, scenario.plan.recompute_modules))
     lines.push_back(
-        "plan.recompute: selective has no effect: the model has no attention core that keeps its scores (layers with "
-        "stated figures, flash attention, or no attention at all); it is the same as none");
+        scenario.plan.recompute_modules == Modules{Module::AttentionCore}
+            ? "plan.recompute: selective has no effect: the model has no attention core that keeps its scores (layers "
+              "with stated figures, flash attention, or no attention at all); it is the same as none"
+            : "plan.recompute: selective has no effect: the model has none of plan.recompute_modules; it is the same "
+              "as "
+              "none");
   const auto by_blocks = [](Recompute recompute) { return recompute == Recompute::Blocks; };
   if (std::any_of(plan.recompute.begin(), plan.recompute.end(), by_blocks) &&
       std::none_of(scenario.model.layers.begin(), scenario.model.layers.end(),

@@ -12,6 +12,7 @@
 
 #include "core/cluster/bands.hpp"
 #include "core/cluster/measured_device.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/cost/measured_times.hpp"
 #include "core/question/profile.hpp"
 
@@ -19,8 +20,8 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<std::string_view, kOperatorKinds> kKindWords = {
-    "matrix products", "convolutions",     "grouped convolutions",
-    "attention",       "recurrent layers", "operators that move bytes"};
+    "matrix products",           "convolutions",    "grouped convolutions",       "attention",      "recurrent layers",
+    "operators that move bytes", "products in fp8", "products in fp8, by blocks", "products in fp4"};
 
 std::string known(double band, Provenance provenance) {
   return fmt::format("+-{:.4g} %, {}", 100 * band, in_words(provenance));
@@ -33,12 +34,15 @@ std::string known(const std::optional<double>& band, double assumed, const std::
   return known(band.value_or(assumed), band && found != of.end() ? found->second : Provenance::Assumed);
 }
 
-std::array<bool, kOperatorKinds> kinds_of(const Model& model) {
+std::array<bool, kOperatorKinds> kinds_of(const Scenario& scenario) {
   std::array<bool, kOperatorKinds> used{};
   used[static_cast<std::size_t>(OperatorKind::Memory)] = true;  // the update, too
-  for (const Work& work : model.works)
-    for (const Operator& each : work.operators)
+  const LowPrecisionRule* const low = low_precision(scenario.training);
+  for (const Work& work : scenario.model.works)
+    for (const Operator& each : work.operators) {
       used[static_cast<std::size_t>(each.kind)] = true;
+      if (low && low_precision_product(each)) used[static_cast<std::size_t>(low->kind)] = true;
+    }
   return used;
 }
 
@@ -75,7 +79,7 @@ KnownBand widest(const Efficiency& stated, OperatorKind kind, const Scenario& sc
 
 void add_kinds(std::vector<RangeSource>& sources, const Scenario& scenario, int c) {
   const Device& device = scenario.cluster.device_of(c);
-  const auto used = kinds_of(scenario.model);
+  const auto used = kinds_of(scenario);
   for (std::size_t kind = 0; kind < used.size(); ++kind) {
     const auto& stated = device.efficiency[kind];
     if (!used[kind] || !stated) continue;

@@ -83,8 +83,7 @@ bool recomputed(Scenario& scenario, const Plan& plan) {
 }
 
 bool selective(Scenario& scenario, const Plan& plan) {
-  const bool cores = std::any_of(scenario.model.works.begin(), scenario.model.works.end(),
-                                 [](const Work& work) { return !(work.kept == work.kept_selective); });
+  const bool cores = drops_any(scenario.model, scenario.plan.recompute_modules);
   scenario.plan.recompute.value = {Recompute::Selective};
   return all_stages(plan, Recompute::None) && cores;
 }

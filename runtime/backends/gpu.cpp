@@ -190,6 +190,8 @@ GpuPrecision factors_of(Precision precision) {
     case Precision::Tf32: return GpuPrecision::Tf32;
     case Precision::Fp16: return GpuPrecision::Fp16;
     case Precision::Bf16: return GpuPrecision::Bf16;
+    case Precision::Fp8:
+    case Precision::Fp4: break;  // refused by check_precision
   }
   PP_CHECK(false);
   return GpuPrecision::Fp32;

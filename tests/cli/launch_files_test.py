@@ -181,6 +181,14 @@ gpt_oss = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={S
 assert ("no flag above says; add Megatron-LM's own: gate of GELU (--swiglu is SiLU), sliding windows, attention sinks, "
         "biases of the attention or of the feed-forward alone, bias of the router, biases of the experts\n") in gpt_oss
 assert parses_as_shell(gpt_oss) and "no flag above says" not in llama
+nemotron = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/nemotron-4-15b.json",
+                    "--set", "plan.stages=4")
+assert "  --squared-relu\n" in nemotron and "--rotary-percent 0.5\n" in nemotron, nemotron
+assert "no flag above says" not in nemotron
+mpt = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/mpt-7b.json",
+               "--set", "plan.stages=4")
+assert "  --position-embedding-type none\n" in mpt and "--untie-embeddings" not in mpt, mpt
+assert "add Megatron-LM's own: layer norms without biases, ALiBi (if its positions are by it)\n" in mpt, mpt
 
 
 def said_by(words):

@@ -183,7 +183,7 @@ TEST_CASE("what the loss keeps of the logits is a category of its own, and not c
   Scenario scenario = block_scenario({4, 8, 2, 32}, 1, 1, {});
   Work& work = scenario.model.works[0];
   work.logits.fixed = 4 * 4 * 50;  // fp32, vocabulary 50
-  work.kept += work.logits, work.kept_selective += work.logits;
+  work.kept += work.logits, work.kept_tensors.push_back({.amount = work.logits});
   settle(scenario.model, Bytes{2}, {});
   const CostModel cost(scenario);
   Plan plan = plan_of({{}, 1, 1, 1, 1}, {}, Recompute::None, "gpipe");

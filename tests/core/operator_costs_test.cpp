@@ -443,9 +443,9 @@ TEST_CASE("compiled code and CUDA graphs take less of the host, the device does 
 // launch. Two are no multiple of four: 9.25 times the bytes and five launches. Two samples have four: one kernel.
 TEST_CASE("Megatron's fused softmax needs a multiple of four matrices of scores") {
   Operator scores, softmax;
-  scores.name = "scores", scores.attention_core = true;
+  scores.name = "scores", scores.module = Module::AttentionCore;
   scores.shape = {.rows = 1024, .columns = 1024, .depth = 64, .groups = 2, .of_sample = true};
-  softmax.name = "softmax", softmax.attention_core = true;
+  softmax.name = "softmax", softmax.module = Module::AttentionCore;
   softmax.forward_bytes = softmax.input_bytes = values(1e6);
   Work work;
   work.operators = {scores, softmax};

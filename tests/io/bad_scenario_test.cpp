@@ -29,7 +29,8 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
-        "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, zero, update_bytes, "
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, low_precision, "
+        "low_precision_weights, zero, update_bytes, "
         "attention_kernel, execution, checkpoint_early_stop, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: "
@@ -76,7 +77,7 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
         "x.yaml:4:8: unknown key \"plan.expert_parallel\"; expert parallelism is not modelled yet: "
         "docs/guide/scope.md; "
         "take the key out");
-  for (const char* key : {"ep", "expert_parallel", "expert_model_parallel_size", "offload", "cpu_offload", "fp8"}) {
+  for (const char* key : {"ep", "expert_parallel", "expert_model_parallel_size", "offload", "cpu_offload"}) {
     const std::string message = plan(key);
     CHECK_MESSAGE(message.find(" is not modelled yet: docs/guide/scope.md; take the key out") != std::string::npos,
                   message);
@@ -87,15 +88,21 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
   const auto training = [](const std::string& pair) {
     return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, " + pair + "}"});
   };
-  CHECK(training("precision: fp8") ==
-        "x.yaml:3:62: training.precision: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md; "
-        "known: "
-        "fp32, tf32, fp16, bf16");
+  CHECK(
+      training("precision: fp8") ==
+      "x.yaml:3:62: training.precision: \"fp8\" is what products compute in, not what is trained in; write precision: "
+      "bf16, and low_precision: fp8_tensorwise, fp8_delayed, fp8_blockwise, mxfp8 or nvfp4");
+  CHECK(training("precision: mxfp8") ==
+        "x.yaml:3:62: training.precision: unknown \"mxfp8\": products alone compute in it; write bf16, and "
+        "low_precision: mxfp8; known: fp32, tf32, fp16, bf16");
+  holds(training("fp8_recipe: delayed"), "unknown key \"training.fp8_recipe\"; use training.low_precision");
+  holds(training("low_precision: mxfp8"),
+        "training.low_precision: needs training in 16 bits, not in fp32; write precision: bf16");
   CHECK(training("zero: 4") ==
         "x.yaml:3:57: training.zero: \"4\" is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and "
         "gradients) or 3 (and weights)");
-  holds(error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB, peak: {fp8: 1979 TFLOP/s}}}}"}),
-        "cluster.node.device.peak: \"fp8\": training in fp8 or less is not modelled yet: docs/guide/scope.md");
+  holds(error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB, peak: {int8: 1979 TFLOP/s}}}}"}),
+        "cluster.node.device.peak: unknown \"int8\"; known: fp32, tf32, fp16, bf16, fp8, fp4");
 }
 
 TEST_CASE("A file of another kind is told with what it is for") {
@@ -144,7 +151,7 @@ TEST_CASE("Numbers and booleans are what YAML 1.2 says, nothing looser") {
   holds(training("ragged: yes"), "training.ragged: \"yes\" is not a boolean; write true");
   holds(training("ragged: no"), "\"no\" is not a boolean; write false");
   holds(training("ragged: maybe"), "\"maybe\" is not a boolean; write true or false");
-  holds(training("precision: fp8"), "training.precision: \"fp8\": training in fp8 or less is not modelled yet");
+  holds(training("precision: fp8"), "training.precision: \"fp8\" is what products compute in");
 }
 
 TEST_CASE("All errors of a file are told at once, in the order of its lines") {
@@ -218,8 +225,7 @@ TEST_CASE("Clusters that cannot be are refused") {
   holds(cluster("node: {devices: 1, device: {memory: 1 GiB, compute_efficiency: 1.5}}"),
         "must be more than 0, at most 1");
   holds(cluster("node: {devices: 1, device: {memory: 1 GiB, reserve: 2 GiB}}"), "is more than memory");
-  holds(cluster("node: {devices: 1, device: {memory: 1 GiB, peak: {fp8: 1 TFLOP/s}}}"),
-        "\"fp8\": training in fp8 or less is not modelled yet");
+  holds(cluster("node: {devices: 1, device: {memory: 1 GiB, peak: {float8: 1 TFLOP/s}}}"), "unknown \"float8\"");
 }
 
 TEST_CASE("Plans that cannot be read are refused") {

@@ -210,7 +210,7 @@ TEST_CASE("An efficiency is one share or one growing curve, and says how it is k
   names("{matrix_product: {curve: [[1e9]], " + known + "}}", "write e.g. [1e9, 0.4]");
   names("{matmul: {share: 0.5, " + known + "}}", "matrix_product");
   const std::string tiles = "tiles: {share: 0.8, fill: 0, launch: 5, operands: 0.5}, ";
-  names("{recurrent: {share: 0.5, " + tiles + known + "}}", "tiles are of matrix_product and convolution");
+  names("{recurrent: {share: 0.5, " + tiles + known + "}}", "tiles are of products and convolution");
   names("{convolution: {" + tiles + known + "}}", "give one of share and curve");
   names("{convolution: {share: 0.5, " + tiles + known + "}}", "needs multiprocessors");
   names("{matrix_product: {share: 0.5, " + known + "}}, messages: {start: 1, small: 1, middle: 1, large: 1, band: 1, " +

@@ -43,22 +43,49 @@ Transformer parsed(const std::string& text, const HfOptions& options = {}) {
 TEST_CASE("Published configurations have their published numbers of parameters") {
   // The counts of the checkpoints; each is also the sum of the architecture's parts, e.g. Llama 3 8B:
   //   32 (2 h^2 + 2 h 1024 + 3 h f + 2 h) + 2 V h + h, h = 4096, f = 14336, V = 128256.
-  // BERT with its pooler and no further head; T5 with its tied table; ViT with 1000 classes; DeepSeek-V3 without its
-  // next-token module, with 256 balancing biases in each of 58 blocks.
+  // BERT with its pooler and no further head; T5 with its tied table, and Qwen3 0.6B, 1.7B and 4B with theirs counted
+  // once; ViT with 1000 classes; DeepSeek-V3 without its next-token module, with 256 balancing biases in each of 58
+  // blocks.
   struct Row {
     const char* name;
     std::int64_t parameters;
   };
-  for (const auto& [name, parameters] : {Row{"llama3-8b", 8'030'261'248},      Row{"llama3-70b", 70'553'706'496},
-                                         Row{"mistral-7b", 7'241'732'096},     Row{"mixtral-8x7b", 46'702'792'704},
-                                         Row{"qwen2-7b", 7'615'616'512},       Row{"qwen2-moe-a2.7b", 14'315'784'192},
-                                         Row{"qwen3-8b", 8'190'735'360},       Row{"qwen3-30b-a3b", 30'532'122'624},
-                                         Row{"gemma-7b", 8'537'680'896},       Row{"gemma2-2b", 2'614'341'888},
-                                         Row{"gemma3-1b", 999'885'952},        Row{"gpt2", 124'439'808},
-                                         Row{"gpt-neox-20b", 20'554'567'680},  Row{"gpt-oss-20b", 20'914'757'184},
-                                         Row{"gpt-oss-120b", 116'829'156'672}, Row{"deepseek-v2-lite", 15'706'484'224},
-                                         Row{"deepseek-v3", 671'026'419'200},  Row{"bert-base", 109'482'240},
-                                         Row{"t5-base", 222'903'552},          Row{"vit-base-16", 86'567'656}}) {
+  constexpr Row rows[] = {{"llama3-8b", 8'030'261'248},
+                          {"llama3-70b", 70'553'706'496},
+                          {"mistral-7b", 7'241'732'096},
+                          {"mixtral-8x7b", 46'702'792'704},
+                          {"qwen2-7b", 7'615'616'512},
+                          {"qwen2-moe-a2.7b", 14'315'784'192},
+                          {"qwen3-8b", 8'190'735'360},
+                          {"qwen3-30b-a3b", 30'532'122'624},
+                          {"gemma-7b", 8'537'680'896},
+                          {"gemma2-2b", 2'614'341'888},
+                          {"gemma3-1b", 999'885'952},
+                          {"gpt2", 124'439'808},
+                          {"gpt-neox-20b", 20'554'567'680},
+                          {"gpt-oss-20b", 20'914'757'184},
+                          {"gpt-oss-120b", 116'829'156'672},
+                          {"deepseek-v2-lite", 15'706'484'224},
+                          {"deepseek-v3", 671'026'419'200},
+                          {"bert-base", 109'482'240},
+                          {"t5-base", 222'903'552},
+                          {"vit-base-16", 86'567'656},
+                          {"llama3.1-8b", 8'030'261'248},
+                          {"llama3.1-70b", 70'553'706'496},
+                          {"qwen3-0.6b", 596'049'920},
+                          {"llama3.1-405b", 405'853'388'800},
+                          {"qwen3-1.7b", 1'720'574'976},
+                          {"qwen3-4b", 4'022'468'096},
+                          {"qwen3-14b", 14'768'307'200},
+                          {"qwen3-32b", 32'762'123'264},
+                          {"olmo2-7b", 7'298'617'344},
+                          {"olmo2-13b", 13'716'198'400},
+                          {"olmo2-32b", 32'234'279'936},
+                          {"mpt-7b", 6'649'286'656},
+                          {"mpt-30b", 29'957'200'896},
+                          {"nemotron-4-15b", 15'628'775'424},
+                          {"nemotron-4-340b", 341'029'195'776}};
+  for (const auto& [name, parameters] : rows) {
     CAPTURE(name);
     const Model model = read_hf_config(shipped(name), {});
     CHECK(model.name == name);
@@ -88,7 +115,7 @@ TEST_CASE("Every model type has a shipped configuration, and each is described b
     CHECK(seen.find("\"model_type\": \"" + std::string(type) + "\"") != std::string::npos);
     ++types;
   }
-  CHECK(types == 18);
+  CHECK(types == 21);
 }
 
 TEST_CASE("Of experts, those that a token is sent to are active") {
@@ -196,8 +223,8 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
   CHECK(
       refusal("{\"model_type\": \"lama\"}") ==
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
-      "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
-      "qwen3_moe, t5, vit");
+      "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, olmo2, qwen2, "
+      "qwen2_moe, qwen3, qwen3_moe, t5, vit");
   CHECK(refusal("{}") ==
         "config.json: is not a Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. "
         "with "
@@ -375,8 +402,8 @@ TEST_CASE("Wrong keys beside hf are named with their place") {
 }
 
 TEST_CASE("Key heads: absent is refused where the publisher's default is a number, null is as many as heads") {
-  for (const char* type : {"gemma", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "qwen2", "qwen2_moe",
-                           "qwen3", "qwen3_moe"}) {
+  for (const char* type : {"gemma", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "nemotron", "olmo2",
+                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"}) {
     CAPTURE(type);
     std::string text = llama("\"head_dim\": 8", type);
     const std::string key = ", \"num_key_value_heads\": null";
@@ -451,6 +478,72 @@ TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two share
   };
   CHECK(of("0.1", "0") == std::pair(true, false));
   CHECK(of("0", "0.1") == std::pair(false, true));
+}
+
+TEST_CASE("OLMo 2 normalises what each part adds, and queries and keys over all heads") {
+  const Transformer t = parsed(llama("\"rope_theta\": 500000", "olmo2"));
+  CHECK(t.norms == Transformer::Norms::Reordered);
+  CHECK(t.qk_norm == Transformer::QkNorm::All);
+  CHECK(t.norm == Norm::Rms);
+  CHECK(t.gated);
+}
+
+TEST_CASE("Nemotron squares ReLU without a gate, rotates half of a head, and has layer norms with biases") {
+  const Transformer t = parsed(llama("", "nemotron"));
+  CHECK(t.activation == Activation::Relu);
+  CHECK(t.squared);
+  CHECK_FALSE(t.gated);
+  CHECK(t.norm == Norm::Layer);
+  CHECK(t.norm_bias);
+  CHECK(t.rotary_size == 4);
+  CHECK(parsed(llama("\"partial_rotary_factor\": 0.25", "nemotron")).rotary_size == 2);
+  CHECK_FALSE(parsed(llama("\"hidden_act\": \"gelu\"", "nemotron")).squared);
+  CHECK(parse_hf_config(llama("\"norm_eps\": 1e-05", "nemotron"), "config.json", {}).trained_as.norm_epsilon == 1e-05);
+  CHECK(refusal(llama("\"hidden_act\": \"relu2\"")).find("hidden_act: \"relu2\" is not known") != std::string::npos);
+}
+
+TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not built is refused") {
+  const auto mpt = [](const std::string& attention = "\"alibi\": true", const std::string& more = "\"no_bias\": true") {
+    return "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 8, \"n_layers\": 2, \"max_seq_len\": 128, "
+           "\"vocab_size\": 1000, " +
+           more + ",\n\"attn_config\": {" + attention + "}}";
+  };
+  const Transformer t = parsed(mpt());
+  CHECK(t.positions == Transformer::Positions::None);
+  CHECK(t.feed_forward == 256);
+  CHECK(t.tied);
+  CHECK_FALSE(t.norm_bias);
+  CHECK_FALSE(t.feed_forward_bias);
+  CHECK(t.attention_bias == Transformer::Bias::None);
+  CHECK(family_form(t).has_value());
+  const Transformer biased = parsed(mpt("\"alibi\": true", "\"no_bias\": false"));
+  CHECK(biased.norm_bias);
+  CHECK(biased.attention_bias == Transformer::Bias::All);
+  CHECK(parsed(mpt("\"alibi\": true, \"qk_ln\": true")).qk_norm == Transformer::QkNorm::All);
+  CHECK(parsed(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2")).key_heads == 2);
+  CHECK(parsed(mpt("\"alibi\": true, \"attn_type\": \"multiquery_attention\"")).key_heads == 1);
+  const HfConfig rotary = parse_hf_config(mpt("\"rope\": true, \"rope_theta\": 10000"), "config.json", {});
+  CHECK(rotary.transformer.positions == Transformer::Positions::Rotary);
+  CHECK(rotary.trained_as.rope_theta == 10000.0);
+  CHECK(parsed(mpt("\"alibi\": false", "\"no_bias\": true, \"learned_pos_emb\": false")).positions ==
+        Transformer::Positions::None);
+  CHECK(
+      refusal(mpt("\"alibi\": false")) ==
+      "config.json:2:26: attn_config.alibi: false without rope leaves learned positions, which are not built for mpt; "
+      "set alibi or rope to true, or learned_pos_emb to false");
+  CHECK(refusal(mpt("")) == "config.json: attn_config.alibi: is missing; write true or false");
+  CHECK(refusal(mpt("\"alibi\": true", "\"resid_pdrop\": 0")) ==
+        "config.json: no_bias: is missing; write true or false");
+  CHECK(refusal(mpt("\"alibi\": true, \"rope\": true")).find("alibi: true is not built beside rope") !=
+        std::string::npos);
+  CHECK(refusal(mpt("\"alibi\": true, \"kv_n_heads\": 2")).find("kv_n_heads: 2 is not the 8 of attn_type") !=
+        std::string::npos);
+  CHECK(refusal(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\"")).find("kv_n_heads: is missing") !=
+        std::string::npos);
+  CHECK(refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": {\"ffn_type\": \"mb_moe\"}"))
+            .find("ffn_config.ffn_type: \"mb_moe\" is not built; only mptmlp is") != std::string::npos);
+  CHECK(refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": 3"))
+            .find("ffn_config: 3 is not an object; correct it, or write null") != std::string::npos);
 }
 
 TEST_CASE("More than 100 next-token modules are refused") {
@@ -575,6 +668,9 @@ TEST_CASE("Wrong keys of trained_as are named with their place") {
   CHECK(with(decoder + "{theta: 1}").find("unknown key \"model.trained_as.theta\"") != std::string::npos);
   CHECK(with(decoder + "{rope_scaling: {type: yran, factor: 2}}").find("did you mean \"yarn\"") != std::string::npos);
   CHECK(with(decoder + "{rope_scaling: {type: yarn}}").find("rope_scaling.factor is missing") != std::string::npos);
+  CHECK(with("family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, positions: none, trained_as: "
+             "{rope_theta: 10000}")
+            .find("is for rotary positions, which this model has not") != std::string::npos);
   CHECK(with("family: gpt, layers: 2, hidden: 64, heads: 8, trained_as: {rope_theta: 10000}")
             .find("is for rotary positions, which this model has not") != std::string::npos);
 }

@@ -43,6 +43,7 @@ TEST_CASE("every shipped device names the source of each of its figures") {
       CHECK_MESSAGE(device.sources.contains("peak." + std::string(name(precision))), file);
     for (const auto& [kind, which] : kOperatorKindNames) {
       const auto& efficiency = device.efficiency[static_cast<std::size_t>(which)];
+      if (which > OperatorKind::Memory && !efficiency) continue;  // products in fewer bits, where there are curves
       REQUIRE_MESSAGE(efficiency.has_value(), file << " " << kind);
       CHECK_MESSAGE(!efficiency->source.empty(), file);
       if (efficiency->provenance == Provenance::Assumed) CHECK_MESSAGE(efficiency->band > 0, file << " " << kind);

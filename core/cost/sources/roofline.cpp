@@ -58,6 +58,7 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/low_precision.hpp"
 #include "core/cost/measured_times.hpp"
 #include "core/cost/tensor_exchange.hpp"
 
@@ -78,6 +79,8 @@ const char* key(Precision precision) {
     case Precision::Tf32: return "tf32";
     case Precision::Fp16: return "fp16";
     case Precision::Bf16: return "bf16";
+    case Precision::Fp8: return "fp8";
+    case Precision::Fp4: return "fp4";
   }
   return "";
 }
@@ -125,6 +128,17 @@ class Roofline final : public CostSource {
     if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)];
         used == Precision::Fp32 && convolution && convolution->tiles)
       convolutions_ = &*convolution->tiles;
+    low_ = low_precision(scenario.training);
+    if (low_) {
+      const auto lower = device_.peak.find(low_->products);
+      const std::string needed = key(low_->products);
+      if (lower == device_.peak.end())
+        refuse("has no peak." + needed + ", which training.low_precision needs; give it, e.g. `peak: {" + needed +
+               ": 1979 TFLOP/s}`, or leave training.low_precision out");
+      low_rates_ = {lower->second.value, bandwidth_, device_.multiprocessors};
+      const auto& own = device_.efficiency[of(low_->kind)];
+      low_tiles_ = own && own->tiles ? &*own->tiles : own ? nullptr : tiles_;
+    }
     if (device_.measured) measured_.emplace(scenario, device_);
     if (states_times(scenario.model)) speed_ = stated_speed(scenario.cluster, device_class);
   }
@@ -173,6 +187,10 @@ class Roofline final : public CostSource {
     return host.around_pass(stages);
   }
 
+  Time cast(std::int64_t low) const override {
+    const double bytes = cast_bytes(low, scenario_.training, device_);
+    return bytes > 0 ? transfer_time(bytes, Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)}) : Time{};
+  }
   Time update(std::int64_t parameters) const override {
     if (parameters == 0) return {};
     if (measured_)
@@ -197,7 +215,7 @@ class Roofline final : public CostSource {
     const auto stated = std::count_if(layers.begin(), layers.end(),
                                       [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
     std::string text = "layer times: roofline from FLOPs and bytes on " + device_.name + " (" +
-                       key(scenario_.training.precision) + ", " + percent(device_.compute_efficiency) +
+                       key(scenario_.training.precision) + recipe() + ", " + percent(device_.compute_efficiency) +
                        " of the peak FLOP rate, " + percent(device_.memory_efficiency) + " of the memory bandwidth)";
     if (!scenario_.model.works.empty()) text += "; " + efficiencies();
     if (measured_ && !scenario_.model.works.empty())
@@ -208,6 +226,7 @@ class Roofline final : public CostSource {
   }
 
  private:
+  std::string recipe() const { return low_ ? std::string(", linear layers in ") + low_->name : std::string(); }
   // What nobody states is 1, and no device reaches its data sheet's peaks.
   std::string at_full_peak(const Model& model) const {
     const auto states_any = [](const auto& kind) { return kind.has_value(); };
@@ -225,14 +244,17 @@ class Roofline final : public CostSource {
   // "by kind: matrix_product 55 % (assumed, +- 30 %), memory 80 % (published)"
   std::string efficiencies() const {
     static constexpr std::array<const char*, kOperatorKinds> kNames = {
-        "matrix_product", "convolution", "grouped_convolution", "attention", "recurrent", "memory"};
+        "matrix_product", "convolution", "grouped_convolution", "attention",  "recurrent",
+        "memory",         "fp8_product", "fp8_block_product",   "fp4_product"};
     std::string text;
     for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
       const auto& stated = device_.efficiency[kind];
       if (!stated) continue;
       const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
                                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-      const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) ||
+      const bool of_low = kind > of(OperatorKind::Memory);
+      if (of_low && (!low_ || of(low_->kind) != kind)) continue;
+      const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) || (of_low && low_tiles_) ||
                            (kind == of(OperatorKind::Attention) && kernels_) ||
                            (kind == of(OperatorKind::Convolution) && convolutions_);
       text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]);
@@ -271,9 +293,13 @@ class Roofline final : public CostSource {
     return "";
   }
 
-  // Nanoseconds that the group of a worker spends on its all-reduces of one pass.
-  double collectives(const Amount& reduced, int reductions, double samples) const {
-    const double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight_)}, TensorParallel{}) * samples;
+  // Nanoseconds that the group of a worker spends on its all-reduces of one pass. With sequence parallelism the half that
+  // gathers moves what products in fewer bits read.                                            [TransformerEngine26]
+  double collectives(const Work& work, const Amount& reduced, int reductions, double samples) const {
+    double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight_)}, TensorParallel{}) * samples;
+    if (low_ && split_.sequence_parallel &&
+        std::any_of(work.operators.begin(), work.operators.end(), low_precision_product))
+      bytes *= (weight_ + low_->bytes) / (2 * weight_);
     return tensor_.time(bytes, reductions, static_cast<double>(device_.host.skew.value));
   }
 
@@ -294,16 +320,52 @@ class Roofline final : public CostSource {
     kernels_ = &attention.kernels, kernel_ = name;
   }
 
+  bool in_fewer_bits(const Operator& op) const { return low_ && low_precision_product(op); }
+  bool divided_rows(const Operator& op) const { return !op.divided && split_.sequence_parallel && !op.gathered; }
+
+  // Casting what a product reads in that pass: its input, or the gradient of its output; `weights` of them too, where
+  // they are cast for every use.
+  struct Casts {
+    double time = 0;
+    int kernels = 0;
+  };
+  Casts casts(const Operator& op, PassKind pass, double samples, double weights) const {
+    Casts all;
+    if (!in_fewer_bits(op) || !op.shape || pass == PassKind::Weight) return all;
+    using Divided = ProductOfLayer::Divided;
+    const ProductShape shape = op.shape.call(PassKind::Forward, samples, split_, divided_rows(op));
+    const bool forward = pass == PassKind::Forward;
+    double values = shape.m * shape.batch * (forward ? shape.k : shape.n);
+    // Cast before they are gathered along the sequence.
+    if (split_.sequence_parallel && op.shape.divided == (forward ? Divided::Columns : Divided::Depth))
+      values /= split_.degree;
+    const auto add = [&](double count) {
+      const double bytes = count * (weight_ * (low_->finds_largest ? 2 : 1) + copies_of(*low_, device_) * low_->bytes);
+      const int kernels = low_->finds_largest ? 2 : 1;
+      // As measured beside products, else as other kernels that move bytes.
+      const auto& own = device_.efficiency[of(low_->kind)];
+      const auto& stated = own ? own : device_.efficiency[of(OperatorKind::Memory)];
+      all.time += bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) * 1e9 +
+                  kernels * static_cast<double>((device_.launch_overhead + (stated ? stated->fixed : Time{})).value);
+      all.kernels += kernels;
+    };
+    add(values);
+    if (scenario_.training.zero >= kWeightsSharded && !scenario_.training.low_precision_weights) add(weights);
+    return all;
+  }
+
   // One pass of a product whose shape is known, by tiles and waves.
   double product_time(const Operator& op, PassKind pass, double samples) const {
-    const bool rows = !op.divided && split_.sequence_parallel && !op.gathered;
+    const bool rows = divided_rows(op), low = in_fewer_bits(op);
+    const ProductCurve& tiles = low ? *low_tiles_ : *tiles_;
     const bool looped = scenario_.training.expert_products == ExpertProducts::Looped && !op.shape.of_sample;
     const auto one = [&](PassKind kind) {
       const bool added = kind == PassKind::Weight && gradient_ > weight_;  // to an fp32 buffer, read and written
       const ProductShape shape = op.shape.call(kind, samples, split_, rows);
-      double us = product_us(*tiles_, rates_, shape, weight_, added ? 2 * gradient_ : weight_);
-      if (looped && shape.batch > 1) us = looped_us(*tiles_, us, shape.batch, kind);
-      return op.shape.aligned() ? us : tiles_->launch + (us - tiles_->launch) / kMisaligned;
+      double us = product_us(tiles, low ? low_rates_ : rates_, shape, low ? low_->bytes : weight_,
+                             added ? 2 * gradient_ : weight_);
+      if (looped && shape.batch > 1) us = looped_us(tiles, us, shape.batch, kind);
+      return op.shape.aligned() ? us : tiles.launch + (us - tiles.launch) / kMisaligned;
     };
     // Two factors of activations have a gradient each.
     const double us = one(pass) + (op.shape.of_sample && pass == PassKind::Input ? one(PassKind::Weight) : 0);
@@ -324,7 +386,8 @@ class Roofline final : public CostSource {
   double operator_time(const Operator& op, PassKind pass, double samples, double flops, double bytes,
                        int kernels = 1) const {
     if (flops <= 0 && bytes <= 0) return 0;
-    if (tiles_ && op.shape && flops > 0) return product_time(op, pass, samples);
+    const bool low = in_fewer_bits(op);
+    if ((low ? low_tiles_ : tiles_) && op.shape && flops > 0) return product_time(op, pass, samples);
     if (kernels_ && op.attention.heads > 0) return attention_time(op, pass, samples);
     if (convolutions_ && op.convolution.channels > 0 && flops > 0)
       return convolution_us(*convolutions_, rates_, op.convolution, pass, flops / op.forward_flops, weight_,
@@ -332,10 +395,11 @@ class Roofline final : public CostSource {
                  1e3 +
              static_cast<double>(device_.launch_overhead.value);
     // What only moves bytes computes on the side: at the share that products reach without one of their own.
-    const double compute = op.kind == OperatorKind::Memory ? device_.compute_efficiency : share(op.kind, flops);
-    const double arithmetic = flops > 0 ? flops / (peak_ * compute) : 0;
+    const OperatorKind kind = low && device_.efficiency[of(low_->kind)] ? low_->kind : op.kind;
+    const double compute = kind == OperatorKind::Memory ? device_.compute_efficiency : share(kind, flops);
+    const double arithmetic = flops > 0 ? flops / ((low ? low_rates_.peak : peak_) * compute) : 0;
     const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
-    const auto& stated = device_.efficiency[of(op.kind)];
+    const auto& stated = device_.efficiency[of(kind)];
     const Time fixed = stated ? stated->fixed : Time{};
     return std::max(arithmetic, memory) * 1e9 + kernels * static_cast<double>((device_.launch_overhead + fixed).value);
   }
@@ -398,7 +462,8 @@ class Roofline final : public CostSource {
   static constexpr int kSoftmaxKernels = 5;
   static constexpr double kSoftmaxForward = 18.5 / 2, kSoftmaxBackward = 20.5 / 3;
   bool softmax_apart(const Operator& op, const ProductOfLayer& scores, double samples) const {
-    if (op.name != "softmax" || !op.attention_core || !scenario_.training.framework.megatron()) return false;
+    if (op.name != "softmax" || op.module != Module::AttentionCore || !scenario_.training.framework.megatron())
+      return false;
     const double matrices = samples * scores.groups / (op.divided ? split_.degree : 1);
     const auto by_four = [](double count) { return std::fmod(count, 4) == 0; };
     return !(scores.columns > 16 && scores.columns <= 4096 && by_four(scores.columns) && by_four(scores.rows) &&
@@ -453,32 +518,46 @@ class Roofline final : public CostSource {
       if (op.name == "scores") scores = op.shape;
       const bool apart = softmax_apart(op, scores, samples);
       const int kernels = apart ? kSoftmaxKernels : 1;
+      const bool rebuilt = rebuilt_with(op, scenario_.plan.recompute_modules),
+                 repeats = &op < work.operators.data() + repeated;
+      if (const Casts of = casts(op, PassKind::Forward, samples, parameters); of.kernels > 0) {
+        forward.add(host.forward, of.time, of.kernels);
+        if (rebuilt) core.add(host.forward, of.time, of.kernels);
+        if (repeats) again.add(host.forward, of.time, of.kernels);
+      }
       const double once = operator_time(op, PassKind::Forward, samples, op.forward_flops * flops,
                                         bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
       forward.add(host.forward, once, kernels);
-      if (op.attention_core) core.add(host.forward, once, kernels);
-      if (&op < work.operators.data() + repeated) again.add(host.forward, once, kernels);
+      if (rebuilt) core.add(host.forward, once, kernels);
+      if (repeats) again.add(host.forward, once, kernels);
       input.add(host.backward,
                 operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
                               bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels),
                 kernels);
+      if (const Casts of = casts(op, PassKind::Input, samples, parameters); of.kernels > 0)
+        input.add(host.backward, of.time, of.kernels);
       weight.add(host.backward, operator_time(op, PassKind::Weight, samples, op.weight_flops * flops,
                                               bytes(op.weight_bytes, gradient_)));
     }
     std::reverse(input.list.begin(), input.list.end());
     std::reverse(weight.list.begin(), weight.list.end());
     const auto reduced = [&](const Kernels& pass, const Amount& amount, int count) {
-      return pass.with(count, host.collective, collectives(amount, count, samples));
+      return pass.with(count, host.collective, collectives(work, amount, count, samples));
     };
+    Amount within;  // the modules that are run again
+    int reductions = 0;
+    for (std::size_t module = 0; module < work.reduced_within.size(); ++module)
+      if (scenario_.plan.recompute_modules.has(static_cast<Module>(module)))
+        within += work.reduced_within[module].bytes, reductions += work.reduced_within[module].times;
     IssuedPasses issued{reduced(forward, work.reduced_forward, work.reductions_forward),
                         reduced(input, work.reduced_backward, work.reductions_backward),
                         weight.with(),
-                        core.with(),
+                        reduced(core, within, reductions),
                         {}};
     issued.again = issued.forward;
     if (repeated < work.operators.size()) {  // the last product's all-reduce goes with it
       const int all = work.reductions_forward, left = std::max(0, all - 1);
-      const double time = all == 0 ? 0 : collectives(work.reduced_forward, all, samples) * left / all;
+      const double time = all == 0 ? 0 : collectives(work, work.reduced_forward, all, samples) * left / all;
       issued.again = again.with(left, host.collective, time);
     }
     Passes passes;
@@ -523,7 +602,9 @@ class Roofline final : public CostSource {
   double peak_ = 0, bandwidth_ = 0, speed_ = 1;
   FlopRate flop_rate_;
   Bandwidth byte_rate_;
-  DeviceRates rates_;
+  DeviceRates rates_, low_rates_;
+  const LowPrecisionRule* low_ = nullptr;
+  const ProductCurve* low_tiles_ = nullptr;                // as tiles_, of products in fewer bits
   const ProductCurve* tiles_ = nullptr;                    // nullptr: products take their share of the peak
   const ProductCurve* convolutions_ = nullptr;             // likewise
   const std::vector<AttentionKernel>* kernels_ = nullptr;  // likewise

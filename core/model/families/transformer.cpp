@@ -133,6 +133,7 @@ Value dense(LayerBuilder& b, const Transformer& t, Value x, std::int64_t inner) 
   if (t.gated) opening.gate = t.activation;
   Value y = b.linear(x, opening);
   y = t.gated ? b.gated(y, t.activation) : b.activation(y, t.activation);
+  if (t.squared) y = b.multiply(y, y);
   if (t.inner_dropout) y = dropped(b, t, y);
   return b.linear(y, {.features = t.hidden, .bias = bias, .split = Split::Rows});
 }
@@ -155,19 +156,31 @@ Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
 }
 
 Value feed_forward(LayerBuilder& b, const Transformer& t, Value x, bool is_sparse) {
-  return dropped(b, t, is_sparse ? sparse(b, t, x) : dense(b, t, x, t.feed_forward));
+  const Module around = b.within(is_sparse ? Module::Experts : Module::FeedForward);
+  const Value y = is_sparse ? sparse(b, t, x) : dense(b, t, x, t.feed_forward);
+  b.within(around);
+  return dropped(b, t, y);
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
+
+// In front of a part of a block.
+Value normed(LayerBuilder& b, const Transformer& t, Value x) {
+  const Module around = b.within(Module::Norm);
+  const Value y = b.norm(x, norm_of(t));
+  b.within(around);
+  return y;
+}
 
 // x + part(x), with the norms where the description puts them.
 template <class Part>
 Value residual(LayerBuilder& b, const Transformer& t, Value x, const Part& part) {
   const NormSpec norm = norm_of(t);
   switch (t.norms) {
-    case Transformer::Norms::Pre: return b.add(x, part(b.norm(x, norm)));
+    case Transformer::Norms::Pre: return b.add(x, part(normed(b, t, x)));
     case Transformer::Norms::Post: return b.norm(b.add(x, part(x)), norm);
-    case Transformer::Norms::Sandwich: return b.add(x, b.norm(part(b.norm(x, norm)), norm));
+    case Transformer::Norms::Sandwich: return b.add(x, b.norm(part(normed(b, t, x)), norm));
+    case Transformer::Norms::Reordered: return b.add(x, b.norm(part(x), norm));
   }
   return x;
 }
@@ -175,9 +188,8 @@ Value residual(LayerBuilder& b, const Transformer& t, Value x, const Part& part)
 // The operators of one block, from x to its output.
 Value block(LayerBuilder& b, const Transformer& t, Value x, const BlockKind& kind) {
   if (t.parallel_parts) {
-    const NormSpec norm = norm_of(t);
-    const Value attended = self_attention(b, t, b.norm(x, norm), kind);
-    return b.add(x, b.add(attended, feed_forward(b, t, b.norm(x, norm), kind.sparse)));
+    const Value attended = self_attention(b, t, normed(b, t, x), kind);
+    return b.add(x, b.add(attended, feed_forward(b, t, normed(b, t, x), kind.sparse)));
   }
   x = residual(b, t, x, [&](Value y) { return self_attention(b, t, y, kind); });
   if (t.encoder_layers > 0 && !kind.encoder) {
@@ -290,6 +302,9 @@ void check(const Transformer& t) {
        "latent attention needs nope_size, rope_size and value_size of 1 or more");
   need(t.rotary_size <= t.head_size, "rotary features " + number(t.rotary_size) + " are more than a head's " +
                                          number(t.head_size) + "; use at most that many");
+  need(!t.squared || (!t.gated && t.moe.experts == 0),
+       "a squared activation (relu2) is built for dense feed-forwards without a gate alone; add gated: no and leave "
+       "experts out, or use another activation");
   const std::int64_t longest = std::max(t.encoder_layers > 0 ? t.sequence_length : 0, decoder_length(t));
   if (t.positions == Transformer::Positions::Learned && t.image == 0)
     need(longest <= t.position_rows, "sequence_length " + number(longest) + " is longer than the table of " +

@@ -11,8 +11,8 @@
 //
 // Left out: rotary tables, the scaling of embeddings by a constant, auxiliary losses of routers (no parameters, and no
 // FLOPs worth a line), and attention sinks cost no time. Of fused attention neither softmax nor dropout, soft caps or
-// relative position biases count: arithmetic on the side of its products, and no bytes. The head computes the logits of
-// every token.
+// relative position biases count: arithmetic on the side of its products, and no bytes. ALiBi, which adds a multiple of
+// the distance to each score, counts nowhere: Positions::None. The head computes the logits of every token.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,9 @@ namespace pipewright {
 
 // As many fields as configurations of published models have keys that times or memory depend on.
 struct Transformer {
-  enum class Norms : std::uint8_t { Pre, Post, Sandwich };  // Sandwich: before and after each part (Gemma 2)
+  // Post: norm(x + part(x)), and no final norm. Sandwich: before and after each part (Gemma 2). Reordered:
+  // x + norm(part(x)) (OLMo 2).
+  enum class Norms : std::uint8_t { Pre, Post, Sandwich, Reordered };
   enum class Positions : std::uint8_t { None, Learned, Rotary, RelativeBias };
   enum class Bias : std::uint8_t { None, Queries, All };  // of attention: none, of queries, keys and values, all four
   enum class QkNorm : std::uint8_t { None, Head, All };  // of queries and keys: over a head's features (Qwen 3), or all
@@ -63,6 +65,7 @@ struct Transformer {
   std::int64_t feed_forward = 1;
   bool gated = false;
   Activation activation = Activation::Gelu;
+  bool squared = false;  // the activation's output, value by value (Nemotron, with ReLU); dense and not gated
   std::int64_t sequence_length = 1;
   std::int64_t target_length = 0;  // of a pair's decoder; 0: sequence_length
 

@@ -176,12 +176,17 @@ constexpr std::array kDecoderParameters = {
     kVocabulary(32000),
     kSequence(4096),
     kUntied,
-    FamilyParameter{.name = "activation", .meaning = "of the feed-forward", .choices = "silu | gelu | relu"},
+    FamilyParameter{.name = "activation",
+                    .meaning = "of the feed-forward; relu2: the square of relu (Nemotron), without gate and experts",
+                    .choices = "silu | gelu | relu | relu2"},
     FamilyParameter{.name = "gated", .meaning = "the activation gates a second half (SwiGLU)", .choices = "yes | no"},
     FamilyParameter{.name = "norm", .meaning = "kind of norm", .choices = "rms | layer"},
+    FamilyParameter{.name = "norm_bias", .meaning = "layer norms have biases", .choices = "yes | no"},
     FamilyParameter{.name = "norms",
-                    .meaning = "before each part of a block, after, or both (sandwich)",
-                    .choices = "pre | post | sandwich"},
+                    .meaning =
+                        "before each part of a block, after its sum, before and after (sandwich), or of what the "
+                        "part adds (reordered: OLMo 2)",
+                    .choices = "pre | post | sandwich | reordered"},
     FamilyParameter{.name = "attention_bias",
                     .meaning = "of queries, keys and values (qkv), also of the projection (all)",
                     .choices = "none | qkv | all"},
@@ -190,6 +195,9 @@ constexpr std::array kDecoderParameters = {
     FamilyParameter{.name = "parts",
                     .meaning = "sequential: the feed-forward reads the attention's sum; parallel: both read the input",
                     .choices = "sequential | parallel"},
+    FamilyParameter{.name = "positions",
+                    .meaning = "none: nothing that takes time, such as ALiBi (MPT)",
+                    .choices = "rotary | none"},
     FamilyParameter{"rotary_size", "rotated features of a head; default: all", 1, 1'000'000, 0},
     FamilyParameter{.name = "attention_soft_cap",
                     .meaning = "scores pass cap * tanh(score / cap) (Gemma 2); costs time where they are stored",
@@ -348,14 +356,17 @@ Transformer decoder_of(const FamilyValues& values) {
   t.activation = values.is("activation", "silu")   ? Activation::Silu
                  : values.is("activation", "gelu") ? Activation::Gelu
                                                    : Activation::Relu;
+  t.squared = values.is("activation", "relu2");
   t.sequence_length = values["sequence_length"];
   t.vocabulary = values["vocabulary"];
   t.tied = values.is("tied", "yes");
   t.norm = values.is("norm", "rms") ? Norm::Rms : Norm::Layer;
-  t.norms = values.is("norms", "pre")    ? Transformer::Norms::Pre
-            : values.is("norms", "post") ? Transformer::Norms::Post
-                                         : Transformer::Norms::Sandwich;
-  t.positions = Transformer::Positions::Rotary;
+  t.norm_bias = values.is("norm_bias", "yes");
+  t.norms = values.is("norms", "pre")        ? Transformer::Norms::Pre
+            : values.is("norms", "post")     ? Transformer::Norms::Post
+            : values.is("norms", "sandwich") ? Transformer::Norms::Sandwich
+                                             : Transformer::Norms::Reordered;
+  t.positions = values.is("positions", "rotary") ? Transformer::Positions::Rotary : Transformer::Positions::None;
   t.attention_bias = values.is("attention_bias", "none")  ? Transformer::Bias::None
                      : values.is("attention_bias", "qkv") ? Transformer::Bias::Queries
                                                           : Transformer::Bias::All;
@@ -365,6 +376,10 @@ Transformer decoder_of(const FamilyValues& values) {
                                              : Transformer::QkNorm::All;
   t.parallel_parts = values.is("parts", "parallel");
   t.rotary_size = values["rotary_size"];
+  if (t.positions == Transformer::Positions::None && t.rotary_size > 0)
+    values.refuse("rotary_size", "is given with positions: none; leave one of the two out");
+  if (t.positions == Transformer::Positions::None && t.latent.rank > 0)
+    values.refuse("positions", "is not built with key_value_rank, whose heads have rotated features; leave it out");
   t.attention_soft_cap = values.is("attention_soft_cap", "yes");
   t.final_soft_cap = values.is("final_soft_cap", "yes");
   t.sinks = values.is("sinks", "yes");
@@ -502,13 +517,20 @@ FamilyForm decoder_form(const Transformer& t) {
   form.number("sequence_length", t.sequence_length);
   form.yes("tied", t.tied);
   form.word("activation",
-            t.activation == Activation::Silu   ? "silu"
+            t.squared                          ? "relu2"
+            : t.activation == Activation::Silu ? "silu"
             : t.activation == Activation::Gelu ? "gelu"
                                                : "relu",
             "silu");
   form.yes("gated", t.gated, true);
   form.word("norm", t.norm == Norm::Rms ? "rms" : "layer", "rms");
-  form.word("norms", t.norms == Norms::Pre ? "pre" : t.norms == Norms::Post ? "post" : "sandwich", "pre");
+  form.yes("norm_bias", t.norm_bias, true);
+  form.word("norms",
+            t.norms == Norms::Pre        ? "pre"
+            : t.norms == Norms::Post     ? "post"
+            : t.norms == Norms::Sandwich ? "sandwich"
+                                         : "reordered",
+            "pre");
   form.word("attention_bias",
             t.attention_bias == Bias::None      ? "none"
             : t.attention_bias == Bias::Queries ? "qkv"
@@ -517,6 +539,7 @@ FamilyForm decoder_form(const Transformer& t) {
   form.yes("feed_forward_bias", t.feed_forward_bias);
   form.word("qk_norm", t.qk_norm == QkNorm::None ? "none" : t.qk_norm == QkNorm::Head ? "head" : "all", "none");
   form.word("parts", t.parallel_parts ? "parallel" : "sequential", "sequential");
+  form.word("positions", t.positions == Transformer::Positions::None ? "none" : "rotary", "rotary");
   form.number("rotary_size", t.rotary_size);
   form.yes("attention_soft_cap", t.attention_soft_cap);
   form.yes("final_soft_cap", t.final_soft_cap);

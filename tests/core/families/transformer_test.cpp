@@ -108,10 +108,25 @@ TEST_CASE("A GPT block keeps s b h (34 + 5 a s / h) bytes") {
   const Model model = gpt_22b();
   const Work& block = work_of(model, "block.7");
   CHECK(held(block, block.kept, {}) == 34 * s * h + 5 * a * s * s);
-  CHECK(held(block, block.kept_selective, {}) == 34 * s * h);
+  CHECK(held(block, kept_without(block, {Module::AttentionCore}), {}) == 34 * s * h);
   CHECK(block.inputs[0].on_device(kHalf, {}) == 2 * s * h);  // full recomputation keeps this alone
   CHECK(block.keeps_input == std::vector<char>{1});
   CHECK_FALSE(block.keeps_output);
+}
+
+TEST_CASE("Selective recomputation drops what its modules make for themselves") {
+  // Of 34 s h + 5 a s^2: scores and what is made of them; outputs of both norms, 2 each; what the feed-forward keeps
+  // between its products, 16. The input of a feed-forward stays unless its norm is rebuilt, too.
+  const Model model = gpt_22b();
+  const Work& block = work_of(model, "block.7");
+  const auto without = [&](Modules modules) { return held(block, kept_without(block, modules), {}); };
+  const double scores = 5 * a * s * s;
+  CHECK(without({}) == 34 * s * h + scores);
+  CHECK(without({Module::Norm}) == 30 * s * h + scores);
+  CHECK(without({Module::FeedForward}) == 18 * s * h + scores);
+  CHECK(without({Module::Norm, Module::FeedForward}) == 14 * s * h + scores);
+  CHECK(without({Module::AttentionCore, Module::Norm, Module::FeedForward}) == 14 * s * h);
+  CHECK(without({Module::Experts, Module::ExpertActivation}) == 34 * s * h + scores);  // it has none
 }
 
 TEST_CASE("Tensor parallelism divides 24 of the 34, sequence parallelism all") {
@@ -120,9 +135,9 @@ TEST_CASE("Tensor parallelism divides 24 of the 34, sequence parallelism all") {
   const Work& block = work_of(model, "block.0");
   for (const int t : {2, 4, 8, 16}) {
     CHECK(held(block, block.kept, {t, false}) == 10 * s * h + (24 * s * h + 5 * a * s * s) / t);
-    CHECK(held(block, block.kept_selective, {t, false}) == 10 * s * h + 24 * s * h / t);
+    CHECK(held(block, kept_without(block, {Module::AttentionCore}), {t, false}) == 10 * s * h + 24 * s * h / t);
     CHECK(held(block, block.kept, {t, true}) == (34 * s * h + 5 * a * s * s) / t);
-    CHECK(held(block, block.kept_selective, {t, true}) == 34 * s * h / t);
+    CHECK(held(block, kept_without(block, {Module::AttentionCore}), {t, true}) == 34 * s * h / t);
     CHECK(block.inputs[0].on_device(kHalf, {t, true}) == 2 * s * h / t);
   }
 }
@@ -133,7 +148,7 @@ TEST_CASE("The first stage of the 22B model keeps 59.25 GiB of activations, 9.56
   const Work& block = work_of(model, "block.0");
   const double gib = 1 << 30;
   CHECK(48 * 4 * held(block, block.kept, {8, false}) / gib == 59.25);
-  CHECK(48 * 4 * held(block, block.kept_selective, {8, true}) / gib == 9.5625);
+  CHECK(48 * 4 * held(block, kept_without(block, {Module::AttentionCore}), {8, true}) / gib == 9.5625);
 }
 
 TEST_CASE("The head keeps 4 s b h (1 + v / h) bytes, divided with sequence parallelism") {
@@ -269,6 +284,7 @@ TEST_CASE(
   CHECK(parameters("feed_forward_bias", "yes") == plain + 2 * 128 + 64);
   CHECK(parameters("norms", "sandwich") == plain + 2 * 64);
   CHECK(parameters("norms", "post") == plain - 64);  // the last block's norm stands for the final one
+  CHECK(parameters("norms", "reordered") == plain);  // as many as in front, and the final one
   CHECK(parameters("norm", "layer") == plain + 3 * 64);
   CHECK(parameters("tied", "yes") == plain - 32000 * 64);
 }
@@ -413,11 +429,105 @@ TEST_CASE("T5 adds its relative bias to the stored scores of self-attention, not
   int adds = 0, scores = 0;
   const Model t5 = family_model("t5", {});
   for (const Operator& op : work_of(t5, "decoder.3").operators) {
-    adds += op.name == "add" && op.attention_core;
+    adds += op.name == "add" && op.module == Module::AttentionCore;
     scores += op.name == "scores";
   }
   CHECK(scores == 2);
   CHECK(adds == 1);
+}
+
+namespace {
+
+// One block of 64 features on 32 tokens, with a feed-forward of 128.
+Model small_decoder(std::initializer_list<std::pair<const char*, std::string>> more) {
+  std::vector<std::pair<const char*, std::string>> given = {{"layers", "1"},        {"hidden", "64"},
+                                                            {"heads", "4"},         {"feed_forward", "128"},
+                                                            {"vocabulary", "1000"}, {"sequence_length", "32"}};
+  given.insert(given.end(), more.begin(), more.end());
+  FamilyArguments arguments;
+  for (const auto& [name, value] : given)
+    arguments[name] = {value, {}};
+  return build_family(kDecoderFamily, arguments, {});
+}
+
+std::string refused(std::initializer_list<std::pair<const char*, std::string>> more) {
+  try {
+    small_decoder(more);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<std::string> operators_of(const Model& model, const char* layer) {
+  std::vector<std::string> names;
+  for (const Operator& op : work_of(model, layer).operators)
+    names.emplace_back(op.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("Reordered norms stand behind each part, none before it, and the head has a final one") {
+  const Model model = small_decoder({{"norms", "reordered"}, {"positions", "none"}});
+  CHECK(operators_of(model, "block.0") == std::vector<std::string>{"linear", "attention", "linear", "rms_norm", "add",
+                                                                   "linear", "silu", "linear", "rms_norm", "add"});
+  CHECK(operators_of(model, "head").front() == "rms_norm");
+  // Kept are what both norms read and the sum between the parts; with norms in front, what these write and that sum.
+  const Model before = small_decoder({{"positions", "none"}});
+  const Work &behind = work_of(model, "block.0"), &pre = work_of(before, "block.0");
+  CHECK((behind.kept - pre.kept).on_device(kHalf, {}) == 0);
+  CHECK(behind.keeps_input == std::vector<char>{1});
+  CHECK(behind.forward_flops() == pre.forward_flops());
+}
+
+TEST_CASE("A decoder without biases and rotation, as MPT's, has 12 h^2 + 2 h parameters per block and h at its end") {
+  const Model model = small_decoder({{"feed_forward", "256"},
+                                     {"gated", "no"},
+                                     {"activation", "gelu"},
+                                     {"norm", "layer"},
+                                     {"norm_bias", "no"},
+                                     {"positions", "none"},
+                                     {"tied", "yes"}});
+  CHECK(work_of(model, "block.0").parameters == 12 * 64 * 64 + 2 * 64);
+  CHECK(work_of(model, "head").parameters == 64);
+  CHECK(parameters_of(model) == 1000 * 64 + 12 * 64 * 64 + 3 * 64);
+  CHECK(operators_of(model, "block.0") == std::vector<std::string>{"layer_norm", "linear", "attention", "linear", "add",
+                                                                   "layer_norm", "linear", "gelu", "linear", "add"});
+  CHECK(refused({{"positions", "none"}, {"key_value_rank", "16"}, {"nope_size", "8"}, {"rope_size", "4"}})
+            .find("model.positions: none is not built with key_value_rank") == 0);
+  CHECK(refused({{"positions", "none"}, {"rotary_size", "8"}}) ==
+        "model.rotary_size: 8 is given with positions: none; leave one of the two out");
+}
+
+TEST_CASE("The square of ReLU keeps ReLU's output beside its own, and reads it once") {
+  const auto of = [](const char* activation) {
+    return work_of(small_decoder({{"gated", "no"}, {"activation", activation}}), "block.0");
+  };
+  const Work squared = of("relu2"), plain = of("relu");
+  const double values = 32 * 128;
+  CHECK((squared.kept - plain.kept).on_device(kHalf, {}) == 2 * values);
+  CHECK(squared.forward_flops() - plain.forward_flops() == values);
+  CHECK(backward_flops(squared) - backward_flops(plain) == 2 * values);
+  CHECK(squared.product_flops() == plain.product_flops());
+  CHECK(squared.parameters == plain.parameters);
+  int squares = 0;
+  for (const Operator& op : squared.operators) {
+    if (op.name != "multiply") continue;
+    ++squares;
+    CHECK(op.forward_bytes.on_device(kHalf, {}) == 2 * 2 * values);  // reads one, writes one
+    CHECK(op.input_bytes.on_device(kHalf, {}) == 3 * 2 * values);    // reads the gradient and the input, writes one
+    CHECK(op.module == Module::FeedForward);
+  }
+  CHECK(squares == 1);
+  const std::string why = "a squared activation (relu2) is built for dense feed-forwards without a gate alone";
+  CHECK(refused({{"activation", "relu2"}}).find(why) != std::string::npos);  // gated by default
+  CHECK(refused({{"activation", "relu2"},
+                 {"gated", "no"},
+                 {"experts", "4"},
+                 {"active_experts", "2"},
+                 {"expert_feed_forward", "8"}})
+            .find(why) != std::string::npos);
 }
 
 TEST_CASE("Capped logits keep their tanh beside the loss's probabilities") {
