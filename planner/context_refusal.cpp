@@ -1,28 +1,26 @@
-#include "planner/context_refusal.hpp"
-
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/divisors.hpp"
+#include "planner/refusals.hpp"
 
 namespace pipewright {
 namespace {
 
 // Tokens that are not equal parts, or heads that do not divide.
-std::optional<ContextRefusal> refused_by(const Operator& op, const PlanRequest& plan, std::int64_t inner) {
+std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, std::int64_t inner) {
   const std::int64_t c = plan.context_parallel.value, t = plan.tensor_parallel.value;
   const std::int64_t parts = plan.context_split.value == ContextSplit::Zigzag && op.causal ? 2 * c : c;
   for (const double tokens : {op.attention.queries, op.attention.keys})
     if (const auto whole = static_cast<std::int64_t>(tokens); whole % parts != 0)
-      return ContextRefusal{
-          "context_parallel",
-          fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}", c, whole,
-                      parts, parts == c || whole % 2 != 0 ? whole : whole / 2)};
+      return Refusal{"context_parallel",
+                     fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}",
+                                 c, whole, parts, parts == c || whole % 2 != 0 ? whole : whole / 2)};
   const auto heads = static_cast<std::int64_t>(op.attention.heads),
              key_heads = static_cast<std::int64_t>(op.attention.key_heads);
   if (inner == 1 || (heads % (inner * t) == 0 && key_heads % (inner * t) == 0)) return std::nullopt;
-  return ContextRefusal{
+  return Refusal{
       plan.context_exchange.value == ContextExchange::TwoLevel ? "context_inner" : "context_exchange",
       fmt::format(
           "gives each of {} devices a part of the heads, but {} heads and {} key heads do not divide by {}{}; use "
@@ -32,11 +30,11 @@ std::optional<ContextRefusal> refused_by(const Operator& op, const PlanRequest& 
 
 }  // namespace
 
-std::optional<ContextRefusal> context_refusal(const Scenario& scenario) {
+std::optional<Refusal> context_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   const std::int64_t c = plan.context_parallel.value;
   if (c < 2) return std::nullopt;
-  const auto refuse = [](std::string key, std::string why) { return ContextRefusal{std::move(key), std::move(why)}; };
+  const auto refuse = [](std::string key, std::string why) { return Refusal{std::move(key), std::move(why)}; };
   if (scenario.cost != CostSourceKind::Roofline)
     return refuse(
         "context_parallel",

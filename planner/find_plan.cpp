@@ -13,12 +13,12 @@
 #include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "planner/bucket_size.hpp"
-#include "planner/context_refusal.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
+#include "planner/refusals.hpp"
 #include "planner/sharding.hpp"
 #include "planner/stated_plan.hpp"
 #include "planner/words.hpp"
@@ -116,12 +116,21 @@ void check_devices(const Scenario& scenario, const std::vector<int>& replicas, P
 // Only attention over sequences of equal parts can be shared along them.
 void check_context_parallel(const Scenario& scenario, PlanErrors& errors) {
   const PlanRequest& plan = scenario.plan;
-  const std::optional<ContextRefusal> refused = context_refusal(scenario);
+  const std::optional<Refusal> refused = context_refusal(scenario);
   if (!refused) return;
   const Place& own = refused->key == "context_exchange"                      ? plan.context_exchange.place
                      : refused->key == "context_inner" && plan.context_inner ? plan.context_inner->place
                                                                              : plan.context_parallel.place;
   errors.add(or_else(own, or_else(plan.context_parallel.place, plan.place)), fmt::format("plan.{}", refused->key),
+             refused->why);
+}
+
+void check_expert_parallel(const Scenario& scenario, PlanErrors& errors) {
+  const PlanRequest& plan = scenario.plan;
+  const std::optional<Refusal> refused = expert_refusal(scenario);
+  if (!refused) return;
+  const Place& own = refused->key == "expert_parallel" ? plan.expert_parallel.place : plan.expert_tensor_parallel.place;
+  errors.add(or_else(own, or_else(plan.expert_parallel.place, plan.place)), fmt::format("plan.{}", refused->key),
              refused->why);
 }
 
@@ -337,7 +346,7 @@ void check_whole_plan(const Scenario& scenario) {
   }
   for (const auto& [key, count] :
        {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel},
-        std::pair{"context_parallel", &plan.context_parallel}})
+        std::pair{"context_parallel", &plan.context_parallel}, std::pair{"expert_parallel", &plan.expert_parallel}})
     if (plan.open.find(key) == plan.open.end() && count->value != 1)
       contradiction(count->place, key,
                     fmt::format("{}, but {} makes one pipeline with one chunk per stage and replicas of its own; "
@@ -450,8 +459,14 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   check_devices(scenario, plan.replicas, errors);
   check_tensor_parallel(scenario, errors);
   if (errors.count() == 0) check_context_parallel(scenario, errors);
+  if (errors.count() == 0) check_expert_parallel(scenario, errors);
   plan.tensor_parallel = static_cast<int>(std::min<std::int64_t>(request.tensor_parallel.value, 1 << 30));
   plan.sequence_parallel = request.sequence_parallel.value;
+  const auto small = [](const Placed<std::int64_t>& count) {
+    return static_cast<int>(std::min<std::int64_t>(count.value, 1 << 15));
+  };
+  plan.expert_parallel = small(request.expert_parallel);
+  plan.expert_tensor_parallel = small(request.expert_tensor_parallel);
   static_cast<RuntimePolicy&>(plan) = request;
   plan.recompute = recompute_of(scenario, errors);
   plan.rebuilt = rebuilt_of(scenario, errors);

@@ -206,11 +206,11 @@ class OrderSearch {
   }
 
  private:
-  // stages, tensor_parallel, sequence_parallel, context_parallel, micro_batch_size
-  using Key = std::tuple<int, int, bool, int, std::int64_t>;
+  // stages, tensor_parallel, sequence_parallel, context_parallel, expert_parallel, micro_batch_size
+  using Key = std::tuple<int, int, bool, int, int, std::int64_t>;
   static Key key(const Layout& layout) {
-    return {layout.stages, layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel,
-            layout.micro_batch_size};
+    return {layout.stages,           layout.tensor_parallel, layout.sequence_parallel,
+            layout.context_parallel, layout.expert_parallel, layout.micro_batch_size};
   }
 
   SearchOptions within_time() const {

@@ -18,6 +18,8 @@ using Both = std::array<std::int64_t, 2>;  // bytes for the full and for the las
 void check_workers(const Plan& plan, const Training& training) {
   if (plan.tensor_parallel > 1)
     throw InputError(training.place, "plan.tensor_parallel", "a synthetic run has one device per worker; use 1");
+  if (plan.split().sends_tokens())
+    throw InputError(training.place, "plan.expert_parallel", "a synthetic run keeps all experts together; use 1");
   if (plan.context_parallel > 1)
     throw InputError(training.place, "plan.context_parallel", "a synthetic run computes whole sequences; use 1");
   if (training.zero > 0)

@@ -153,7 +153,7 @@ double peak_rate(const Plan& plan, const Scenario& scenario) {
     const auto of_class =
         scenario.cluster.classes() == 1 ? plan.workers() : workers_on_class(plan, scenario.cluster, c);
     if (of_class == 0) continue;
-    const auto peak = peaks.find(rated_precision(scenario.training));
+    const auto peak = peaks.find(rated_precision(scenario));
     if (peak == peaks.end() || !(peak->second.value > 0)) return 0;
     sum += static_cast<double>(of_class * plan.tensor_parallel) * peak->second.value;
   }

@@ -22,7 +22,7 @@ constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers 
 
 std::optional<double> flop_rate_device(const Answer& answer) {
   const Cluster& cluster = answer.scenario->cluster;
-  const auto peak = cluster.device.peak.find(rated_precision(answer.scenario->training));
+  const auto peak = cluster.device.peak.find(rated_precision(*answer.scenario));
   if (!answer.report.mfu || cluster.classes() > 1 || peak == cluster.device.peak.end()) return std::nullopt;
   return *answer.report.mfu * peak->second.value;
 }

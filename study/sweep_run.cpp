@@ -127,7 +127,7 @@ std::string utilization_lacks(const Scenario& scenario) {
           layer.name);
   for (int c = 0; c < scenario.cluster.classes(); ++c) {
     const auto& peaks = scenario.cluster.device_of(c).peak;
-    const Precision rated = rated_precision(scenario.training);
+    const Precision rated = rated_precision(scenario);
     const std::string precision(name(rated));
     if (const auto peak = peaks.find(rated); peak == peaks.end() || !(peak->second.value > 0))
       return device_key(scenario.cluster, c, ("peak." + precision).c_str()) +

@@ -26,7 +26,7 @@ bool all_measured(const Answer& answer) {
     const MeasuredTimes times(scenario, device);
     if (!times.all_of(scenario.model, answer.plan.micro_batch_size)) return false;
     for (const StageReport& stage : answer.report.stages)
-      if (!times.update(updated_parameters(stage.parameters, answer.plan, stage.stage, scenario.training)))
+      if (!times.update(updated_parameters({stage.parameters, 0}, answer.plan, stage.stage, scenario.training)))
         return false;
   }
   return true;

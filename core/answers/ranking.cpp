@@ -9,6 +9,7 @@ std::string in_words(const Layout& layout) {
   std::string text;
   if (layout.tensor_parallel > 1) text += "TP" + std::to_string(layout.tensor_parallel) + " ";
   if (layout.context_parallel > 1) text += "CP" + std::to_string(layout.context_parallel) + " ";
+  if (layout.expert_parallel > 1) text += "EP" + std::to_string(layout.expert_parallel) + " ";
   text += "PP" + std::to_string(layout.stages) + " ";
   if (layout.virtual_stages > 1) text += "VP" + std::to_string(layout.virtual_stages) + " ";
   text += "DP" + std::to_string(layout.data_parallel) + ", " + std::to_string(layout.micro_batches) +

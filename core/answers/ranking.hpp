@@ -19,6 +19,7 @@ struct Layout {
   int tensor_parallel = 1;
   bool sequence_parallel = false;
   int context_parallel = 1;
+  int expert_parallel = 1;
   int stages = 1, virtual_stages = 1, data_parallel = 1;
   std::string schedule;
   std::int64_t micro_batch_size = 1, micro_batches = 1;  // M per copy

@@ -11,16 +11,18 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
   std::vector<Bucket> result;
   bool open = false;
   for (LayerId i = layers.end; i-- > layers.begin;) {
-    const std::int64_t parameters = model.layers[static_cast<std::size_t>(i)].held();
+    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    const std::int64_t parameters = layer.held();
     if (parameters == 0) continue;
     if (!open) result.push_back({});
     Bucket& bucket = result.back();
     bucket.first_layer = i;
     bucket.bytes =
         checked_sum(bucket.bytes, Bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")});
+    bucket.of_experts += Bytes{layer.expert_parameters * per_parameter.value};
     open = bucket.bytes < limit;
   }
-  if (result.empty()) result.push_back({Bytes{}, layers.begin});
+  if (result.empty()) result.push_back({.first_layer = layers.begin});
   return result;
 }
 

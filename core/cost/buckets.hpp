@@ -15,6 +15,7 @@ namespace pipewright {
 // One all-reduce bucket: gradients of consecutive layers, complete when backward has passed `first_layer`.
 struct Bucket {
   Bytes bytes;
+  Bytes of_experts;  // of those: reduced with the devices that hold the same experts (plan.expert_parallel)
   LayerId first_layer = 0;
 };
 

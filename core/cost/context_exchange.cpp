@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/cost/link_load.hpp"
 #include "core/cost/tensor_exchange.hpp"
 
 namespace pipewright {
@@ -69,10 +68,6 @@ ContextAttention::ContextAttention(const Scenario& scenario, const Topology& top
   add_groups(scenario, topology);
 }
 
-ContextAttention::Link ContextAttention::slower(const Link& a, const Link& b) {
-  return {std::max(a.latency, b.latency), a.rate == 0 ? b.rate : b.rate == 0 ? a.rate : std::min(a.rate, b.rate)};
-}
-
 // Groups that lie alike count once; c workers of one block of c t devices divide a sequence, whatever lies next to it.
 void ContextAttention::add_groups(const Scenario& scenario, const Topology& topology) {
   const std::int64_t devices = scenario.cluster.devices(), block = std::int64_t{degree_} * tensor_;
@@ -120,24 +115,6 @@ void ContextAttention::add_group(const Scenario& scenario, const Topology& topol
       }
     return groups;
   };
-  // What leaves every device at once, as far as the links allow: inside a node no more than its collectives reach, between
-  // nodes a part of the network's rate.
-  const auto link_of = [&](LinkLoad& load, const std::vector<std::vector<DeviceId>>& groups) {
-    const CollectivePhase phase = load.phase(1.0, 1);
-    Link link{static_cast<double>(phase.latency.value), phase.rate.value};
-    const auto node = [&](DeviceId each) { return each / cluster.devices_per_node; };
-    const bool between = std::any_of(groups.begin(), groups.end(), [&](const std::vector<DeviceId>& group) {
-      return std::any_of(group.begin(), group.end(), [&](DeviceId each) { return node(each) != node(group.front()); });
-    });
-    if (between && cluster.network && !cluster.network->ideal) link.rate *= cluster.network->share;
-    const AllReduceGroup all = AllReduceGroup::at_once(groups, topology, cluster.devices_per_node, &cluster);
-    Link most;
-    for (const AllReduceGroup::Way& way : all.gather_ways()) {
-      const double hop = static_cast<double>(way.start.value) / static_cast<double>(all.members() - 1);
-      most = {most.rate == 0 ? hop : std::min(most.latency, hop), std::max(most.rate, way.rate)};
-    }
-    return slower(link, most);
-  };
   std::vector<std::vector<int>> rings(static_cast<std::size_t>(inner_)), neighbours(static_cast<std::size_t>(ring_)),
       all(1);
   for (int part = 0; part < degree_; ++part) {
@@ -145,19 +122,11 @@ void ContextAttention::add_group(const Scenario& scenario, const Topology& topol
     if (inner_ > 1) neighbours[static_cast<std::size_t>(part / inner_)].push_back(part);
     all.front().push_back(part);
   }
-  const auto add = [&](const std::vector<std::vector<int>>& parts, Link& slowest, bool to_all) {
-    const auto groups = groups_of(parts);
-    LinkLoad load(topology);
-    for (const std::vector<DeviceId>& group : groups) {
-      const std::size_t n = group.size(), far = to_all ? n - 1 : 1;
-      for (std::size_t i = 0; i < n; ++i)
-        for (std::size_t other = 1; other <= far; ++other)
-          load.add(group[i], group[(i + other) % n], 1.0 / static_cast<double>(far));
-    }
-    slowest = slower(slowest, link_of(load, groups));
+  const auto add = [&](const std::vector<std::vector<int>>& parts, ExchangeLink& slowest, ExchangeTo to) {
+    slowest = slower(slowest, exchange_link(groups_of(parts), to, topology, cluster));
   };
-  if (ring_ > 1) add(rings, hop_, false);
-  if (inner_ > 1) add(neighbours, exchange_, true);
+  if (ring_ > 1) add(rings, hop_, ExchangeTo::Next);
+  if (inner_ > 1) add(neighbours, exchange_, ExchangeTo::All);
   if (kind_ == ContextExchange::AllGather)
     gathers_.push_back(AllReduceGroup::at_once(groups_of(all), topology, cluster.devices_per_node, &cluster));
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/cost/collectives.hpp"
+#include "core/cost/exchange_link.hpp"
 #include "core/question/scenario.hpp"
 
 namespace pipewright {
@@ -63,12 +64,6 @@ class ContextAttention {
   int calls(bool backward) const;
 
  private:
-  // One exchange among devices: of so many bytes that leave each.
-  struct Link {
-    double latency = 0, rate = 0;  // ns; bytes per second, 0: no time
-    double time(double bytes) const { return latency + (rate > 0 ? bytes / rate * 1e9 : 0); }
-  };
-  static Link slower(const Link& a, const Link& b);
   void add_groups(const Scenario& scenario, const Topology& topology);
   void add_group(const Scenario& scenario, const Topology& topology, const std::vector<std::int64_t>& leads);
   double gathered(double own) const;
@@ -80,7 +75,7 @@ class ContextAttention {
   ContextExchange kind_;
   ContextSplit split_;
   double imbalance_ = 1;
-  Link hop_, exchange_;
+  ExchangeLink hop_, exchange_;
   std::vector<AllReduceGroup> gathers_;  // of all_gather, groups that lie differently
 };
 

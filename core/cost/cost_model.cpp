@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/cost/context_exchange.hpp"
+#include "core/cost/expert_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/low_precision.hpp"
 
@@ -113,7 +114,7 @@ struct WorkCosts {
   Bytes logits, workspace;
   Bytes of_operators;         // logits as the operators keep them
   BesideOperators beside;     // what the framework holds
-  Bytes in_fewer_bits;        // of the stash, more or less: linear layers keep their inputs in these
+  Bytes more;                 // of the stash, or less: what linear layers and uneven experts keep of it
   std::optional<Bytes> core;  // that selective recomputation drops, where it is not attention cores alone
   bool known = false;
 };
@@ -131,8 +132,7 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
   reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.again,
           costs.activation, costs.stash, costs.core, costs.logits, costs.workspace);
   std::vector<WorkCosts> by_work(model.works.size());
-  const TensorParallel split{static_cast<int>(scenario_->plan.tensor_parallel.value),
-                             scenario_->plan.sequence_parallel.value};
+  const TensorParallel split = scenario_->plan.split();
   const Bytes per_value = weight_bytes(scenario_->training.precision);
   const double each = static_cast<double>(per_value.value);
   const PlanRequest& plan = scenario_->plan;
@@ -144,18 +144,32 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     if (std::exchange(known.known, true)) return known;
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
     const auto here = [&](const Amount& amount) { return amount.on_device(per_value, split) * on_device; };
-    if (const LowPrecisionRule* low = low_precision(scenario_->training))
-      known.in_fewer_bits = {rounded(std::ceil(here(work.kept_by_linear) * (low->bytes / each - 1) +
-                                               here(work.kept_by_linear_too) * low->bytes / each),
-                                     "a size")};
-    if (const Modules modules = plan.recompute_modules; modules != Modules{Module::AttentionCore})
-      known.core = bytes_of(here(work.kept) - here(kept_without(work, modules)), 1);
+    // Kept tensors as they are: linear layers' in fewer bits, experts' of the device that gets most tokens.
+    const LowPrecisionRule* const low = low_precision(scenario_->training);
+    const double narrow = low ? low->bytes / each : 1;
+    const double fullest = split.experts > 1 ? plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value : 1.0;
+    double more = low ? here(work.inputs_by_linear) * narrow : 0, dropped = 0;
+    for (const KeptTensors& kept : work.kept_tensors) {
+      const double whole = here(kept.amount);
+      const double held =
+          (whole + (low ? here(kept.by_linear) * (narrow - 1) + here(kept.by_linear_too) * narrow : 0)) *
+          (kept.expert ? fullest : 1);
+      more += held - whole;
+      if (dropped_with(kept, plan.recompute_modules)) dropped += held;
+    }
+    known.more = {rounded(std::ceil(more), "a size")};
+    if (low || fullest > 1 || plan.recompute_modules != Modules{Module::AttentionCore})
+      known.core = bytes_of(dropped, 1);
     known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), on_device);
     for (const Operator& op : work.operators)
       known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), on_device));
     known.beside = beside_operators(work, scenario_->training.framework, split, per_value, on_device);
     if (known.beside.logits) known.logits = *known.beside.logits;
     known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
+    for (const Operator& op : work.operators)
+      if (op.name == "dispatch")
+        known.workspace =
+            std::max(known.workspace, bytes_of(expert_workspace(op.sent, plan, op.sent.tokens * on_device, each), 1));
     if (plan.context_parallel.value > 1)
       for (const Operator& op : work.operators)
         if (op.attention.heads > 0)
@@ -195,9 +209,11 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
       Bytes& stash = costs.stash.back();
       if (of.beside.logits) stash = checked_sum(stash - std::min(stash, of.of_operators), of.logits);
       stash = checked_sum(stash, of.beside.stash);
-      stash = stash + std::max(Bytes{} - stash, of.in_fewer_bits);
+      stash = stash + std::max(Bytes{} - stash, of.more);
       if (of.core) costs.core.back() = *of.core;
-      costs.core.back() = std::min(checked_sum(costs.core.back(), of.beside.core), stash);
+      if (plan.recompute_modules.has(Module::AttentionCore))
+        costs.core.back() = checked_sum(costs.core.back(), of.beside.core);
+      costs.core.back() = std::min(costs.core.back(), stash);
     }
     costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
     costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);
@@ -221,13 +237,15 @@ Bytes gradient_bytes(const Training& training) {
   return weight_bytes(training.gradient_precision.value_or(training.precision));
 }
 
-std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training) {
-  return training.zero == 0 ? parameters : sharded(parameters, plan, stage);
+std::int64_t updated_parameters(HeldParameters held, const Plan& plan, StageId stage, const Training& training) {
+  return training.zero == 0 ? held.all : sharded(held, plan, stage);
 }
 
-std::int64_t sharded(std::int64_t parameters, const Plan& plan, StageId stage) {
-  const std::int64_t members = plan.sharded_over(stage);
-  return parameters / members + (parameters % members != 0 ? 1 : 0);
+std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage) {
+  const auto share = [](std::int64_t parameters, std::int64_t members) {
+    return parameters / members + (parameters % members != 0 ? 1 : 0);
+  };
+  return share(held.all - held.of_experts, plan.sharded_over(stage)) + share(held.of_experts, plan.expert_copies());
 }
 
 Bytes optimizer_bytes(Precision precision, Optimizer optimizer) {

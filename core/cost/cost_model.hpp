@@ -148,10 +148,14 @@ Bytes optimizer_bytes(Precision precision, Optimizer optimizer);
 
 // Optimizer states of `parameters` (those on one device) that a worker of the stage holds and updates: all of them, or
 // with training.zero from 1 on their share of it.                                                            [ZeRO20]
-std::int64_t updated_parameters(std::int64_t parameters, const Plan& plan, StageId stage, const Training& training);
+struct HeldParameters {
+  std::int64_t all = 0, of_experts = 0;  // of experts that others do not hold (plan.expert_parallel)
+};
+std::int64_t updated_parameters(HeldParameters held, const Plan& plan, StageId stage, const Training& training);
 // training.zero from which on a state is divided among workers.                              [ZeRO20] section 5
 constexpr int kOptimizerSharded = 1, kGradientsSharded = 2, kWeightsSharded = 3;
-// The share of one worker: ceil(parameters / members), members = replicas of the stage x copies that divide them.
-std::int64_t sharded(std::int64_t parameters, const Plan& plan, StageId stage);
+// The share of one worker: ceil(parameters / members), members = replicas of the stage x copies that divide them; of
+// experts those that hold the same.
+std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage);
 
 }  // namespace pipewright

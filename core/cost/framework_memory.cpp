@@ -240,7 +240,8 @@ std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, St
   const int copies = plan.seating().members(plan.seating().chunk_of(k, 0)), inside = plan.sharded_over(k);
   const bool hybrid = inside > 1 && inside < copies;  // a group that shares, and one that holds the same
   return (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) + (plan.stages > 1 ? 1 : 0) +
-         (plan.context_parallel > 1 ? 1 : 0);
+         (plan.context_parallel > 1 ? 1 : 0) + (plan.split().sends_tokens() ? 1 : 0) +
+         (plan.split().sends_tokens() && plan.expert_copies() > 1 ? 1 : 0);
 }
 
 Bytes communicators(const Plan& plan, const Scenario& scenario, StageId k) {

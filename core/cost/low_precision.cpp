@@ -31,9 +31,9 @@ const LowPrecisionRule* low_precision(const Training& training) {
   return found == kRules.end() ? nullptr : &*found;
 }
 
-Precision rated_precision(const Training& training) {
-  const LowPrecisionRule* rule = low_precision(training);
-  return rule ? rule->products : training.precision;
+Precision rated_precision(const Scenario& scenario) {
+  const LowPrecisionRule* rule = low_precision(scenario.training);
+  return rule && scenario.cost == CostSourceKind::Roofline ? rule->products : scenario.training.precision;
 }
 
 int copies_of(const LowPrecisionRule& rule, const Device& device) {
@@ -43,8 +43,7 @@ int copies_of(const LowPrecisionRule& rule, const Device& device) {
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerId layer) {
   const std::int32_t work = scenario.model.layers[static_cast<std::size_t>(layer)].work;
   if (work < 0 || !low_precision(scenario.training)) return 0;
-  return low_precision_parameters(scenario.model.works[static_cast<std::size_t>(work)],
-                                  static_cast<int>(scenario.plan.tensor_parallel.value));
+  return low_precision_parameters(scenario.model.works[static_cast<std::size_t>(work)], scenario.plan.split());
 }
 
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerRange layers) {

@@ -33,8 +33,8 @@ struct LowPrecisionRule {
   bool along_both = false;  // scales lie along the summed side, so that each product needs a copy of its own
 };
 const LowPrecisionRule* low_precision(const Training& training);  // nullptr: none
-// What products of linear layers are measured against: MFU.
-Precision rated_precision(const Training& training);
+// What MFU is measured against: what products of linear layers are priced in.
+Precision rated_precision(const Scenario& scenario);
 int copies_of(const LowPrecisionRule& rule, const Device& device);
 
 // Parameters of a layer that its linear layers hold on one device.

@@ -222,7 +222,7 @@ void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, con
 void add_table_gradient(ChunkMemory& chunk, LayerRange range, const Scenario& scenario, std::size_t size) {
   if (!scenario.training.framework.megatron()) return;
   const PlanRequest& plan = scenario.plan;
-  const TensorParallel split{static_cast<int>(plan.tensor_parallel.value), plan.sequence_parallel.value};
+  const TensorParallel split = plan.split();
   for (LayerId i = range.begin; i < range.end; ++i) {
     const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
     if (layer.work < 0) continue;
@@ -236,6 +236,10 @@ const Device& device_of(const Plan& plan, const Scenario& scenario, StageId stag
   return scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, stage));
 }
 
+Bytes share_of(Bytes bytes, double share) {
+  return {rounded(static_cast<double>(bytes.value) * share, "a share of the memory")};
+}
+
 void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, VirtualStageId v) {
   const Training& training = scenario.training;
   const StageId stage = plan.stage_of(v);
@@ -244,41 +248,47 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
   };
   // What training.zero divides, from the third state on (the optimizer's) to the first (weights).
-  const auto held = [&](std::int64_t all, int state) {
-    return training.zero >= state ? sharded(all, plan, stage) : all;
+  const auto held = [&](HeldParameters all, int state) {
+    return training.zero >= state ? sharded(all, plan, stage) : all.all;
   };
   const Bytes per_state = optimizer_bytes(training.precision, training.optimizer);
-  const bool low = low_precision(training) != nullptr;
-  const auto held_weights = [&](std::int64_t all, Bytes of_all) {
-    return low ? Bytes{held(of_all.value, kWeightsSharded)}
+  const bool low = low_precision(training) != nullptr, alone = plan.expert_copies() == 1;
+  const auto held_weights = [&](HeldParameters all, Bytes of_all) {
+    const auto of_experts = [&] {
+      return static_cast<std::int64_t>(static_cast<double>(of_all.value) * static_cast<double>(all.of_experts) /
+                                       static_cast<double>(std::max<std::int64_t>(1, all.all)));
+    };
+    return low ? Bytes{held({of_all.value, of_experts()}, kWeightsSharded)}
                : bytes(held(all, kWeightsSharded), weight_bytes(training.precision));
   };
-  std::int64_t parameters = 0;
-  Bytes weights, copies;
+  HeldParameters parameters;
+  Bytes weights, copies, of_experts;  // the last: of both, where no other device holds the same
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
-  for (const std::int64_t of_layer : parameters_by_layer(plan, scenario.model, training.framework, v)) {
-    parameters = checked_sum(parameters, of_layer, "the parameters");
+  for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
+    const HeldParameters of_layer{all, scenario.model.layers[static_cast<std::size_t>(layer)].expert_parameters};
+    parameters.all = checked_sum(parameters.all, all, "the parameters");
+    parameters.of_experts += of_layer.of_experts;
     const WeightBytes of_weights =
-        weight_bytes(of_layer, low_precision_parameters(scenario, layer++), training, device_of(plan, scenario, stage));
+        weight_bytes(all, low_precision_parameters(scenario, layer++), training, device_of(plan, scenario, stage));
     weights = checked_sum(weights, of_weights.held), copies = checked_sum(copies, of_weights.copies);
+    if (alone && all > 0)
+      of_experts += share_of(of_weights.held + of_weights.copies,
+                             static_cast<double>(of_layer.of_experts) / static_cast<double>(all));
     chunk.rounding += rounding(held_weights(of_layer, of_weights.held), allocator) +
                       rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
                       rounding(bytes(held(of_layer, kOptimizerSharded), per_state), allocator);
   }
-  const Bytes gradients = bytes(parameters, gradient_bytes(training));
+  const Bytes gradients = bytes(parameters.all, gradient_bytes(training));
   const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
   chunk.weights = checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies);
   chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
-                                bytes(parameters, training.framework.bytes_per_parameter));
+                                bytes(parameters.all, training.framework.bytes_per_parameter));
   chunk.optimizer = bytes(held(parameters, kOptimizerSharded), per_state);
   if (!plan.resharding || plan.sharded_over(stage) == 1) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
-  chunk.unreduced = plan.reduce_each ? std::min(gradients, plan.bucket) : gradients;
-  if (training.zero >= kWeightsSharded) chunk.gathered = checked_sum(weights, copies);
-}
-
-Bytes share_of(Bytes bytes, double share) {
-  return {rounded(static_cast<double>(bytes.value) * share, "a share of the memory")};
+  const Bytes reduced = alone ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;
+  chunk.unreduced = plan.reduce_each ? std::min(reduced, plan.bucket) : reduced;
+  if (training.zero >= kWeightsSharded) chunk.gathered = checked_sum(weights, copies) - of_experts;
 }
 
 // Refuses plans whose memory could pass what 64 bits hold, so that the walks need no checks: every chunk of the plan on

@@ -9,15 +9,34 @@
 namespace pipewright {
 namespace {
 
-AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost) {
+AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost, const Topology& topology) {
   const Cluster& cluster = cost.scenario().cluster;
-  return AllReduceGroup::at_once(std::move(members), cost.topology(), cluster.devices_per_node, &cluster);
+  return AllReduceGroup::at_once(std::move(members), topology, cluster.devices_per_node, &cluster);
+}
+AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost) {
+  return group_of(std::move(members), cost, cost.topology());
 }
 
 // One after the other.
 void append(Collective& all, Collective next) {
   all.time = checked_sum(all.time, next.time);
   std::move(next.phases.begin(), next.phases.end(), std::back_inserter(all.phases));
+}
+
+// Of experts: which of a stage's devices hold the same. Where tensor-parallel groups hold whole sets of them, the leads stand
+// for all members, as elsewhere; else all of them are listed, on links of which nobody else takes a part.
+std::vector<std::vector<DeviceId>> expert_groups(const Plan& plan, const std::vector<DeviceId>& leads) {
+  const int t = plan.tensor_parallel, together = static_cast<int>(plan.split().expert_devices());
+  const bool by_leads = together % t == 0;
+  std::vector<std::vector<DeviceId>> groups(static_cast<std::size_t>(by_leads ? together / t : together));
+  int number = 0;
+  for (const DeviceId lead : leads)
+    for (int member = 0; member < t; ++member, ++number) {
+      const int group = number % together;
+      if (!by_leads || group % t == 0)
+        groups[static_cast<std::size_t>(by_leads ? group / t : group)].push_back(lead + member);
+    }
+  return groups;
 }
 
 }  // namespace
@@ -28,16 +47,21 @@ StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& c
   const auto inside = static_cast<std::size_t>(plan.sharded_over(stage));
   if (cost.scenario().training.zero == 0 || inside == all.size()) {
     groups_.push_back(group_of({all}, cost));
-    return;
+  } else {
+    std::vector<std::vector<DeviceId>> groups, between(inside);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (i % inside == 0) groups.emplace_back();
+      groups.back().push_back(all[i]);
+      between[i % inside].push_back(all[i]);
+    }
+    groups_.push_back(group_of(std::move(groups), cost));
+    groups_.push_back(group_of(std::move(between), cost));
   }
-  std::vector<std::vector<DeviceId>> groups, between(inside);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i % inside == 0) groups.emplace_back();
-    groups.back().push_back(all[i]);
-    between[i % inside].push_back(all[i]);
-  }
-  groups_.push_back(group_of(std::move(groups), cost));
-  groups_.push_back(group_of(std::move(between), cost));
+  dense_ = groups_.size();
+  if (!plan.split().sends_tokens() || plan.expert_copies() < 2) return;
+  const bool by_leads = plan.split().expert_devices() % plan.tensor_parallel == 0;
+  groups_.push_back(by_leads ? group_of(expert_groups(plan, all), cost)
+                             : group_of(expert_groups(plan, all), cost, Topology(cost.scenario().cluster)));
 }
 
 void StateExchange::keep_links(const Fold& fold) {
@@ -57,9 +81,9 @@ std::optional<Collective> StateExchange::measured(std::size_t group, Bytes bytes
   return Collective{bytes, phase.time, {phase}};
 }
 
-Collective StateExchange::gathering(Bytes bytes) const {
-  if (auto known = measured(0, bytes, 1)) return *std::move(known);
-  return groups_.front().gathering(bytes);
+Collective StateExchange::gathering(std::size_t group, Bytes bytes) const {
+  if (auto known = measured(group, bytes, 1)) return *std::move(known);
+  return groups_[group].gathering(bytes);
 }
 
 Collective StateExchange::all_reduce(std::size_t group, Bytes bytes) const {
@@ -67,25 +91,47 @@ Collective StateExchange::all_reduce(std::size_t group, Bytes bytes) const {
   return groups_[group].best(bytes);
 }
 
-Collective StateExchange::reduce(Bytes gradients) const {
+Bytes StateExchange::weights_of(Bytes gradients) const {
+  const auto parameters = static_cast<double>(gradients.value / gradient_bytes(cost_.scenario().training).value);
+  return {std::llround(parameters * gathered_weight_bytes_)};
+}
+
+Collective StateExchange::reduce_dense(Bytes gradients) const {
   const Training& training = cost_.scenario().training;
   if (training.zero == 0) return all_reduce(0, gradients);
   const AllReduceGroup& inside = groups_.front();
-  const auto parameters = static_cast<double>(gradients.value / gradient_bytes(training).value);
-  const Bytes weights{std::llround(parameters * gathered_weight_bytes_)};
-  if (training.zero == 1 && groups_.size() == 1) {
+  const Bytes weights = weights_of(gradients);
+  if (training.zero == 1 && dense_ == 1) {
     if (auto known = measured(0, gradients, 2)) return *std::move(known);
     return inside.sharded(gradients, weights);
   }
-  Collective all = gathering(gradients);  // a scatter takes as long
+  Collective all = gathering(0, gradients);  // a scatter takes as long
   all.bytes = gradients;
-  if (groups_.size() > 1) append(all, all_reduce(1, {gradients.value / static_cast<std::int64_t>(inside.members())}));
-  if (training.zero == 1) append(all, gathering(weights));
+  if (dense_ > 1) append(all, all_reduce(1, {gradients.value / static_cast<std::int64_t>(inside.members())}));
+  if (training.zero == 1) append(all, gathering(0, weights));
   return all;
 }
 
-Collective StateExchange::gather(Bytes weights) const {
-  return gathering(weights);
+// States of experts are divided among all that hold the same.
+Collective StateExchange::reduce_experts(Bytes gradients) const {
+  const Training& training = cost_.scenario().training;
+  if (training.zero == 0) return all_reduce(dense_, gradients);
+  if (training.zero == 1) return groups_[dense_].sharded(gradients, weights_of(gradients));
+  return gathering(dense_, gradients);
+}
+
+Collective StateExchange::reduce(Share gradients) const {
+  Collective all = reduce_dense(gradients.all - gradients.of_experts);
+  all.bytes = gradients.all;
+  if (gradients.of_experts > Bytes{} && groups_.size() > dense_) append(all, reduce_experts(gradients.of_experts));
+  return all;
+}
+
+Collective StateExchange::gather(Share weights) const {
+  Collective all = gathering(0, weights.all - weights.of_experts);
+  all.bytes = weights.all;
+  if (weights.of_experts > Bytes{} && groups_.size() > dense_) append(all, gathering(dense_, weights.of_experts));
+  return all;
 }
 
 }  // namespace pipewright

@@ -6,6 +6,9 @@
 //
 // With fewer copies in a group than there are (hybrid sharding), scatter and gather run inside the groups, and what each
 // member then holds is all-reduced with those that hold the same in the other groups.         [FSDP23] section 3.2.2
+// Gradients and weights of experts that only some devices hold (plan.expert_parallel) are exchanged with those that hold the
+// same, behind the others: of n devices of a stage, e x apart. 16 devices, e x = 4: {0, 4, 8, 12}, ...   [Megatron26]
+//                                                                        tests/core/expert_exchange_test.cpp
 // Copies that follow one another form a group. Four copies on two nodes of two, shard: 2: groups {0, 1} and {2, 3}, rings
 // {0, 2} and {1, 3} between them.                        tests/planner/sharding_test.cpp "hybrid sharding"
 #pragma once
@@ -23,18 +26,26 @@ class StateExchange {
  public:
   StateExchange(const Plan& plan, StageId stage, const CostModel& cost);
 
-  Collective reduce(Bytes gradients) const;  // of a bucket
-  Collective gather(Bytes weights) const;    // of a chunk whose weights are sharded, or that are whole between updates
+  // Bytes of a bucket, or of a chunk: all, and of experts.
+  struct Share {
+    Bytes all, of_experts;
+  };
+  Collective reduce(Share gradients) const;
+  Collective gather(Share weights) const;  // of a chunk whose weights are sharded
   void keep_links(const Fold& fold);
-  // Those that communicate: inside the groups, and between them where there are several.
+  // Those that communicate: inside the groups, and between them where there are several; then those of the experts.
   std::span<const AllReduceGroup> groups() const { return groups_; }
 
  private:
   std::optional<Collective> measured(std::size_t group, Bytes bytes, int halves) const;
-  Collective gathering(Bytes bytes) const;  // or scattering, inside a group
+  Collective gathering(std::size_t group, Bytes bytes) const;  // or scattering, inside a group
   Collective all_reduce(std::size_t group, Bytes bytes) const;
+  Collective reduce_dense(Bytes gradients) const;
+  Collective reduce_experts(Bytes gradients) const;
+  Bytes weights_of(Bytes gradients) const;
 
   const CostModel& cost_;
+  std::size_t dense_ = 0;         // groups before those of the experts
   double gathered_weight_bytes_;  // per parameter
   std::vector<AllReduceGroup> groups_;
 };

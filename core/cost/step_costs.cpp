@@ -19,10 +19,12 @@ constexpr std::size_t of(Kind kind) {
 }
 
 // That a device holds of these layers.
-std::int64_t parameters_of(const Model& model, LayerRange range) {
-  std::int64_t sum = 0;
-  for (LayerId i = range.begin; i < range.end; ++i)
-    sum = checked_sum(sum, model.layers[at(i)].held(), "parameters");
+HeldParameters parameters_of(const Model& model, LayerRange range) {
+  HeldParameters sum;
+  for (LayerId i = range.begin; i < range.end; ++i) {
+    sum.all = checked_sum(sum.all, model.layers[at(i)].held(), "parameters");
+    sum.of_experts += model.layers[at(i)].expert_parameters;
+  }
   return sum;
 }
 
@@ -196,7 +198,7 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     const CostSource& source = cost.source(device_class);
     const Time overhead = source.op_overhead();
     const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
-    const std::int64_t parameters = parameters_of(model, range);
+    const HeldParameters parameters = parameters_of(model, range);
     const OpTimes times = op_times(plan, v, model, on_stages.of(plan.stage_of(v)), host_of(cost, device_class));
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
@@ -235,14 +237,20 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
 }
 
 // Of a chunk on one device, as they are gathered.
-Bytes weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
+StateExchange::Share weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
   const LayerRange range = plan.layers[at(v)];
   const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
-  Bytes sum;
-  for (LayerId layer = range.begin; layer < range.end; ++layer)
-    sum = checked_sum(sum, weight_bytes(scenario.model.layers[at(layer)].held(),
-                                        low_precision_parameters(scenario, layer), scenario.training, device)
-                               .held);
+  StateExchange::Share sum;
+  for (LayerId id = range.begin; id < range.end; ++id) {
+    const Layer& layer = scenario.model.layers[at(id)];
+    const Bytes held =
+        weight_bytes(layer.held(), low_precision_parameters(scenario, id), scenario.training, device).held;
+    sum.all = checked_sum(sum.all, held);
+    if (layer.expert_parameters > 0)
+      sum.of_experts +=
+          Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(layer.expert_parameters) /
+                             static_cast<double>(layer.held()))};
+  }
   return sum;
 }
 
@@ -261,7 +269,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
       const VirtualStageId v = plan.seating().chunk_of(k, i);
       for (const Bucket& bucket :
            buckets(scenario.model, plan.layers[at(v)], gradient_bytes(scenario.training), plan.bucket))
-        costs.collectives[at(v)].push_back(exchange.reduce(bucket.bytes));
+        costs.collectives[at(v)].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
       if (plan.resharding) costs.gathers[at(v)] = exchange.gather(weights_of(plan, v, scenario));
     }
   }
@@ -466,17 +474,17 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
     for (const Bucket& bucket : buckets(scenario.model, plan_.layers[static_cast<std::size_t>(v)],
                                         gradient_bytes(scenario.training), plan_.bucket))
       costs.collectives[static_cast<std::size_t>(v)].push_back(
-          {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket.bytes), {}});
+          {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket), {}});
     if (!plan_.resharding) continue;
     costs.gathers[at(v)] = exchanges_[stage].gather(weights_of(plan_, v, scenario));
     costs.gathers[at(v)].phases.clear();
   }
 }
 
-Time StepPricer::all_reduce(StageId k, Bytes bucket) {
+Time StepPricer::all_reduce(StageId k, const Bucket& bucket) {
   const auto stage = static_cast<std::size_t>(k);
-  const auto [known, absent] = prices_[stage].try_emplace(bucket.value);
-  if (absent) known->second = exchanges_[stage].reduce(bucket).time;
+  const auto [known, absent] = prices_[stage].try_emplace({bucket.bytes.value, bucket.of_experts.value});
+  if (absent) known->second = exchanges_[stage].reduce({bucket.bytes, bucket.of_experts}).time;
   return known->second;
 }
 
@@ -490,7 +498,7 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
       buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion
   const bool blocking = plan_.gradient_sync == GradientSync::Blocking;
   for (std::size_t i = blocking ? 0 : all.size() - 1; i < all.size(); ++i)
-    tail = checked_sum(tail, all_reduce(k, all[i].bytes));
+    tail = checked_sum(tail, all_reduce(k, all[i]));
   return tail;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/fold.hpp"
 #include "core/cost/state_exchange.hpp"
@@ -46,7 +47,7 @@ class StepPricer {
 
  private:
   void add_all_reduces(StepCosts& costs);
-  Time all_reduce(StageId k, Bytes bucket);
+  Time all_reduce(StageId k, const Bucket& bucket);
 
   Plan plan_;
   const CostModel& cost_;
@@ -54,8 +55,9 @@ class StepPricer {
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;
-  std::vector<StateExchange> exchanges_;              // by stage
-  std::vector<std::map<std::int64_t, Time>> prices_;  // by stage and bytes of a bucket
+  std::vector<StateExchange> exchanges_;  // by stage
+  // By stage, and bytes of a bucket, all and of experts.
+  std::vector<std::map<std::pair<std::int64_t, std::int64_t>, Time>> prices_;
 };
 
 }  // namespace pipewright

@@ -207,7 +207,7 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
   struct Figures {
     Bytes output, kept, kept_selective;
     double flops = 0;
-    std::int64_t parameters = 0;
+    std::int64_t parameters = 0, of_experts = 0;
   };
   std::vector<Figures> figures(model.works.size());
   for (std::size_t w = 0; w < figures.size(); ++w) {
@@ -215,7 +215,9 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
     figures[w] = {whole_bytes(work.output().on_device(per_value, split)),
                   whole_bytes(work.kept.on_device(per_value, split)),
                   whole_bytes(kept_without(work, {Module::AttentionCore}).on_device(per_value, split)),
-                  work.product_flops(), parameters_on_device(work, split.degree)};
+                  work.product_flops(),
+                  parameters_on_device(work, split),
+                  expert_parameters_on_device(work, split)};
   }
   const std::vector<char> used = model.works.empty() ? std::vector<char>{} : kept_by_users(model);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -230,7 +232,7 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
     layer.stash_selective = checked_sum(of.kept_selective, output);
     layer.flops = Flops{of.flops};
     layer.parameters = model.works[w].parameters;
-    layer.parameters_on_device = of.parameters;
+    layer.parameters_on_device = of.parameters, layer.expert_parameters = of.of_experts;
   }
   if (!model.works.empty()) model.input = whole_bytes(model.input_amount.on_device(per_value, split));
 }

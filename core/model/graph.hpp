@@ -32,6 +32,7 @@ struct Layer {
   std::optional<Bytes> stash_selective;              // the same under selective recomputation; absent: as without
   std::int64_t parameters = 0;                       // count, not bytes; of all devices that share the layer
   std::optional<std::int64_t> parameters_on_device;  // absent: all of them
+  std::int64_t expert_parameters = 0;                // of those on one device: of experts that others do not hold
   std::optional<Flops> flops;   // forward, of all devices that share it; the backward counts twice that
   std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
   std::string op;               // the `op:` or `ops:` of its YAML, as written back; "" for stated figures

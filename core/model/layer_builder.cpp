@@ -105,17 +105,17 @@ void LayerBuilder::keeps(double values) {
 }
 
 void LayerBuilder::keep_own(const Amount& amount, Module made_by) {
-  add_kept(made_by, {made_by}, amount);
+  add_kept({.made_by = made_by, .read_by = {made_by}, .amount = amount});
 }
 
-void LayerBuilder::add_kept(Module made_by, Modules read_by, const Amount& amount) {
-  work_.kept += amount;
+void LayerBuilder::add_kept(const KeptTensors& kept) {
+  work_.kept += kept.amount;
   for (KeptTensors& each : work_.kept_tensors)
-    if (each.made_by == made_by && each.read_by == read_by) {
-      each.amount += amount;
+    if (each.made_by == kept.made_by && each.read_by == kept.read_by && each.expert == kept.expert) {
+      each.amount += kept.amount, each.by_linear += kept.by_linear, each.by_linear_too += kept.by_linear_too;
       return;
     }
-  work_.kept_tensors.push_back({made_by, read_by, amount});
+  work_.kept_tensors.push_back(kept);
 }
 
 Amount LayerBuilder::values(Value x) const {
@@ -203,12 +203,14 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
     const Tensor& tensor = tensors_[i];
     if (!tensor.kept) continue;
     const Amount amount = values(Value{static_cast<int>(i)});
-    const bool linear_alone = !tensor.by_others && tensor.input < 0;
-    if (tensor.read_by_linear) (linear_alone ? work_.kept_by_linear : work_.kept_by_linear_too) += amount;
-    if (tensor.input >= 0)
+    if (tensor.input >= 0) {
       work_.keeps_input[static_cast<std::size_t>(tensor.input)] = 1;
-    else
-      add_kept(tensor.made_by, tensor.read_by, amount);
+      if (tensor.read_by_linear) work_.inputs_by_linear += amount;
+      continue;
+    }
+    KeptTensors kept{.made_by = tensor.made_by, .read_by = tensor.read_by, .amount = amount};
+    if (tensor.read_by_linear) (tensor.by_others ? kept.by_linear_too : kept.by_linear) = amount;
+    add_kept(kept);
   }
   for (const Operator& op : work_.operators) {
     work_.parameters = checked_sum(work_.parameters, op.parameters, "the parameters");

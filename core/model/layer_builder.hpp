@@ -118,7 +118,7 @@ class LayerBuilder {
   void keep(Value x, Reader reader = Reader::Other);
   void keep_own(const Amount& amount, Module made_by);  // a mask, an index: a tensor that no other operator sees
   void keep_own(const Amount& amount) { keep_own(amount, module_); }
-  void add_kept(Module made_by, Modules read_by, const Amount& amount);
+  void add_kept(const KeptTensors& kept);  // to those of the same maker and readers
   Amount values(Value x) const;
   Operator& add_operator(std::string_view name, OperatorKind kind);
   // Adds the step that makes `out` to the program.

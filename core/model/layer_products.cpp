@@ -306,7 +306,10 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   inner_values.sharded_values = rows * static_cast<double>(spec.hidden);
   Operator& dispatch = add_operator("dispatch", OperatorKind::Memory);
   dispatch.forward_bytes = dispatch.input_bytes = values(x) + sent;
-  dispatch.input_flops = sent.gathered_values, dispatch.gathered = true;
+  dispatch.input_flops = sent.gathered_values, dispatch.gathered = true, dispatch.expert = true;
+  dispatch.sent = {static_cast<double>(in[0]), active, static_cast<double>(spec.experts),
+                   static_cast<double>(features)};
+  const ExpertTokens tokens = dispatch.sent;
   using Divided = ProductOfLayer::Divided;
   const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to,
                            Divided divided) -> Operator& {
@@ -316,13 +319,15 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
                 .columns = static_cast<double>(columns),
                 .depth = static_cast<double>(weight / columns),
                 .groups = static_cast<double>(spec.experts),
-                .divided = divided};
-    op.product = true, op.divided = true;
+                .divided = divided,
+                .expert = true};
+    op.product = true, op.divided = true, op.expert = true;
     op.forward_flops = op.input_flops = op.weight_flops = 2 * rows * static_cast<double>(weight);
     op.forward_bytes = op.input_bytes = op.weight_bytes = from + to;
     const std::int64_t each = checked_sum(weight, bias, "the parameters");
     op.parameters = checked_product(spec.experts, each, "the parameters");
     op.sharded_parameters = op.parameters;
+    work_.expert_parameters = checked_sum(work_.expert_parameters, op.parameters, "the parameters");
     op.idle_parameters = (spec.experts - spec.active) * each;
     return op;
   };
@@ -331,7 +336,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   const PointwiseFlops flops = pointwise(spec.activation);
   Operator& act = add_operator(name_of(spec.activation), OperatorKind::Memory);
   const Module of_activation = act.module = module_ == Module::Experts ? Module::ExpertActivation : module_;
-  act.divided = true;
+  act.divided = act.expert = true;
   act.forward_flops = (flops.forward + (spec.gated ? 1 : 0)) * inner_values.sharded_values;
   act.input_flops = (flops.backward + (spec.gated ? 2 : 0)) * inner_values.sharded_values;
   act.forward_bytes = opened + inner_values, act.input_bytes = 2.0 * opened + inner_values;
@@ -340,11 +345,15 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   record("experts", {x}, y);
   Operator& combine = add_operator("combine", OperatorKind::Memory);
   combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
+  combine.expert = true, combine.sent = tokens;
   combine.forward_bytes = combine.input_bytes = sent + values(y);
-  keep_own(sent + opened);
-  add_kept(of_activation, {module_}, inner_values);
-  work_.kept_by_linear += sent + inner_values;
-  keep_own(sent);  // the experts' outputs: the gradient of the router's weights reads them
+  const auto kept = [&](Module made_by, const Amount& amount, const Amount& by_linear) {
+    add_kept({.made_by = made_by, .read_by = {module_}, .expert = true, .amount = amount, .by_linear = by_linear});
+  };
+  kept(module_, sent + opened, sent);
+  kept(of_activation, inner_values, inner_values);
+  work_.reduced_by_experts += values(y), ++work_.expert_layers;
+  kept(module_, sent, {});  // the experts' outputs: the gradient of the router's weights reads them
   work_.shards = std::gcd(work_.shards, spec.hidden);
   work_.reduced_forward += values(y), ++work_.reductions_forward;
   Work::Reductions& within = work_.reduced_within[static_cast<std::size_t>(module_)];

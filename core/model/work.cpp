@@ -25,7 +25,9 @@ Amount operator*(double factor, Amount a) {
 double Amount::on_device(Bytes per_value, TensorParallel split) const {
   const auto each = static_cast<double>(per_value.value);
   const double whole = values * each + fixed, sharded = sharded_values * each + sharded_fixed;
-  return (split.sequence_parallel ? whole / split.degree : whole) + sharded / split.degree + gathered_values * each;
+  const double gathered =
+      split.sends_tokens() ? gathered_values * split.expert_split() / split.degree : gathered_values;
+  return (split.sequence_parallel ? whole / split.degree : whole) + sharded / split.degree + gathered * each;
 }
 
 namespace {
@@ -39,11 +41,14 @@ double divided_among(double size, int degree) {
 }  // namespace
 
 ProductShape ProductOfLayer::call(PassKind pass, double samples, TensorParallel split, bool divided_rows) const {
-  const int t = split.degree;
-  const double m = rows * (of_sample ? 1 : samples) / (divided_rows ? t : 1);
+  const bool sent = expert && split.sends_tokens();
+  const int t = sent ? split.expert_split() : split.degree;
+  const double from = sent ? static_cast<double>(split.expert_devices()) / split.degree : 1;
+  const double m = rows * from * (of_sample ? 1 : samples) / (divided_rows ? t : 1);
   const double n = divided == Divided::Columns ? divided_among(columns, t) : columns;
   const double k = divided == Divided::Depth ? divided_among(depth, t) : depth;
-  const double batch = groups * (of_sample ? samples : 1) / (divided == Divided::Groups ? t : 1);
+  const double batch =
+      groups * (of_sample ? samples : 1) / (divided == Divided::Groups ? t : 1) / (sent ? split.experts : 1);
   switch (pass) {
     case PassKind::Forward: return {m, n, k, batch};
     case PassKind::Input: return {m, k, n, batch};
@@ -70,13 +75,16 @@ double Work::product_flops() const {
   return sum;
 }
 
-Amount kept_without(const Work& work, Modules rebuilt) {
+bool dropped_with(const KeptTensors& kept, Modules rebuilt) {
   if (rebuilt.has(Module::Experts)) rebuilt.add(Module::ExpertActivation);
+  const bool output_too = kept.made_by == Module::Norm || kept.made_by == Module::ExpertActivation;
+  return rebuilt.has(kept.made_by) && (output_too || kept.read_by.within(rebuilt));
+}
+
+Amount kept_without(const Work& work, Modules rebuilt) {
   Amount kept;
-  for (const KeptTensors& each : work.kept_tensors) {
-    const bool output_too = each.made_by == Module::Norm || each.made_by == Module::ExpertActivation;
-    if (!(rebuilt.has(each.made_by) && (output_too || each.read_by.within(rebuilt)))) kept += each.amount;
-  }
+  for (const KeptTensors& each : work.kept_tensors)
+    if (!dropped_with(each, rebuilt)) kept += each.amount;
   return kept;
 }
 
@@ -85,12 +93,13 @@ bool low_precision_product(const Operator& op) {
          op.module != Module::AttentionCore;
 }
 
-std::int64_t low_precision_parameters(const Work& work, int tensor_parallel) {
+std::int64_t low_precision_parameters(const Work& work, TensorParallel split) {
   std::int64_t sum = 0;
   for (const Operator& op : work.operators) {
     if (!low_precision_product(op)) continue;
     const std::int64_t whole = op.parameters - op.sharded_parameters;
-    sum += whole + (op.sharded_parameters + tensor_parallel - 1) / tensor_parallel;
+    const std::int64_t among = op.expert && split.sends_tokens() ? split.expert_devices() : split.degree;
+    sum += whole + (op.sharded_parameters + among - 1) / among;
   }
   return sum;
 }
@@ -110,8 +119,16 @@ Amount Work::output() const {
   return sum;
 }
 
-std::int64_t parameters_on_device(const Work& work, int tensor_parallel) {
-  return work.parameters - work.sharded_parameters + (work.sharded_parameters + tensor_parallel - 1) / tensor_parallel;
+std::int64_t parameters_on_device(const Work& work, TensorParallel split) {
+  const std::int64_t experts = split.sends_tokens() ? work.expert_parameters : 0,
+                     sharded = work.sharded_parameters - experts;
+  return work.parameters - work.sharded_parameters + (sharded + split.degree - 1) / split.degree +
+         expert_parameters_on_device(work, split);
+}
+
+std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split) {
+  const std::int64_t devices = split.expert_devices();
+  return split.sends_tokens() ? (work.expert_parameters + devices - 1) / devices : 0;
 }
 
 }  // namespace pipewright

@@ -20,7 +20,15 @@ namespace pipewright {
 struct TensorParallel {
   int degree = 1;                  // t
   bool sequence_parallel = false;  // what lies outside the split products is divided along the sequence [Korthikanti22]
+  int experts = 1;                 // e: devices that hold experts of their own                          [GShard20]
+  int expert_tensor = 0;           // x: devices that divide one expert among them; 0: t
   bool operator==(const TensorParallel&) const = default;
+
+  constexpr int expert_split() const { return expert_tensor > 0 ? expert_tensor : degree; }
+  // Devices that hold all experts of a layer between them, each once.
+  constexpr std::int64_t expert_devices() const { return std::int64_t{experts} * expert_split(); }
+  // Tokens are sent to the devices of their experts; else the t devices of a group have a part of each expert.
+  constexpr bool sends_tokens() const { return experts > 1 || expert_split() != degree; }
 };
 
 // Bytes of tensors, as far as they are known without precision and split:
@@ -29,7 +37,8 @@ struct TensorParallel {
 //           + gathered values * bytes per value
 // 1 B dropout masks, 8 B indices and fp32 logits are `fixed`.
 // t = 2: {whole 100 values, sharded 40 values} of 2 B: 200 + 40 = 240 B; with sequence parallelism 100 + 40 = 140 B.
-// Gathered values stand whole on every device even with sequence parallelism: tokens that experts read.
+// Gathered values stand whole on every device even with sequence parallelism: tokens that experts read. Where tokens are
+// sent to their experts, a device has x / t of them.
 struct Amount {
   double values = 0, fixed = 0;                  // on every device of the group
   double sharded_values = 0, sharded_fixed = 0;  // divided among the devices
@@ -100,6 +109,8 @@ struct ProductOfLayer {
   double groups = 1;       // products in one call: heads of attention, experts
   bool of_sample = false;  // every sample has groups of its own, with its own rows (attention)
   Divided divided = Divided::None;
+  bool expert =
+      false;  // groups are experts: where tokens are sent, a device has 1 / e of them with the rows of e x devices
 
   explicit operator bool() const { return rows > 0; }
   // The call of a pass on one device. Gradient of the input: C[m, k] sums over n; of the weights C[n, k] over m.
@@ -117,6 +128,13 @@ struct AttentionShape {
   double longest = 0;  // keys that the last query sees
   bool causal = false;
   bool operator==(const AttentionShape&) const = default;
+};
+
+// What a layer of experts exchanges, of one sample: operators `dispatch` and `combine`.
+struct ExpertTokens {
+  double tokens = 0, active = 0;     // 0: it is none; experts that each is sent to
+  double experts = 0, features = 0;  // of the layer; values per token
+  bool operator==(const ExpertTokens&) const = default;
 };
 
 // A convolution of one group, of one sample.
@@ -155,14 +173,20 @@ struct Operator {
   ProductOfLayer shape;         // of a product
   AttentionShape attention;     // of fused attention; heads 0: it is none
   ConvolutionShape convolution;
+  ExpertTokens sent;    // of what exchanges tokens
+  bool expert = false;  // its work grows with the tokens that the device's experts get
   bool operator==(const Operator&) const = default;
 };
 
-// Tensors kept from forward to backward.
+// Tensors kept from forward to backward, of one maker and the same readers.
 struct KeptTensors {
   Module made_by = Module::Other;
-  Modules read_by;  // whose backward reads them
+  Modules read_by;      // whose backward reads them
+  bool expert = false;  // they grow with the tokens that a device's experts get
   Amount amount;
+  // Of it: what the backward of linear layers alone reads, and what other operators' reads, too. Where products are
+  // computed in fewer bits these layers keep a copy in them, and the first need not be kept.
+  Amount by_linear, by_linear_too;
   bool operator==(const KeptTensors&) const = default;
 };
 
@@ -174,13 +198,15 @@ struct Work {
   // of the stage. `keeps_input[i]`: the backward of this layer reads input i.
   Amount kept;
   std::vector<KeptTensors> kept_tensors;  // `kept` by who makes and who reads it: see kept_without
-  // Of `kept`: values that the backward of linear layers alone reads, and that other operators' read, too. Where products
-  // are computed in fewer bits these layers keep a copy in them, and the first need not be kept.
-  Amount kept_by_linear, kept_by_linear_too;
-  Amount logits;                  // of `kept`: what the loss keeps of the logits
-  std::vector<char> keeps_input;  // by input
-  bool keeps_output = false;      // `kept` holds the outputs: this layer's own backward reads them
+  Amount inputs_by_linear;                // of the layer's inputs: what linear layers keep a copy of in fewer bits
+  Amount logits;                          // of `kept`: what the loss keeps of the logits
+  std::vector<char> keeps_input;          // by input
+  bool keeps_output = false;              // `kept` holds the outputs: this layer's own backward reads them
   std::int64_t parameters = 0, sharded_parameters = 0;
+  std::int64_t expert_parameters = 0;  // of the sharded ones
+  // Of what is reduced: by experts, where each is divided among the group. Where tokens are sent, they are not.
+  Amount reduced_by_experts;  // forward; backward as much
+  int expert_layers = 0;
   std::int64_t tied_parameters = 0;  // a table of another layer that this one uses, too (tied embedding and head)
   // Bytes all-reduced by a tensor-parallel group per sample, and how many all-reduces. Sequence parallelism turns each
   // into a reduce-scatter and an all-gather of together the same volume.
@@ -208,6 +234,7 @@ struct Work {
 // What is kept where `rebuilt` modules are run again before the backward: not what one of them makes and nobody else reads,
 // nor the outputs of norms and of the experts' activations, whoever reads them.
 //     fp16, 34 s h + 5 a s^2 of a GPT block; AttentionCore: 34 s h          [Korthikanti22] section 4, 5
+bool dropped_with(const KeptTensors& kept, Modules rebuilt);
 Amount kept_without(const Work& work, Modules rebuilt);
 // Whether an operator runs again then.
 constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {
@@ -218,14 +245,15 @@ constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {
 // of routers and with the vocabulary, which stay as they are in Transformer Engine and torchtitan.
 bool low_precision_product(const Operator& op);
 // Their parameters on one device of the group.
-std::int64_t low_precision_parameters(const Work& work, int tensor_parallel);
+std::int64_t low_precision_parameters(const Work& work, TensorParallel split);
 
 // How many of the operators, from the first on, are repeated before a backward that stops where it has what it reads: not
 // the last product, whose input is there then, nor sums behind it.     tests/core/operator_costs_test.cpp "stops early"
 //     norm, qkv, attention, out, add, norm, up, silu, down, add: all but the last two
 std::size_t repeated_until_read(const Work& work);
 
-// Parameters that one device of the group holds: whole ones, and ceil(sharded / t).
-std::int64_t parameters_on_device(const Work& work, int tensor_parallel);
+// Parameters that one device of the group holds: whole ones, ceil(sharded / t), and of experts ceil(all / (e x)).
+std::int64_t parameters_on_device(const Work& work, TensorParallel split);
+std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split);  // of them; 0: tokens are not sent
 
 }  // namespace pipewright

@@ -135,7 +135,7 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
   for (const auto& [value, name] :
        {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
         std::pair{plan.data_parallel, "data_parallel"}, std::pair{plan.tensor_parallel, "tensor_parallel"},
-        std::pair{plan.context_parallel, "context_parallel"}})
+        std::pair{plan.context_parallel, "context_parallel"}, std::pair{plan.expert_parallel, "expert_parallel"}})
     if (value < 1) refuse(std::string(name) + " is " + text(value) + "; must be at least 1");
   if (static_cast<int>(plan.replicas.size()) != plan.stages)
     refuse("replicas for " + text(static_cast<std::int64_t>(plan.replicas.size())) + " of " + text(plan.stages) +

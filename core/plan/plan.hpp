@@ -32,11 +32,12 @@ struct Plan : RuntimePolicy {
   int shard = 0;             // of the D: how many divide states among them, with all their c; 0: all of them
   int tensor_parallel = 1;   // t, devices of a worker
   bool sequence_parallel = false;
-  std::vector<int> replicas;               // r_k, per stage
-  std::int64_t micro_batches = 1;          // M, per copy, counted over all replicas
-  std::int64_t micro_batch_size = 1;       // samples
-  std::int64_t last_micro_batch_size = 1;  // samples of micro-batch M - 1; differs only when ragged
-  std::int64_t global_batch_size = 1;      // samples per optimizer step, over all copies
+  int expert_parallel = 1, expert_tensor_parallel = 0;  // e, x (0: t): devices that hold the experts between them
+  std::vector<int> replicas;                            // r_k, per stage
+  std::int64_t micro_batches = 1;                       // M, per copy, counted over all replicas
+  std::int64_t micro_batch_size = 1;                    // samples
+  std::int64_t last_micro_batch_size = 1;               // samples of micro-batch M - 1; differs only when ragged
+  std::int64_t global_batch_size = 1;                   // samples per optimizer step, over all copies
   // What each chunk is cut into: gathered and reduced one by one, and virtual stages of their own.  [FSDP23]
   int units = 1;
   std::optional<Resharding> resharding;  // of weights that are sharded; none: they are whole
@@ -63,7 +64,12 @@ struct Plan : RuntimePolicy {
   int positions() const { return seating().positions(); }  // workers in one copy, sum of r_k
   int workers() const { return positions() * copies(); }
   int devices() const { return workers() * tensor_parallel; }
-  TensorParallel split() const { return {tensor_parallel, sequence_parallel}; }
+  TensorParallel split() const { return {tensor_parallel, sequence_parallel, expert_parallel, expert_tensor_parallel}; }
+  // Devices of a stage that hold the same experts.
+  int expert_copies() const {
+    const std::int64_t all = std::int64_t{copies()} * tensor_parallel;
+    return static_cast<int>(std::max<std::int64_t>(1, all / split().expert_devices()));
+  }
   // Workers that divide the states of a chunk of stage k among them, where training.zero says so.
   int sharded_over(StageId k) const {
     const VirtualStageId v = seating().chunk_of(k, 0);

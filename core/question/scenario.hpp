@@ -52,6 +52,11 @@ enum class ContextExchange : std::uint8_t {
 };
 // Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
 // a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
+enum class ExpertExchange : std::uint8_t {
+  AllToAll,   // each token to the devices of its experts, once per expert
+  AllGather,  // all tokens to all devices of the group
+  PerNode,    // once per node of its experts, handed on inside the node                               [DeepEP25]
+};
 enum class ContextSplit : std::uint8_t { Zigzag, Contiguous };
 enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
@@ -165,7 +170,13 @@ struct RuntimePolicy {
   std::optional<Placed<std::int64_t>> context_inner;  // of TwoLevel, a divisor of c
   Placed<ContextSplit> context_split{ContextSplit::Zigzag, {}};
   Placed<double> context_imbalance{1, {}};  // attention of the fullest device over the mean: packed documents
-  Bytes reserve_pipeline;                   // taken on every device when K > 1, in addition to the device's reserve
+  // Of plan.expert_parallel.
+  Placed<ExpertExchange> expert_exchange{ExpertExchange::AllToAll, {}};
+  Placed<double> expert_imbalance{1, {}};                 // tokens of the fullest device over the mean: time
+  std::optional<Placed<double>> expert_imbalance_memory;  // likewise: memory; none: as the time
+  std::optional<Placed<std::int64_t>> expert_nodes;       // that a token's experts lie on at most; none: any
+  bool expert_dispatch_fp8 = false;                       // tokens are sent in fp8, with a scale per 128 values
+  Bytes reserve_pipeline;  // taken on every device when K > 1, in addition to the device's reserve
 };
 
 struct PlanRequest : RuntimePolicy {
@@ -183,6 +194,9 @@ struct PlanRequest : RuntimePolicy {
   // c: devices that divide every sequence among them. They hold the same weights, so that they are copies of one another
   // where gradients are reduced and states divided.                                                  [RingAttention23]
   Placed<std::int64_t> context_parallel{1, {}};
+  // e and x (0: t): e x devices of a stage that follow one another hold the experts between them.      [GShard20]
+  Placed<std::int64_t> expert_parallel{1, {}};
+  Placed<std::int64_t> expert_tensor_parallel{0, {}};
   Placed<std::vector<std::int64_t>> replicas;  // per stage; empty: one each
   Placed<LayerOrder> order;
   Placed<Partition> partition;
@@ -203,6 +217,13 @@ struct PlanRequest : RuntimePolicy {
   bool fit_by_default = false;  // nobody stated it: what `plan` and `capacity` ask for
   OpenFields open;              // stages, data_parallel, schedule, ...: see io/read/read_open.cpp
   Place place;
+
+  TensorParallel split() const {
+    // What no cluster has is refused where the plan is made.
+    const auto small = [](std::int64_t count, std::int64_t most) { return static_cast<int>(std::min(count, most)); };
+    return {small(tensor_parallel.value, 1 << 30), sequence_parallel.value, small(expert_parallel.value, 1 << 15),
+            small(expert_tensor_parallel.value, 1 << 15)};
+  }
 };
 
 struct Scenario {
@@ -230,7 +251,7 @@ struct Scenario {
   ~Scenario();
 };
 
-// Models with experts are priced as if a layer's experts were one dense product: what that leaves out, ready for a
+// Models with experts: what their price leaves out, ready for a
 // report's warnings; "": the model has no experts, or its times are stated.   tests/cli/told_test.cpp "with experts"
 std::string expert_caution(const Scenario& scenario);
 

@@ -213,6 +213,20 @@ std::vector<std::string> unsaid(const Transformer& t) {
   return parts;
 }
 
+void expert_flags(Flags& flags, const Answer& written) {
+  const TensorParallel split = written.plan.split();
+  if (!split.sends_tokens()) return;
+  flags.add("--expert-model-parallel-size {} --expert-tensor-parallel-size {}", split.experts, split.expert_split());
+  switch (written.scenario->plan.expert_exchange.value) {
+    case ExpertExchange::AllToAll: flags.line("--moe-token-dispatcher-type alltoall"); break;
+    case ExpertExchange::AllGather: flags.line("--moe-token-dispatcher-type allgather"); break;
+    case ExpertExchange::PerNode:
+      flags.line("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep");
+      break;
+  }
+  if (written.scenario->training.expert_products == ExpertProducts::Fused) flags.line("--moe-grouped-gemm");
+}
+
 void model_flags(Flags& flags, const Answer& written) {
   const Transformer t = *described(written.scenario->model);
   flags.add("--num-layers {} --hidden-size {} --ffn-hidden-size {}", t.layers, t.hidden, t.feed_forward);
@@ -237,6 +251,7 @@ void model_flags(Flags& flags, const Answer& written) {
   if (t.moe.experts > 0)
     flags.add("--num-experts {} --moe-router-topk {} --moe-ffn-hidden-size {}", t.moe.experts, t.moe.active,
               t.moe.feed_forward);
+  expert_flags(flags, written);
   if (t.moe.experts > 0 && !t.sparse.empty()) flags.add("--moe-layer-freq '{}'", sparse_of(t));
   if (t.moe.shared_feed_forward > 0) flags.add("--moe-shared-expert-intermediate-size {}", t.moe.shared_feed_forward);
   if (t.latent.rank > 0)

@@ -95,6 +95,10 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     set("parallel.context_parallel_degree", plan.context_parallel);
     set("parallel.context_parallel_rotate_method", gathered ? "\"allgather\"" : "\"alltoall\"");
   }
+  if (plan.split().sends_tokens()) {
+    set("parallel.expert_parallel_degree", plan.expert_parallel);
+    set("parallel.expert_tensor_parallel_degree", plan.split().expert_split());
+  }
   const int shard = plan.resharding ? plan.sharded_over(0) / plan.context_parallel : 1;
   set("parallel.data_parallel_replicate_degree", plan.data_parallel / shard);
   set("parallel.data_parallel_shard_degree", shard);

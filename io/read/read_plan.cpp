@@ -395,6 +395,31 @@ constexpr Field<PlanRequest> kPlan[] = {
      "c, devices that divide every sequence among them and exchange keys and values for attention; they hold the same "
      "weights, and divide states like copies; needs a model with flash attention, and cost: roofline; default: 1",
      read_as<&PlanRequest::context_parallel, AtLeast1>, write_unless<&PlanRequest::context_parallel, 1>},
+    {"expert_parallel", "whole number >= 1",
+     "e, devices that hold experts of their own: tokens are sent to them and back; e x expert_tensor_parallel devices "
+     "of a "
+     "stage that follow one another hold all experts of a layer; default: 1, each device has a part of every expert",
+     read_as<&PlanRequest::expert_parallel, AtLeast1>, write_unless<&PlanRequest::expert_parallel, 1>},
+    {"expert_tensor_parallel", "whole number >= 1",
+     "x, devices that divide one expert; default: tensor_parallel, as Megatron-LM; 1 suits experts of few features",
+     read_as<&PlanRequest::expert_tensor_parallel, AtLeast1>, write_unless<&PlanRequest::expert_tensor_parallel, 0>},
+    {"expert_exchange", "all_to_all | all_gather | per_node",
+     "each token to the devices of its experts; all tokens to all devices of the group; once per node of its experts, "
+     "where it is handed on (DeepEP); default: all_to_all",
+     read_as<&PlanRequest::expert_exchange>, write_unless<&PlanRequest::expert_exchange, ExpertExchange::AllToAll>},
+    {"expert_imbalance", "number >= 1",
+     "tokens of the fullest device over the mean, in time: routers with an auxiliary loss reach 1.1 to 1.3; default: 1",
+     read_as<&PlanRequest::expert_imbalance, Factor>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.expert_imbalance.value > 1) out.line(key, value_text(plan.expert_imbalance));
+     }},
+    {"expert_imbalance_memory", "number >= 1", "likewise, of what is kept in memory; default: expert_imbalance",
+     read_as<&PlanRequest::expert_imbalance_memory, Factor>, write_as<&PlanRequest::expert_imbalance_memory>},
+    {"expert_nodes", "whole number >= 1",
+     "nodes that the experts of a token lie on at most (DeepSeek-V3: 4), for expert_exchange: per_node; default: any",
+     read_as<&PlanRequest::expert_nodes, AtLeast1>, write_as<&PlanRequest::expert_nodes>},
+    {"expert_dispatch_fp8", "true | false", "tokens are sent in fp8, with a scale per 128 values; default: false",
+     member<&PlanRequest::expert_dispatch_fp8>},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
      "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",
@@ -486,7 +511,7 @@ constexpr Field<PlanRequest> kPlan[] = {
 constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
 constexpr std::string_view kMayBeOpen[] = {
     "stages",    "virtual_stages", "data_parallel",    "tensor_parallel", "sequence_parallel", "schedule",
-    "partition", "placement",      "context_parallel", "recompute",       "replicas"};
+    "partition", "placement",      "context_parallel", "expert_parallel", "recompute",         "replicas"};
 
 // ---- cost -----------------------------------------------------------------------------------------------------------
 

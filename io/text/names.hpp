@@ -81,6 +81,9 @@ inline constexpr Name<ContextExchange> kContextExchanges[] = {{"ring", ContextEx
                                                               {"two_level", ContextExchange::TwoLevel}};
 inline constexpr Name<ContextSplit> kContextSplits[] = {{"zigzag", ContextSplit::Zigzag},
                                                         {"contiguous", ContextSplit::Contiguous}};
+inline constexpr Name<ExpertExchange> kExpertExchanges[] = {{"all_to_all", ExpertExchange::AllToAll},
+                                                            {"all_gather", ExpertExchange::AllGather},
+                                                            {"per_node", ExpertExchange::PerNode}};
 inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
                                                                {"megatron", FrameworkTensors::Megatron},
                                                                {"megatron_local", FrameworkTensors::MegatronLocal}};
@@ -190,6 +193,9 @@ constexpr std::span<const Name<ContextSplit>> names_of(ContextSplit) {
 }
 constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
   return kGradientSyncs;
+}
+constexpr std::span<const Name<ExpertExchange>> names_of(ExpertExchange) {
+  return kExpertExchanges;
 }
 constexpr std::span<const Name<FrameworkTensors>> names_of(FrameworkTensors) {
   return kFrameworkTensors;

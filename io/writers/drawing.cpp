@@ -186,6 +186,9 @@ std::string question(const Answer& answer) {
   if (plan.context_parallel > 1)
     text +=
         fmt::format(" · sequences on {} devices each ({})", plan.context_parallel, name(plan.context_exchange.value));
+  if (plan.split().sends_tokens())
+    text += fmt::format(" · experts on {} devices each ({})", plan.split().expert_devices(),
+                        name(plan.expert_exchange.value));
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   const Scenario& scenario = *answer.scenario;

@@ -56,6 +56,10 @@ void plan(JsonFields& json, const Plan& p) {
     });
     json.field("context_split", p.context_split.value).field("context_imbalance", p.context_imbalance.value);
   });
+  json.when(p.split().sends_tokens(), [&] {
+    json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
+    json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
+  });
   json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
   json.when(p.resharding.has_value(), [&] {
     json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);

@@ -24,7 +24,7 @@ std::string gib(Bytes bytes) {
 std::string teraflops(const Answer& answer) {
   if (answer.scenario->cluster.classes() > 1) return "-";
   const auto& device = answer.scenario->cluster.device;
-  const auto peak = device.peak.find(rated_precision(answer.scenario->training));
+  const auto peak = device.peak.find(rated_precision(*answer.scenario));
   if (!answer.report.mfu || peak == device.peak.end()) return "-";
   return significant(*answer.report.mfu * peak->second.value * 1e-12);
 }
@@ -55,6 +55,7 @@ std::string summary(const Answer& answer) {
       {"MFU", r.mfu ? percent(*r.mfu) : "-"},
       {"bubble", percent(r.bubble_fraction)},
       {"peak GiB", gib(peak)}};
+  if (p.expert_parallel > 1) figures.insert(figures.begin() + 5, {"EP", std::to_string(p.expert_parallel)});
   if (p.context_parallel > 1) figures.insert(figures.begin() + 5, {"CP", std::to_string(p.context_parallel)});
   std::vector<TextColumn> columns;
   for (const auto& [name, figure] : figures)
@@ -95,6 +96,7 @@ std::string markdown_report(const Answer& answer) {
   text +=
       "\nGBS: global batch; MBS: micro-batch; Seq: tokens per sample; TP, PP, DP: tensor, pipeline and data "
       "parallelism (replicas per stage in brackets); VP: chunks per stage; MFU: model FLOPs utilization.\n";
+  if (answer.plan.expert_parallel > 1) text += "EP: devices that hold the experts between them (expert parallelism).\n";
   if (answer.plan.context_parallel > 1) text += "CP: devices that share every sequence (context parallelism).\n";
   if (r.steady)
     text += fmt::format("Asynchronous: one cycle of {} per micro-batch in the steady state.\n",

@@ -143,6 +143,7 @@ namespace {
 void write_layout(JsonFields& json, const Layout& layout) {
   json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
   json.when(layout.context_parallel > 1, [&] { json.field("context_parallel", layout.context_parallel); });
+  json.when(layout.expert_parallel > 1, [&] { json.field("expert_parallel", layout.expert_parallel); });
   json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
   json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
   json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);

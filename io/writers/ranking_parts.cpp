@@ -72,7 +72,7 @@ Fullest fullest(const Found& found) {
 
 std::optional<double> tflops_per_device(const Found& found) {
   const Scenario& scenario = *found.scenario;
-  const auto peak = scenario.cluster.device.peak.find(rated_precision(scenario.training));
+  const auto peak = scenario.cluster.device.peak.find(rated_precision(scenario));
   if (several_classes(found)) return std::nullopt;  // of whose peak?
   if (!found.report.mfu || peak == scenario.cluster.device.peak.end()) return std::nullopt;
   return *found.report.mfu * peak->second.value * 1e-12;

@@ -25,7 +25,7 @@ namespace {
 // Keys and values as other programs and papers call them: what they are here, or that they are not modelled.
 //
 //     plan.pp: 4               unknown key "plan.pp"; use plan.stages
-//     plan.expert_parallel     expert parallelism is not modelled yet: docs/guide/scope.md
+//     training.offload         offloading to the host is not modelled yet: docs/guide/scope.md
 //     precision: bfloat16      unknown "bfloat16"; use bf16
 //
 // Compared in lower case, with _ for -, without _size, _degree and _model: one line stands for Megatron-LM's
@@ -54,6 +54,12 @@ constexpr UsualName kUsualKeys[] = {
     {"cp", "plan.context_parallel"},
     {"context_parallel", "plan.context_parallel"},
     {"cp_comm_type", "plan.context_exchange"},
+    {"ep", "plan.expert_parallel"},
+    {"expert_parallel", "plan.expert_parallel"},
+    {"moe_parallel", "plan.expert_parallel"},
+    {"etp", "plan.expert_tensor_parallel"},
+    {"expert_tensor_parallel", "plan.expert_tensor_parallel"},
+    {"moe_token_dispatcher_type", "plan.expert_exchange"},
     {"ring_attention", "plan.context_parallel"},
     {"ulysses", "plan.context_exchange"},
     {"sp", "plan.sequence_parallel"},
@@ -120,14 +126,9 @@ constexpr UsualName kUsualKeys[] = {
     {"num_gpus", "cluster.node.devices"},
 };
 
-constexpr std::string_view kExpert = "expert parallelism", kOffloading = "offloading to the host";
+constexpr std::string_view kOffloading = "offloading to the host";
 
 constexpr UsualName kKeysNotModelled[] = {
-    {"ep", kExpert},
-    {"etp", kExpert},
-    {"expert_parallel", kExpert},
-    {"expert_tensor_parallel", kExpert},
-    {"moe_parallel", kExpert},
     {"offload", kOffloading},
     {"offloading", kOffloading},
     {"cpu_offload", kOffloading},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -217,6 +218,54 @@ void settle_low_precision(Training& training, Framework framework, const Told& d
   training.low_precision.value = LowPrecision::None, training.low_precision_weights = false;
 }
 
+// Whole experts, or the tensor-parallel degree's parts of them: torchtitan's ParallelDims.        [torchtitan26]
+void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
+  const TensorParallel split = plan.split();
+  if (plan.expert_exchange.value != ExpertExchange::AllToAll) {
+    differs("expert_exchange: tokens go to the devices of their experts; all_to_all");
+    plan.expert_exchange.value = ExpertExchange::AllToAll;
+  }
+  const std::int64_t c = plan.context_parallel.value;
+  const bool whole = split.expert_split() == 1 && split.experts % (c * split.degree) == 0;
+  const bool parts = split.expert_split() == split.degree && split.experts % c == 0;
+  if (split.experts > 1 && !whole && !parts) {
+    differs(
+        fmt::format("expert_parallel: {} is not there with tensor_parallel: {} and context_parallel: {}, which it must "
+                    "be a multiple "
+                    "of; each device has a part of every expert: 1",
+                    split.experts, split.degree, c));
+    plan.expert_parallel.value = 1, plan.expert_tensor_parallel.value = 0;
+    return;
+  }
+  if (scenario.training.zero >= kGradientsSharded || scenario.training.open.contains("zero")) return;
+  differs(fmt::format(
+      "zero: {} is not there with expert parallelism; experts lie on devices that divide weights among them: 3",
+      scenario.training.zero));
+  scenario.training.zero = 3;
+  if (stages) plan.reshard_after_forward = Placed<bool>{false, {}};
+}
+
+void settle_experts(Scenario& scenario, Framework framework, bool stages, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
+  if (!plan.split().sends_tokens() && !plan.open.contains("expert_parallel")) return;
+  if (framework == Framework::Torch || framework == Framework::DeepSpeed) {
+    differs(fmt::format("expert_parallel: {} is not written here; each device has a part of every expert: 1",
+                        plan.expert_parallel.value));
+    plan.open.erase("expert_parallel");
+    plan.expert_parallel.value = 1, plan.expert_tensor_parallel.value = 0;
+  }
+  if (framework == Framework::Torchtitan) torchtitan_experts(scenario, stages, differs);
+  if (std::exchange(plan.expert_dispatch_fp8, false))
+    differs("expert_dispatch_fp8: its flags are not written here; tokens are sent in 16 bits: false");
+  if (plan.expert_nodes) {
+    differs("expert_nodes: limits of the router are not written here; set your router's own");
+    plan.expert_nodes.reset();
+  }
+  if (!plan.split().sends_tokens()) plan.expert_exchange.value = ExpertExchange::AllToAll;
+  settle(scenario.model, weight_bytes(scenario.training.precision), plan.split());
+}
+
 // Whether layers that are repeated stop where the backward has what it reads.          [PyTorchCheckpoint26]
 void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
   const PlanRequest& plan = scenario.plan;
@@ -291,6 +340,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
     if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
   }
   settle_low_precision(training, framework, differs);
+  settle_experts(scenario, framework, stages, differs);
   settle_gradient_precision(training, framework, differs);
   settle_context(scenario, words(framework), differs);
   settle_early_stop(scenario, words(framework), differs);

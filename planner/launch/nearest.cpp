@@ -37,6 +37,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
   request.open.clear(), fixed.training.open.clear();
   request.stages.value = plan.stages, request.virtual_stages.value = plan.virtual_stages;
   request.data_parallel.value = plan.data_parallel, request.context_parallel.value = plan.context_parallel;
+  request.expert_parallel.value = plan.expert_parallel;
   LayerCounts counts;
   for (const LayerRange& layers : plan.uncut())
     counts.counts.push_back(layers.size());

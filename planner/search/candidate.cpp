@@ -91,8 +91,11 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim a
 }
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
-  std::shared_ptr<World>& known =
-      worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel, layout.zero}];
+  // How tokens travel to experts depends on where copies and stages lie.
+  const bool placed = scenario_.plan.expert_tensor_parallel.value > 0 || layout.expert_parallel > 1;
+  std::shared_ptr<World>& known = worlds_[{
+      layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel, layout.expert_parallel, layout.zero,
+      placed ? std::tuple{layout.stages, layout.data_parallel, layout.placement} : std::tuple{0, 0, PlacementOrder{}}}];
   if (!known) {
     const auto scenario = std::make_shared<Scenario>(settled(scenario_, layout, nullptr));
     if (!modes_.empty()) scenario->plan.recompute.value.clear();  // chosen here, for every cut
@@ -109,10 +112,14 @@ Time Evaluator::bound(const LayoutGroup& group) {
   Layout layout = group.first;
   layout.zero = group.zeros.front();
   Time least = kNever;
-  for (const std::string& schedule : group.schedules) {
-    layout.schedule = schedule;
-    layout.virtual_stages = find_schedule(schedule)->facts.takes_chunks ? 2 : 1;
-    least = std::min(least, bound(layout));
+  for (const PlacementOrder placement : group.placements) {
+    layout.placement = placement;
+    for (const std::string& schedule : group.schedules) {
+      layout.schedule = schedule;
+      layout.virtual_stages = find_schedule(schedule)->facts.takes_chunks ? 2 : 1;
+      least = std::min(least, bound(layout));
+    }
+    if (layout.expert_parallel == 1 && scenario_.plan.expert_tensor_parallel.value == 0) break;  // no difference
   }
   return least;
 }
@@ -154,6 +161,7 @@ std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, con
   PlanRequest& request = scenario.plan;
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
   request.data_parallel.value = layout.data_parallel, request.context_parallel.value = layout.context_parallel;
+  request.expert_parallel.value = layout.expert_parallel;
   request.schedule.value = layout.schedule;
   if (std::holds_alternative<PlacementOrder>(request.placement)) request.placement = layout.placement;
   const auto number = [](std::int64_t value) { return Placed<std::int64_t>{value, {}}; };
@@ -244,7 +252,11 @@ Bytes Evaluator::least_states(const Layout& layout) {
     const auto& shard = here.scenario.plan.shard;
     const std::int64_t copies =
         shard ? std::min<std::int64_t>(shard->value, layout.data_parallel) : layout.data_parallel;
-    return state / (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) : 1);
+    // Of experts more devices may hold the same than there are copies.
+    const TensorParallel split = here.scenario.plan.split();
+    const double alike =
+        split.sends_tokens() ? std::max(1.0, split.degree / static_cast<double>(split.expert_devices())) : 1;
+    return state / (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) * alike : 1);
   };
   const auto of_bytes = [&](Bytes state, int zero) { return held(static_cast<double>(state.value), zero); };
   const double each = held(least_weight_bytes(training), kWeightsSharded) +

@@ -140,7 +140,8 @@ class Evaluator {
   std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most
   std::function<bool()> stop_;
   Aim aim_;
-  std::map<std::tuple<int, bool, int, std::int64_t>, std::shared_ptr<World>> worlds_;
+  using Key = std::tuple<int, bool, int, int, std::int64_t, std::tuple<int, int, PlacementOrder>>;
+  std::map<Key, std::shared_ptr<World>> worlds_;
   std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };
 

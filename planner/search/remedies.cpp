@@ -20,10 +20,11 @@ struct Field {
   const char* key;
   bool training;
 };
-constexpr std::array<Field, 7> kFields = {{{"recompute", false},
+constexpr std::array<Field, 8> kFields = {{{"recompute", false},
                                            {"stages", false},
                                            {"tensor_parallel", false},
                                            {"context_parallel", false},
+                                           {"expert_parallel", false},
                                            {"data_parallel", false},
                                            {"zero", true},
                                            {"micro_batch_size", true}}};

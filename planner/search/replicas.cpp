@@ -37,6 +37,7 @@ Scenario narrowed(const Scenario& scenario) {
   close("virtual_stages", result.plan.virtual_stages);
   close("data_parallel", result.plan.data_parallel);
   close("context_parallel", result.plan.context_parallel);
+  close("expert_parallel", result.plan.expert_parallel);
   const PlanRequest& plan = result.plan;
   for (const auto& [key, count] :
        {std::pair{"virtual_stages", &plan.virtual_stages}, std::pair{"data_parallel", &plan.data_parallel},

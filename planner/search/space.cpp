@@ -10,7 +10,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/divisors.hpp"
 #include "core/plan/given_schedule.hpp"
-#include "planner/context_refusal.hpp"
+#include "planner/refusals.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -18,6 +18,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::int64_t kMostContext = 64;                  // that `auto` opens; more are written down
+constexpr std::int64_t kMostExperts = 256;                 // likewise
 constexpr std::size_t kMostGroups = std::size_t{1} << 18;  // of layouts, about 400 bytes each
 
 const OpenField* open_field(const Scenario& scenario, const std::string& key) {
@@ -277,6 +278,31 @@ bool divides(const Model& model, std::int64_t t) {
 
 namespace {
 
+const std::string kNoBatch = "the batch does not divide among copies and micro-batches";
+const std::string kNoExperts = "expert_parallel does not go with the experts, the devices or other keys";
+
+// Degrees of expert parallelism that go with the rest.
+std::vector<std::int64_t> experts_for(Scenario& asked, const Layout& layout, const auto& left_out,
+                                      std::optional<Refusal>& refused) {
+  asked.plan.tensor_parallel.value = layout.tensor_parallel,
+  asked.plan.context_parallel.value = layout.context_parallel;
+  asked.plan.data_parallel.value = layout.data_parallel;
+  asked.plan.sequence_parallel.value = layout.sequence_parallel;
+  std::vector<std::int64_t> powers, possible;
+  for (std::int64_t e = 1; e <= std::min<std::int64_t>(layout.tensor_parallel * layout.copies(), kMostExperts); e *= 2)
+    powers.push_back(e);
+  for (const std::int64_t e : numbers(asked, "expert_parallel", asked.plan.expert_parallel.value, powers)) {
+    const std::int64_t before = std::exchange(asked.plan.expert_parallel.value, e);
+    auto why = expert_refusal(asked);
+    asked.plan.expert_parallel.value = before;
+    if (!why)
+      possible.push_back(e);
+    else
+      left_out(kNoExperts), refused = std::move(why);
+  }
+  return possible;
+}
+
 // Degrees of tensor and of context parallelism that go together: heads and tokens divide.
 std::vector<std::pair<std::int64_t, std::int64_t>> shared_layers(const Scenario& scenario,
                                                                  const std::vector<std::int64_t>& degrees,
@@ -287,7 +313,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shared_layers(const Scenario&
   for (std::int64_t c = 1; c <= std::min(devices, kMostContext); c *= 2)
     powers.push_back(c);
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
-  std::optional<ContextRefusal> refused;
+  std::optional<Refusal> refused;
   Scenario asked = scenario;
   for (const std::int64_t t : numbers(scenario, "tensor_parallel", plan.tensor_parallel.value, degrees))
     for (const std::int64_t c : numbers(scenario, "context_parallel", plan.context_parallel.value, powers)) {
@@ -320,6 +346,8 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
   const std::vector<PlacementOrder> placements = placements_for(scenario);
   Space space;
   const auto left_out = [&](const std::string& reason) { ++space.left_out[reason]; };
+  Scenario asked = scenario;
+  std::optional<Refusal> refused;
   for (const auto& [t, context] : shared_layers(scenario, degrees, left_out))
     for (const std::int64_t stages : numbers(scenario, "stages", plan.stages.value,
                                              up_to(std::min(layers, devices / std::max<std::int64_t>(t * context, 1)))))
@@ -339,49 +367,59 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
           continue;
         }
         const std::vector<Batch> split = batches(scenario, copies);
-        if (split.empty()) left_out("the batch does not divide among copies and micro-batches");
+        if (split.empty()) left_out(kNoBatch);
         for (const Batch& batch : split)
           for (const bool sequence_parallel : sequence_parallel_for(scenario, t)) {
-            LayoutGroup group;
-            Layout& first = group.first;
-            first.tensor_parallel = static_cast<int>(t);
-            first.sequence_parallel = sequence_parallel;
-            first.context_parallel = static_cast<int>(context);
-            first.stages = static_cast<int>(stages), first.data_parallel = static_cast<int>(copies);
-            first.micro_batch_size = batch.size, first.micro_batches = batch.count;
-            group.chunks = chunks_for(scenario, stages);
-            for (const std::string& schedule : schedules) {
-              const ScheduleRule& rule = *find_schedule(schedule);
-              const ScheduleFacts& facts = rule.facts;
-              if (!facts.takes_chunks && chunks_are_given(scenario)) {
-                left_out("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
-                continue;
+            Layout layout;
+            layout.tensor_parallel = static_cast<int>(t);
+            layout.sequence_parallel = sequence_parallel;
+            layout.context_parallel = static_cast<int>(context);
+            layout.stages = static_cast<int>(stages), layout.data_parallel = static_cast<int>(copies);
+            layout.micro_batch_size = batch.size, layout.micro_batches = batch.count;
+            for (const std::int64_t experts : experts_for(asked, layout, left_out, refused)) {
+              LayoutGroup group;
+              group.first = layout;
+              group.first.expert_parallel = static_cast<int>(experts);
+              group.chunks = chunks_for(scenario, stages);
+              for (const std::string& schedule : schedules) {
+                const ScheduleRule& rule = *find_schedule(schedule);
+                const ScheduleFacts& facts = rule.facts;
+                if (!facts.takes_chunks && chunks_are_given(scenario)) {
+                  left_out("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
+                  continue;
+                }
+                const bool same =
+                    stages == 1 && std::find(schedules.begin(), schedules.end(), rule.on_one_stage) != schedules.end();
+                if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty())))
+                  continue;
+                if (facts.groups_of_stages && batch.count % stages != 0)
+                  left_out(schedule + " takes micro-batches in groups of as many as there are stages");
+                else
+                  group.schedules.push_back(schedule);
               }
-              const bool same =
-                  stages == 1 && std::find(schedules.begin(), schedules.end(), rule.on_one_stage) != schedules.end();
-              if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty()))) continue;
-              if (facts.groups_of_stages && batch.count % stages != 0)
-                left_out(schedule + " takes micro-batches in groups of as many as there are stages");
-              else
-                group.schedules.push_back(schedule);
+              group.zeros = copies * context > 1
+                                ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
+                                : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
+              group.placements =
+                  copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
+              space.layouts += static_cast<std::int64_t>(members(group).size());
+              if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
+                left_out(those_with_chunks(schedules) + " two stages or more, and two chunks or more on each");
+              if (group.schedules.empty()) continue;
+              if (space.groups.size() == kMostGroups)
+                throw InputError(
+                    plan.place, "plan",
+                    fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
+                                "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
+                                "or micro_batch_size: {{auto: [1, 2, 4]}}",
+                                kMostGroups));
+              space.groups.push_back(std::move(group));
             }
-            group.zeros = copies * context > 1
-                              ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
-                              : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
-            group.placements = copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
-            space.layouts += static_cast<std::int64_t>(members(group).size());
-            if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
-              left_out(those_with_chunks(schedules) + " two stages or more, and two chunks or more on each");
-            if (group.schedules.empty()) continue;
-            if (space.groups.size() == kMostGroups)
-              throw InputError(plan.place, "plan",
-                               fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
-                                           "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
-                                           "or micro_batch_size: {{auto: [1, 2, 4]}}",
-                                           kMostGroups));
-            space.groups.push_back(std::move(group));
           }
       }
+  if (space.groups.empty() && refused && !space.left_out.contains(kNoBatch))
+    throw InputError(place_of(scenario, plan.expert_parallel.place), fmt::format("plan.{}", refused->key),
+                     refused->why);
   return space;
 }
 
@@ -425,6 +463,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
   request.sequence_parallel.value = layout.sequence_parallel;
   request.context_parallel.value = layout.context_parallel;
+  request.expert_parallel.value = layout.expert_parallel;
   request.schedule.value = layout.schedule;
   if (is_open(scenario, "placement")) request.placement = layout.placement;
   Training& training = result.training;
@@ -448,7 +487,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
     if (std::any_of(plan->replicas.begin(), plan->replicas.end(), [](int r) { return r > 1; }))
       request.replicas.value.assign(plan->replicas.begin(), plan->replicas.end());
   }
-  settle(result.model, weight_bytes(training.precision), {layout.tensor_parallel, layout.sequence_parallel});
+  settle(result.model, weight_bytes(training.precision), result.plan.split());
   return result;
 }
 

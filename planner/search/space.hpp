@@ -39,6 +39,7 @@ struct Within {
 //   stages            1 .. layers                    tensor_parallel   divisors of the devices of a node
 //   data_parallel     every number                   sequence_parallel with tensor_parallel > 1
 //   context_parallel  powers of 2 up to 64 that divide tokens and heads
+//   expert_parallel   powers of 2 up to 256 that divide the experts and the devices of a stage
 //   micro_batch_size  every divisor of a copy's share of the batch (needs training.global_batch_size)
 //   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b stands for gpipe and eager_1f1b
 //   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage

@@ -280,6 +280,24 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (training.checkpoint_early_stop && std::none_of(plan.recompute.begin(), plan.recompute.end(), by_layers))
     lines.push_back(
         "training.checkpoint_early_stop has no effect: no block or layer is recomputed; it needs recompute: blocks");
+  if (training.low_precision.value != LowPrecision::None && scenario.cost != CostSourceKind::Roofline)
+    lines.push_back("training.low_precision has no effect on times: only cost: roofline prices products by precision");
+  if (training.low_precision_weights && training.low_precision.value == LowPrecision::None)
+    lines.push_back("training.low_precision_weights has no effect: training.low_precision is none");
+  if (scenario.plan.recompute_modules != Modules{Module::AttentionCore} &&
+      std::none_of(plan.recompute.begin(), plan.recompute.end(), in_part))
+    lines.push_back("plan.recompute_modules has no effect: no stage has recompute: selective");
+  const bool sent = plan.split().sends_tokens();
+  const bool asked = scenario.plan.expert_imbalance.value > 1 || scenario.plan.expert_imbalance_memory ||
+                     scenario.plan.expert_nodes || scenario.plan.expert_dispatch_fp8 ||
+                     scenario.plan.expert_exchange.value != ExpertExchange::AllToAll;
+  if (asked && !sent)
+    lines.push_back(
+        "plan.expert_exchange, expert_imbalance, expert_nodes and expert_dispatch_fp8 have no effect: no token is "
+        "sent; "
+        "they need plan.expert_parallel");
+  if (sent && scenario.plan.expert_nodes && scenario.plan.expert_exchange.value != ExpertExchange::PerNode)
+    lines.push_back("plan.expert_nodes has no effect: it limits expert_exchange: per_node");
   if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario.model))
     lines.push_back("training.expert_products: looped has no effect: the model has no experts");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))

@@ -64,9 +64,12 @@ std::vector<DeviceId> all_devices(const Plan& plan) {
 
 // The references share no layer among devices: the scenario without tensor and context parallelism.
 std::optional<CostModel> undivided(const Scenario& scenario) {
-  if (scenario.plan.tensor_parallel.value < 2 && scenario.plan.context_parallel.value < 2) return std::nullopt;
+  if (scenario.plan.tensor_parallel.value < 2 && scenario.plan.context_parallel.value < 2 &&
+      !scenario.plan.split().sends_tokens())
+    return std::nullopt;
   Scenario copy = scenario;
-  copy.plan.tensor_parallel.value = copy.plan.context_parallel.value = 1;
+  copy.plan.tensor_parallel.value = copy.plan.context_parallel.value = copy.plan.expert_parallel.value = 1;
+  copy.plan.expert_tensor_parallel.value = 0;
   copy.plan.sequence_parallel.value = false;
   settle(copy.model, weight_bytes(copy.training.precision), TensorParallel{});
   return std::optional<CostModel>(std::make_shared<const Scenario>(std::move(copy)));

@@ -250,6 +250,7 @@ std::string plan_in_words(const Plan& plan) {
   if (plan.virtual_stages > 1) text += fmt::format(" VP{}", plan.virtual_stages);
   if (plan.data_parallel > 1) text += fmt::format(" DP{}", plan.data_parallel);
   if (plan.context_parallel > 1) text += fmt::format(" CP{}", plan.context_parallel);
+  if (plan.expert_parallel > 1) text += fmt::format(" EP{}", plan.expert_parallel);
   if (plan.tensor_parallel > 1)
     text += fmt::format(" TP{}{}", plan.tensor_parallel, plan.sequence_parallel ? "+SP" : "");
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))

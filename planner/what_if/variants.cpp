@@ -122,7 +122,7 @@ bool sharded_weights(Scenario& scenario, const Plan& plan) {
 bool sequence_parallel(Scenario& scenario, const Plan& plan) {
   if (plan.tensor_parallel < 2 || plan.sequence_parallel) return false;
   scenario.plan.sequence_parallel.value = true;
-  settle(scenario.model, weight_bytes(scenario.training.precision), {plan.tensor_parallel, true});
+  settle(scenario.model, weight_bytes(scenario.training.precision), scenario.plan.split());
   return true;
 }
 

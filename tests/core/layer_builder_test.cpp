@@ -113,7 +113,7 @@ TEST_CASE("tensor parallelism by columns shards the output and all-reduces the i
   const Work work = layer.finish({layer.linear(inner, {.features = h, .split = Split::Rows})});
   CHECK(work.parameters == (h * f + f) + (f * h + h));
   CHECK(work.sharded_parameters == h * f + f + f * h);
-  CHECK(parameters_on_device(work, 4) == (h * f + f + f * h) / 4 + h);
+  CHECK(parameters_on_device(work, {4}) == (h * f + f + f * h) / 4 + h);
   CHECK(work.reductions_forward == 1);
   CHECK(work.reduced_forward.on_device(kFp16, {.degree = 4}) == 2.0 * s * h);
   CHECK(work.reductions_backward == 1);

@@ -334,13 +334,13 @@ TEST_CASE("ZeRO-1 divides the optimizer's states and work among the workers of a
     const CostModel cost(scenario);
     return step_costs(plan, cost).duration[static_cast<std::size_t>(Kind::Update)];
   };
-  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 1'000'000);
+  CHECK(updated_parameters({1'000'000, 0}, plan, 0, scenario.training) == 1'000'000);
   CHECK(update() == Time{466'667 + 5'000});  // 28 B per parameter at 60 GB/s
   scenario.training.zero = 1;
-  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 333'334);
+  CHECK(updated_parameters({1'000'000, 0}, plan, 0, scenario.training) == 333'334);
   CHECK(update() == Time{155'556 + 5'000});
   plan.replicas = {2};
-  CHECK(updated_parameters(1'000'000, plan, 0, scenario.training) == 166'667);
+  CHECK(updated_parameters({1'000'000, 0}, plan, 0, scenario.training) == 166'667);
 }
 
 TEST_CASE("gradients of a group's device are reduced, in the precision they are accumulated in") {

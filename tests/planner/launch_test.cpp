@@ -392,3 +392,64 @@ TEST_CASE("the program for PyTorch holds the plan's order of ops") {
   CHECK(text.find("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n") != std::string::npos);
   CHECK(text.find("WHOLE_CHUNKS = {0, 6}") != std::string::npos);
 }
+
+namespace {
+
+// Six blocks with 8 experts each on 8 devices, in bf16.
+Scenario with_experts(const std::string& plan, const std::string& training = "zero: 1") {
+  const Scratch scratch;
+  return read_scenario(scratch.write(
+      "x.yaml",
+      "model: {family: decoder, layers: 6, hidden: 256, heads: 4, feed_forward: 512, vocabulary: 1024, "
+      "sequence_length: 128, experts: 8, active_experts: 2, expert_feed_forward: 256}\n"
+      "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 20 TFLOP/s, fp8: 40 TFLOP/s}, "
+      "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+      "training: {optimizer: adam, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: 4, " +
+          training + "}\nplan: {placement: data, " + plan + "}\n"));
+}
+
+}  // namespace
+
+TEST_CASE("experts on devices of their own: flags of each framework that has them, and what it lacks") {
+  using List = std::vector<std::string>;
+  const std::string plan = "data_parallel: 8, expert_parallel: 8";
+  const Launched megatron = launched(with_experts(plan), Framework::Megatron);
+  CHECK(megatron.nearest.differences.empty());
+  const std::string flags = file(megatron, written(megatron), megatron_launch);
+  CHECK(has(flags, "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1"));
+  CHECK(has(flags, "--moe-token-dispatcher-type alltoall\n"));
+  CHECK(has(flags, "--moe-grouped-gemm\n"));
+  CHECK(has(
+      file(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron),
+           written(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron)), megatron_launch),
+      "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"));
+  const Launched titan = launched(with_experts(plan), Framework::Torchtitan);
+  CHECK(titan.nearest.differences ==
+        List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});
+  CHECK(has(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
+  CHECK(has(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
+  const Launched deepspeed = launched(with_experts(plan, "zero: 0"), Framework::DeepSpeed);
+  CHECK(deepspeed.plan.expert_parallel == 1);
+  CHECK(deepspeed.nearest.differences.front() ==
+        "expert_parallel: 8 is not written here; each device has a part of every expert: 1");
+  // Its model is that of the plan that is written: all experts on each device.
+  for (const Layer& layer : deepspeed.nearest.scenario.model.layers)
+    CHECK(layer.expert_parameters == 0);
+}
+
+TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's names") {
+  const auto flags_of = [](const std::string& plan, const std::string& training) {
+    const Launched l = launched(with_experts("data_parallel: 8, " + plan, training), Framework::Megatron);
+    CHECK(l.nearest.differences.empty());
+    return file(l, written(l), megatron_launch);
+  };
+  CHECK(has(flags_of("schedule: 1f1b", "low_precision: fp8_delayed"), "--fp8-format hybrid --fp8-recipe delayed\n"));
+  CHECK(has(flags_of("schedule: 1f1b", "low_precision: mxfp8, low_precision_weights: true"),
+            "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
+  CHECK(has(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),
+            "--recompute-granularity selective --recompute-modules layernorm moe_act\n"));
+  const Launched titan = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::Torchtitan);
+  CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
+  CHECK(titan.nearest.differences.front() ==
+        "low_precision: its converters of linear layers are not written here; none");
+}

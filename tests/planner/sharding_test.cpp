@@ -193,7 +193,7 @@ TEST_CASE("hybrid sharding: scattered inside the groups, and all-reduced between
     scenario.training.zero = zero;
     const CostModel cost(scenario);
     const StateExchange exchange(find_plan(scenario, cost), 0, cost);
-    return std::pair{exchange.reduce(Bytes{80'000'000}).time, exchange.gather(Bytes{80'000'000}).time};
+    return std::pair{exchange.reduce({Bytes{80'000'000}, {}}).time, exchange.gather({Bytes{80'000'000}, {}}).time};
   };
   // Over all four, in one ring that passes each NIC once: 3 * 5 us + 60 MB at 10 GB/s.
   CHECK(exchanged(3) == std::pair{Time{6'015'000}, Time{6'015'000}});

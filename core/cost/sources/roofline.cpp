@@ -58,8 +58,11 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/efficiency_words.hpp"
+#include "core/cost/expert_exchange.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/measured_times.hpp"
+#include "core/cost/pass_kernels.hpp"
 #include "core/cost/tensor_exchange.hpp"
 
 namespace pipewright {
@@ -95,11 +98,12 @@ class Roofline final : public CostSource {
   Roofline(const Scenario& scenario, int device_class, const Topology& topology)
       : scenario_(scenario),
         device_(scenario.cluster.device_of(device_class)),
-        split_{static_cast<int>(scenario.plan.tensor_parallel.value), scenario.plan.sequence_parallel.value},
+        split_(scenario.plan.split()),
         weight_(static_cast<double>(weight_bytes(scenario.training.precision).value)),
         gradient_(static_cast<double>(gradient_bytes(scenario.training).value)),
         tensor_(scenario, topology),
-        context_(scenario, topology) {
+        context_(scenario, topology),
+        sent_(scenario, topology) {
     const auto refuse = [&](const std::string& message) {
       throw InputError(device_.place, "device \"" + device_.name + "\" " + message);
     };
@@ -215,8 +219,9 @@ class Roofline final : public CostSource {
     const auto stated = std::count_if(layers.begin(), layers.end(),
                                       [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
     std::string text = "layer times: roofline from FLOPs and bytes on " + device_.name + " (" +
-                       key(scenario_.training.precision) + recipe() + ", " + percent(device_.compute_efficiency) +
-                       " of the peak FLOP rate, " + percent(device_.memory_efficiency) + " of the memory bandwidth)";
+                       key(scenario_.training.precision) + recipe() + ", " +
+                       rounded_percent(device_.compute_efficiency) + " of the peak FLOP rate, " +
+                       rounded_percent(device_.memory_efficiency) + " of the memory bandwidth)";
     if (!scenario_.model.works.empty()) text += "; " + efficiencies();
     if (measured_ && !scenario_.model.works.empty())
       text = "layer times: " + measured_->provenance() + "; what was not measured: " + text.substr(13);
@@ -241,49 +246,29 @@ class Roofline final : public CostSource {
            "costs are too low, and no range is known; write efficiency: with a band for each kind of operator, as "
            "configs/devices/h100-sxm-80g.yaml does, or compute_efficiency and memory_efficiency";
   }
-  // "by kind: matrix_product 55 % (assumed, +- 30 %), memory 80 % (published)"
   std::string efficiencies() const {
     static constexpr std::array<const char*, kOperatorKinds> kNames = {
         "matrix_product", "convolution", "grouped_convolution", "attention",  "recurrent",
         "memory",         "fp8_product", "fp8_block_product",   "fp4_product"};
-    std::string text;
+    std::vector<KindPriced> kinds;
     for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
       const auto& stated = device_.efficiency[kind];
-      if (!stated) continue;
-      const auto [least, most] = std::minmax_element(stated->curve.begin(), stated->curve.end(),
-                                                     [](const auto& a, const auto& b) { return a.second < b.second; });
       const bool of_low = kind > of(OperatorKind::Memory);
-      if (of_low && (!low_ || of(low_->kind) != kind)) continue;
-      const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) || (of_low && low_tiles_) ||
-                           (kind == of(OperatorKind::Attention) && kernels_) ||
+      if (!stated || (of_low && (!low_ || of(low_->kind) != kind))) continue;
+      const bool attention = kind == of(OperatorKind::Attention) && kernels_;
+      const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) || (of_low && low_tiles_) || attention ||
                            (kind == of(OperatorKind::Convolution) && convolutions_);
-      text += (text.empty() ? "by kind: " : ", ") + std::string(kNames[kind]);
-      if (by_size) {
-        text += kind == of(OperatorKind::Attention) ? std::string(" by size, kernel ") + in_words(kernel_) : " by size";
-      } else {
-        text += " " + percent(least->second);
-        if (most->second > least->second) text += " to " + percent(most->second);
-      }
-      const bool of_kernel = by_size && kind == of(OperatorKind::Attention);
-      const AttentionKernel* kernel = of_kernel ? attention_kernel(*kernels_, kernel_, 128) : nullptr;
-      const double band = kernel ? kernel->band.value_or(stated->band) : stated->band;
-      text += std::string(" (") + in_words(kernel ? kernel->provenance : stated->provenance);
-      text += band > 0 ? ", +- " + percent(band) : "";
-      text += ")";
+      kinds.push_back(
+          {kNames[kind], &*stated, by_size, attention ? attention_kernel(*kernels_, kernel_, 128) : nullptr});
     }
-    if (text.empty()) text = "the same for operators of every kind";
+    std::string text = in_words(kinds);
     if (device_.collectives)
       text += std::string("; collectives by size (") + in_words(device_.collectives->provenance) + ")";
     if (host_limits())
-      text += "; the host issues each operator in " + short_us(issue_times().forward) + " us" + how_executed();
+      text += "; the host issues each operator in " + microseconds(issue_times().forward) + " us" + how_executed();
     return text;
   }
 
-  // "84", "1.5"
-  static std::string short_us(double ns) {
-    const auto tenths = std::lround(ns / 100);
-    return std::to_string(tenths / 10) + (tenths % 10 == 0 ? "" : "." + std::to_string(tenths % 10));
-  }
   const char* how_executed() const {
     switch (scenario_.training.execution) {
       case Execution::Eager: return "";
@@ -337,7 +322,8 @@ class Roofline final : public CostSource {
     const bool forward = pass == PassKind::Forward;
     double values = shape.m * shape.batch * (forward ? shape.k : shape.n);
     // Cast before they are gathered along the sequence.
-    if (split_.sequence_parallel && op.shape.divided == (forward ? Divided::Columns : Divided::Depth))
+    const bool sent = op.expert && split_.sends_tokens();
+    if (split_.sequence_parallel && !sent && op.shape.divided == (forward ? Divided::Columns : Divided::Depth))
       values /= split_.degree;
     const auto add = [&](double count) {
       const double bytes = count * (weight_ * (low_->finds_largest ? 2 : 1) + copies_of(*low_, device_) * low_->bytes);
@@ -404,8 +390,6 @@ class Roofline final : public CostSource {
     return std::max(arithmetic, memory) * 1e9 + kernels * static_cast<double>((device_.launch_overhead + fixed).value);
   }
 
-  using Queue = KernelQueueOf<double>;  // ns
-
   // Host time per kernel, as the training runs: compiled code launches without Python, a CUDA graph holds collectives,
   // too. Neither is slower than the host is without it.
   struct IssueTimes {
@@ -422,37 +406,6 @@ class Roofline final : public CostSource {
     if (graphs) times.collective = std::min(times.collective, each);
     return times;
   }
-
-  // The kernels of one pass over a layer as they are issued one after the other, its all-reduces spread among them.
-  struct Kernels {
-    std::vector<Queue> list;
-    double device = 0;
-
-    void add(double host, double time, int kernels = 1) {
-      device += time;
-      if (time > 0) list.push_back(Queue::kernel(host, time / kernels).times(kernels));
-    }
-    // So many collectives that hold the device up for `time` together, if at all.
-    void add_exchanges(double host, double time, int count) {
-      device += time;
-      list.push_back(Queue::kernel(host, time / count).times(count));
-    }
-    // Rounded once, with `count` all-reduces that take `time` together.
-    KernelQueue with(int count = 0, double host = 0, double time = 0) const {
-      const Queue each = time > 0 ? Queue::kernel(host, time / count) : Queue{};
-      Queue all;
-      int done = 0;
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        all = all.then(list[i]);
-        const int due = static_cast<int>(static_cast<std::size_t>(count) * (i + 1) / list.size());
-        all = all.then(each.times(due - done)), done = due;
-      }
-      all = all.then(each.times(count - done));
-      const auto whole = [](double ns) { return Time{rounded(ns, "a layer's time")}; };
-      const Time all_device = whole(device + time);
-      return {whole(all.host), all_device, std::max(whole(all.end), all_device)};
-    }
-  };
 
   // Megatron's kernel that scales, masks and normalises at once runs where a device has a multiple of four matrices of
   // scores, each with a multiple of four queries and of keys, more than 16 and at most 4096 keys
@@ -472,7 +425,7 @@ class Roofline final : public CostSource {
 
   // Attention over a sequence that devices share, of so many samples: the pass, and what exchanges add that attention does
   // not hide.
-  void add_attention(const Operator& op, PassKind pass, double samples, double host, Kernels& kernels) const {
+  void add_attention(const Operator& op, PassKind pass, double samples, double host, PassKernels& kernels) const {
     const bool backward = pass == PassKind::Input;
     Operator part = op;
     part.attention = context_.kernel(op.attention);
@@ -488,22 +441,36 @@ class Roofline final : public CostSource {
     kernels.add_exchanges(issue_times().collective, all - one * context_.kernels(), context_.calls(backward));
   }
 
+  // One way of the tokens to or from their experts.
+  double exchange_time(const Operator& op, double samples) const {
+    if (op.sent.tokens <= 0) return 0;
+    const bool out = op.name == "dispatch";
+    const double each = out && scenario_.plan.expert_dispatch_fp8 ? 1 + 4.0 / 128 : weight_;
+    return sent_.time(op.sent, op.sent.tokens * samples / split_.degree, op.sent.features * each);
+  }
+
   // Passes over a device's part of the samples' tokens.
   Passes by_operators(const Work& work, double whole_samples) const {
-    const double samples = whole_samples / context_.degree();
+    const double of_device = whole_samples / context_.degree();
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
     const IssueTimes host = issue_times();
-    Kernels forward, input, weight, core, again;
+    PassKernels forward, input, weight, core, again;
     ProductOfLayer scores;
     const std::size_t repeated =
         scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size();
     for (const Operator& op : work.operators) {
-      const bool shared = op.divided || (split_.sequence_parallel && !op.gathered);
+      const bool at_experts = op.expert && split_.sends_tokens();
+      // The tokens that a device's experts get: those of the fullest.
+      const double samples =
+          at_experts && split_.experts > 1 ? of_device * scenario_.plan.expert_imbalance.value : of_device;
+      const bool shared = op.divided || (split_.sequence_parallel && !op.gathered) || at_experts;
       const double flops = samples / (shared ? t : 1.0);
       const std::int64_t dense = op.parameters - op.gathered_parameters;
       const std::int64_t sharded = std::min(dense, op.sharded_parameters);
-      const double parameters = static_cast<double>(dense - sharded) + std::ceil(static_cast<double>(sharded) / t);
+      const double parameters =
+          static_cast<double>(dense - sharded) +
+          std::ceil(static_cast<double>(sharded) / (at_experts ? static_cast<double>(split_.expert_devices()) : t));
       const auto bytes = [&](const Amount& amount, double of_weights) {
         const double tensors = amount.on_device(per_value, split_) * samples;
         return tensors > 0 ? tensors + parameters * of_weights : 0;
@@ -520,20 +487,31 @@ class Roofline final : public CostSource {
       const int kernels = apart ? kSoftmaxKernels : 1;
       const bool rebuilt = rebuilt_with(op, scenario_.plan.recompute_modules),
                  repeats = &op < work.operators.data() + repeated;
-      if (const Casts of = casts(op, PassKind::Forward, samples, parameters); of.kernels > 0) {
-        forward.add(host.forward, of.time, of.kernels);
-        if (rebuilt) core.add(host.forward, of.time, of.kernels);
-        if (repeats) again.add(host.forward, of.time, of.kernels);
-      }
+      // What a forward adds is added to what repeats it, too.
+      const auto to_forward = [&](const auto& add) {
+        add(forward);
+        if (rebuilt) add(core);
+        if (repeats) add(again);
+      };
+      const double exchange = at_experts ? exchange_time(op, of_device) : 0;
+      const auto exchanged = [&](PassKernels& pass) {
+        if (exchange > 0) pass.add_exchanges(host.collective, exchange, sent_.calls());
+      };
+      const bool returns =
+          op.name == "combine";  // rows come back before they are summed; sent ones leave behind the copy
+      if (returns) to_forward(exchanged);
+      if (const Casts of = casts(op, PassKind::Forward, samples, parameters); of.kernels > 0)
+        to_forward([&](PassKernels& pass) { pass.add(host.forward, of.time, of.kernels); });
       const double once = operator_time(op, PassKind::Forward, samples, op.forward_flops * flops,
                                         bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
-      forward.add(host.forward, once, kernels);
-      if (rebuilt) core.add(host.forward, once, kernels);
-      if (repeats) again.add(host.forward, once, kernels);
+      to_forward([&](PassKernels& pass) { pass.add(host.forward, once, kernels); });
+      if (!returns) to_forward(exchanged);
+      if (returns) exchanged(input);  // the list is turned round below
       input.add(host.backward,
                 operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
                               bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels),
                 kernels);
+      if (!returns) exchanged(input);
       if (const Casts of = casts(op, PassKind::Input, samples, parameters); of.kernels > 0)
         input.add(host.backward, of.time, of.kernels);
       weight.add(host.backward, operator_time(op, PassKind::Weight, samples, op.weight_flops * flops,
@@ -541,23 +519,29 @@ class Roofline final : public CostSource {
     }
     std::reverse(input.list.begin(), input.list.end());
     std::reverse(weight.list.begin(), weight.list.end());
-    const auto reduced = [&](const Kernels& pass, const Amount& amount, int count) {
-      return pass.with(count, host.collective, collectives(work, amount, count, samples));
+    const auto reduced = [&](const PassKernels& pass, const Amount& amount, int count) {
+      return pass.with(count, host.collective, collectives(work, amount, count, of_device));
     };
     Amount within;  // the modules that are run again
     int reductions = 0;
     for (std::size_t module = 0; module < work.reduced_within.size(); ++module)
       if (scenario_.plan.recompute_modules.has(static_cast<Module>(module)))
         within += work.reduced_within[module].bytes, reductions += work.reduced_within[module].times;
-    IssuedPasses issued{reduced(forward, work.reduced_forward, work.reductions_forward),
-                        reduced(input, work.reduced_backward, work.reductions_backward),
+    // Where tokens are sent to their experts, no group sums up what these make.
+    const bool sent = split_.sends_tokens();
+    const auto of_all = [&](Amount amount) { return sent ? amount - work.reduced_by_experts : amount; };
+    const auto times = [&](int count) { return sent ? count - work.expert_layers : count; };
+    if (sent && scenario_.plan.recompute_modules.has(Module::Experts) && reductions >= work.expert_layers)
+      within = of_all(within), reductions = times(reductions);
+    IssuedPasses issued{reduced(forward, of_all(work.reduced_forward), times(work.reductions_forward)),
+                        reduced(input, of_all(work.reduced_backward), times(work.reductions_backward)),
                         weight.with(),
                         reduced(core, within, reductions),
                         {}};
     issued.again = issued.forward;
     if (repeated < work.operators.size()) {  // the last product's all-reduce goes with it
-      const int all = work.reductions_forward, left = std::max(0, all - 1);
-      const double time = all == 0 ? 0 : collectives(work, work.reduced_forward, all, samples) * left / all;
+      const int all = times(work.reductions_forward), left = std::max(0, all - 1);
+      const double time = all == 0 ? 0 : collectives(work, of_all(work.reduced_forward), all, of_device) * left / all;
       issued.again = again.with(left, host.collective, time);
     }
     Passes passes;
@@ -574,8 +558,6 @@ class Roofline final : public CostSource {
     const HostTimes& host = device_.host;
     return host.operation.value > 0 || host.backward.value_or(Time{}).value > 0 || host.collective.value > 0;
   }
-
-  static std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
   // One pass over the layer: forward, one of the two gradients, or both at once with `work` = 2 times the FLOPs.
   Time estimate(const Model& model, const Layer& layer, std::int64_t samples, int work) const {
@@ -612,6 +594,7 @@ class Roofline final : public CostSource {
   std::optional<MeasuredTimes> measured_;
   TensorExchange tensor_;
   ContextAttention context_;
+  TokenExchange sent_;
 };
 
 }  // namespace

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "core/divisors.hpp"
+#include "planner/refusals.hpp"
+
+namespace pipewright {
+namespace {
+
+std::optional<Refusal> refuse(std::string key, std::string why) {
+  return Refusal{std::move(key), std::move(why)};
+}
+
+std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorParallel split) {
+  for (const Operator& op : work.operators) {
+    if (op.sent.tokens > 0)
+      if (const auto experts = static_cast<std::int64_t>(op.sent.experts); experts % split.experts != 0)
+        return refuse("expert_parallel", fmt::format("{} does not divide the {} experts of layer \"{}\"; use {}",
+                                                     split.experts, experts, layer.name, divisors_in_words(experts)));
+    if (op.expert && op.shape.divided == ProductOfLayer::Divided::Depth)
+      if (const auto inner = static_cast<std::int64_t>(op.shape.depth); inner % split.expert_split() != 0)
+        return refuse("expert_tensor_parallel",
+                      fmt::format("{} does not divide the {} inner features of an expert; use a divisor of that number",
+                                  split.expert_split(), inner));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Refusal> expert_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  const TensorParallel split = plan.split();
+  if (!split.sends_tokens()) return std::nullopt;
+  const char* const key = split.experts > 1 ? "expert_parallel" : "expert_tensor_parallel";
+  if (scenario.cost != CostSourceKind::Roofline)
+    return refuse(key, "sends tokens to experts, which only cost: roofline can price; leave it out, or use that");
+  bool any = false;
+  for (const Layer& layer : scenario.model.layers) {
+    if (layer.work < 0) continue;
+    const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
+    any = any || work.expert_layers > 0;
+    if (auto refused = refused_by(layer, work, split)) return refused;
+  }
+  if (!any) return refuse(key, "divides experts, and the model has none; leave it out");
+  if (split.degree > 1 && !split.sequence_parallel)
+    return refuse(key,
+                  "with tensor_parallel needs sequence_parallel, so that each device sends tokens of its own; write "
+                  "plan.sequence_parallel: true");
+  if (std::any_of(plan.replicas.value.begin(), plan.replicas.value.end(), [](std::int64_t r) { return r > 1; }))
+    return refuse(key, "divides experts among copies of a pipeline, which plan.replicas does not make; leave one out");
+  if (plan.shard)
+    return refuse(key,
+                  "divides the states of experts among all that hold the same; leave plan.data_parallel_shard out");
+  const bool chooses_replicas =
+      plan.open.contains("replicas") || std::holds_alternative<SuffixDp>(plan.partition.value);
+  if (chooses_replicas)
+    return refuse(key, "divides experts among copies of a pipeline, but replicas are left open; leave one of both out");
+  // More than any cluster has are refused elsewhere.
+  const std::int64_t most = scenario.cluster.devices();
+  for (const std::int64_t count : {plan.tensor_parallel.value, plan.context_parallel.value, plan.data_parallel.value})
+    if (count > most) return std::nullopt;
+  const std::int64_t devices = plan.tensor_parallel.value * plan.context_parallel.value * plan.data_parallel.value;
+  if (devices % split.expert_devices() != 0)
+    return refuse(key, fmt::format("{} x {} devices of an expert = {} does not divide the {} devices of a stage "
+                                   "(tensor_parallel x context_parallel x data_parallel); use {}",
+                                   split.experts, split.expert_split(), split.expert_devices(), devices,
+                                   divisors_in_words(devices)));
+  if (plan.context_parallel.value * plan.data_parallel.value == 1 && devices > split.expert_devices())
+    return refuse(key, fmt::format("leaves {} devices of a group that hold the same experts, and with one copy nothing "
+                                   "reduces their gradients; use expert_parallel x expert_tensor_parallel: {}",
+                                   devices / split.expert_devices(), devices));
+  return std::nullopt;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,21 @@
+// What a plan cannot ask of a model and of its devices: keys that belong to context and to expert parallelism.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/question/scenario.hpp"
+
+namespace pipewright {
+
+struct Refusal {
+  std::string key, why;  // of the plan: "context_inner"; with a way out
+};
+// Nothing: the sequences of all layers can be divided as the plan asks.
+//                                        tests/planner/context_parallel_test.cpp "what cannot share sequences"
+std::optional<Refusal> context_refusal(const Scenario& scenario);
+// Nothing: the experts of all layers can be divided as the plan asks.
+//                                        tests/planner/expert_parallel_test.cpp "what cannot divide experts"
+std::optional<Refusal> expert_refusal(const Scenario& scenario);
+
+}  // namespace pipewright

@@ -1,0 +1,186 @@
+// Experts on devices of their own: who holds which, what is exchanged, and what a device computes and keeps.
+#include "core/cost/expert_exchange.hpp"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "core/cost/cost_model.hpp"
+#include "core/cost/state_exchange.hpp"
+#include "core/model/layer_builder.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+// `devices` of one node behind a switch of 100 GB/s, without latency; experts of 4096 values, 14336 inside.
+Scenario of_experts(int devices, std::int64_t e, std::int64_t experts = 8, std::int64_t active = 2) {
+  Scenario scenario;
+  scenario.cost = CostSourceKind::Roofline;
+  scenario.training.precision = Precision::Bf16;
+  LayerBuilder b;
+  const auto y =
+      b.experts(b.input({4096, 4096}), {.experts = experts, .active = active, .hidden = 14336, .gated = true});
+  scenario.model.works = {b.finish({y})};
+  Layer& layer = scenario.model.layers.emplace_back();
+  layer.name = "experts", layer.work = 0;
+  scenario.cluster.devices_per_node = devices;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{100e9};
+  Device& device = scenario.cluster.device;
+  device.name = "X100";
+  device.memory = Bytes{std::int64_t{80} << 30};
+  device.peak = {{Precision::Bf16, FlopRate{100e12}}};
+  device.memory_bandwidth = Bandwidth{1e15};
+  scenario.plan.data_parallel.value = devices;
+  scenario.plan.placement = PlacementOrder::Data;
+  scenario.plan.expert_parallel.value = e;
+  settle(scenario.model, Bytes{2}, scenario.plan.split());
+  return scenario;
+}
+
+TokenExchange exchange_of(const Scenario& scenario) {
+  return {scenario, Topology(scenario.cluster)};
+}
+
+// As the ops of one pass over the layer.
+Time forward(const Scenario& scenario) {
+  return CostModel(scenario).source().price(scenario.model, 0, 1).forward;
+}
+
+}  // namespace
+
+TEST_CASE("an all-to-all leaves what stays where it is") {
+  const Scenario scenario = of_experts(8, 8);
+  const ExpertTokens layer{4096, 2, 8, 4096};
+  CHECK(exchange_of(scenario).bytes(layer, 4096, 2 * 4096) == 58'720'256);
+  CHECK(exchange_of(scenario).time(layer, 4096, 2 * 4096) == doctest::Approx(587'202.56));
+  Scenario uneven = scenario;
+  uneven.plan.expert_imbalance.value = 1.25;  // 73 400 320 B to the fullest device
+  CHECK(exchange_of(uneven).time(layer, 4096, 2 * 4096) == doctest::Approx(734'003.2));
+  Scenario gathered = scenario;
+  gathered.plan.expert_exchange.value = ExpertExchange::AllGather;  // 7 x 4096 x 8192 B arrive
+  CHECK(exchange_of(gathered).time(layer, 4096, 2 * 4096) == doctest::Approx(4096.0 * 8192 * 7 / 100).epsilon(1e-6));
+  CHECK_FALSE(exchange_of(of_experts(8, 1)).any());
+}
+
+TEST_CASE("nodes that a token is sent to") {
+  CHECK(nodes_of_token(256, 8, 8, 4) == doctest::Approx(3.62901).epsilon(1e-5));
+  CHECK(nodes_of_token(256, 8, 8, 4) * 7 / 8 == doctest::Approx(3.17538).epsilon(1e-5));
+  CHECK(nodes_of_token(8, 2, 1, 1) == 1);
+  CHECK(nodes_of_token(16, 1, 4, 4) == doctest::Approx(1));   // one expert, one node
+  CHECK(nodes_of_token(4, 4, 4, 4) == doctest::Approx(4));    // all experts, all nodes
+  CHECK(nodes_of_token(256, 8, 8, 1) == doctest::Approx(1));  // all on the one that is allowed
+}
+
+TEST_CASE("once per node, a row passes the network fewer times") {
+  Scenario scenario = of_experts(8, 64, 256, 8);
+  scenario.cluster.nodes = 8;
+  scenario.cluster.network = Network{};
+  scenario.cluster.network->bandwidth = Bandwidth{50e9}, scenario.cluster.network->per = NicPer::Device;
+  scenario.plan.data_parallel.value = 64, scenario.plan.expert_nodes = Placed<std::int64_t>{4, {}};
+  const ExpertTokens layer{4096, 8, 256, 7168};
+  const double row = 2 * 7168;
+  CHECK(exchange_of(scenario).bytes(layer, 4096, row) == doctest::Approx(462.4e6).epsilon(1e-3));
+  scenario.plan.expert_exchange.value = ExpertExchange::PerNode;
+  CHECK(exchange_of(scenario).bytes(layer, 4096, row) == doctest::Approx(186.5e6).epsilon(1e-3));
+  // 186.5 MB at 50 GB/s hide 411 MB that are handed on at 100 GB/s; no: those take longer.
+  CHECK(exchange_of(scenario).time(layer, 4096, row) == doctest::Approx(4096.0 * 8 * row * 7 / 8 / 100).epsilon(1e-6));
+  scenario.cluster.links.bandwidth = Bandwidth{400e9};
+  CHECK(exchange_of(scenario).time(layer, 4096, row) == doctest::Approx(3.73e6).epsilon(1e-3));
+}
+
+TEST_CASE("a device computes as much, on whole experts and the rows of all devices") {
+  const Scenario apart = of_experts(8, 8), together = of_experts(8, 1);
+  // 2 experts of 3 x 4096 x 14336 parameters for 4096 tokens: 2.886 TFLOP, and two exchanges.
+  const double products = 2 * 4096 * 2 * 3.0 * 4096 * 14336 / 100e12 * 1e9;
+  CHECK(static_cast<double>(forward(apart).value) == doctest::Approx(products + 2 * 587'202.56).epsilon(1e-3));
+  CHECK(static_cast<double>(forward(together).value) == doctest::Approx(products).epsilon(1e-3));
+  const Work& work = apart.model.works[0];
+  const TensorParallel split = apart.plan.split();
+  for (const Operator& op : work.operators)
+    if (op.shape) {
+      const ProductShape whole = op.shape.call(PassKind::Forward, 1, {}, false),
+                         own = op.shape.call(PassKind::Forward, 1, split, false);
+      CHECK(whole.m == 1024);
+      CHECK(whole.batch == 8);
+      CHECK(own.m == 8192);
+      CHECK(own.batch == 1);
+      CHECK(own.n == whole.n);
+    }
+  // Tensor parallelism of 4 with whole experts: a device has a fourth of the tokens, and experts are not divided.
+  const TensorParallel folded{4, true, 8, 1};
+  for (const Operator& op : work.operators)
+    if (op.shape) {
+      const ProductShape own = op.shape.call(PassKind::Forward, 1, folded, false);
+      CHECK(own.m == 2048);
+      CHECK(own.batch == 1);
+      CHECK(own.n == op.shape.call(PassKind::Forward, 1, {}, false).n);
+    }
+}
+
+TEST_CASE("parameters and kept tensors of a device") {
+  const Scenario scenario = of_experts(8, 8);
+  const Work& work = scenario.model.works[0];
+  const std::int64_t all = std::int64_t{8} * 3 * 4096 * 14336;
+  CHECK(work.expert_parameters == all);
+  CHECK(parameters_on_device(work, {1, false, 8, 0}) == all / 8);
+  CHECK(expert_parameters_on_device(work, {1, false, 8, 0}) == all / 8);
+  CHECK(parameters_on_device(work, {4, true, 2, 4}) == all / 8);
+  CHECK(expert_parameters_on_device(work, {4, true, 1, 0}) == 0);  // a part of every expert, as other products
+  CHECK(parameters_on_device(work, {4, true, 1, 0}) == all / 4);
+  // With sequence parallelism a device sends a fourth of the rows: nothing is gathered first.
+  const auto kept = [&](TensorParallel split) { return work.kept.on_device(Bytes{2}, split); };
+  CHECK(kept({4, true, 8, 1}) == doctest::Approx(kept({1, false, 8, 0}) / 4));
+}
+
+TEST_CASE("an expert that two devices divide is gathered and scattered between them") {
+  // t = 2, x = 2, e = 4: devices {0, 1} have a half each of the same experts. Each sends its own 2048 tokens to one of 4 sets.
+  Scenario scenario = of_experts(8, 4);
+  scenario.plan.tensor_parallel.value = 2, scenario.plan.sequence_parallel.value = true;
+  scenario.plan.data_parallel.value = 4;
+  const ExpertTokens layer{4096, 2, 8, 4096};
+  const TokenExchange exchange = exchange_of(scenario);
+  CHECK(exchange.calls() == 2);
+  const double rows = 2048.0 * 2 * 8192;  // of a device
+  CHECK(exchange.bytes(layer, 2048, 8192) == rows * 3 / 4);
+  CHECK(exchange.time(layer, 2048, 8192) == doctest::Approx(rows * 3 / 4 / 100 + rows / 100).epsilon(1e-5));
+  // Nothing is uneven where each device has all experts.
+  scenario.plan.expert_parallel.value = 1, scenario.plan.expert_tensor_parallel.value = 1;
+  scenario.plan.expert_imbalance.value = 1.5;
+  CHECK_FALSE(exchange_of(scenario).any());
+}
+
+TEST_CASE("gradients of experts are reduced with those that hold the same") {
+  // 16 devices, e = 4: dense ones over 16, experts over {0, 4, 8, 12} and its like.
+  const Scenario scenario = of_experts(16, 4);
+  const CostModel cost(scenario);
+  Plan plan;
+  plan.schedule = "1f1b";
+  plan.data_parallel = 16, plan.expert_parallel = 4;
+  plan.replicas = {1};
+  plan.layers = {{0, 1}};
+  plan.recompute = {Recompute::None};
+  for (DeviceId device = 0; device < 16; ++device)
+    plan.device.push_back(device);
+  CHECK(plan.expert_copies() == 4);
+  const StateExchange exchange(plan, 0, cost);
+  REQUIRE(exchange.groups().size() == 2);
+  CHECK(exchange.groups()[0].members() == 16);
+  CHECK(exchange.groups()[1].members() == 4);
+  // 1.6 GB at 100 GB/s: 2 x 15/16 of dense gradients, 2 x 3/4 of experts'.
+  const Bytes size{1'600'000'000};
+  CHECK(exchange.reduce({size, Bytes{}}).time == Time{30'000'000});
+  CHECK(exchange.reduce({size, size}).time == Time{24'000'000});
+  CHECK(sharded({1600, 0}, plan, 0) == 100);
+  CHECK(sharded({1600, 800}, plan, 0) == 50 + 200);
+  // Tensor parallelism of 4 with whole experts, 2 devices hold them: 16 devices, of which 8 hold the same.
+  Plan within = plan;
+  within.tensor_parallel = 4, within.data_parallel = 4, within.expert_parallel = 2, within.expert_tensor_parallel = 1;
+  within.device = {0, 4, 8, 12};
+  CHECK(within.expert_copies() == 8);
+  const StateExchange of_members(within, 0, cost);
+  REQUIRE(of_members.groups().size() == 2);
+  CHECK(of_members.groups()[0].members() == 4);
+  CHECK(of_members.groups()[1].members() == 8);
+}
