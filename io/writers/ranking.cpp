@@ -273,7 +273,10 @@ std::string ranking_csv(const Ranking& ranking) {
   const bool asked = whole_training(ranking.plans.front()).days.has_value();
   const bool contexts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
                                     [](const Found& found) { return found.layout.context_parallel > 1; });
+  const bool experts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                                   [](const Found& found) { return found.layout.expert_parallel > 1; });
   if (contexts) text += ",context_parallel";
+  if (experts) text += ",expert_parallel";
   text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
     const Found& found = ranking.plans[i];
@@ -290,6 +293,7 @@ std::string ranking_csv(const Ranking& ranking) {
         found.report.bubble_fraction, fullest(found).need.value, fullest(found).capacity.value, csv_field(layers),
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
     if (contexts) text += fmt::format(",{}", layout.context_parallel);
+    if (experts) text += fmt::format(",{}", layout.expert_parallel);
     const Figures whole = whole_training(found);
     if (asked)
       for (const auto& value : {whole.days, whole.device_hours, whole.cost, whole.energy_kwh, whole.goodput})

@@ -157,6 +157,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"Seq"},
                                  {"TP"},
                                  {"CP"},
+                                 {"EP"},
                                  {"PP"},
                                  {"VP"},
                                  {"DP"},
@@ -176,9 +177,9 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                  {"days"},
                                  {"cost"},
                                  {"goodput %"}};
-  const std::array<std::string, 12> often_empty = {"replicas", "class", "Seq",          "CP",
-                                                   "VP",       "ZeRO",  "tok/s" + each, "TFLOP/s" + each,
-                                                   "MFU %",    "days",  "cost",         "goodput %"};
+  const std::array<std::string, 13> often_empty = {
+      "replicas",     "class",          "Seq",   "CP",   "EP",   "VP",       "ZeRO",
+      "tok/s" + each, "TFLOP/s" + each, "MFU %", "days", "cost", "goodput %"};
   for (const std::string& head : often_empty)
     for (TextColumn& column : all)
       column.drop_zero |= column.head == head;
@@ -195,6 +196,7 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
                                       sequence ? std::to_string(*sequence) : "-",
                                       std::to_string(layout.tensor_parallel),
                                       layout.context_parallel > 1 ? std::to_string(layout.context_parallel) : "-",
+                                      layout.expert_parallel > 1 ? std::to_string(layout.expert_parallel) : "-",
                                       std::to_string(layout.stages),
                                       layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
                                       std::to_string(layout.data_parallel),
