@@ -56,7 +56,7 @@ std::string in_words(const GivenSchedule& given) {
                      ", M = " + std::to_string(given.micro_batches);
   if (halves > 0) text += ", " + counted(halves, "backward") + " in two parts";
   if (given.overlapped() > 0)
-    text += "; " + counted(given.overlapped(), "overlapped cell") + " run one after the other";
+    text += "; " + counted(given.overlapped(), "overlapped cell") + " (plan.pairs says how they run)";
   if (given.derived > 0) text += "; left out, since derived: " + counted(given.derived, "action");
   return text;
 }

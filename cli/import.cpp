@@ -78,7 +78,7 @@ std::string from_schedule_csv(const Arguments&, const std::string& path) {
   ImportSource source = source_of(path, "PyTorch pipeline schedule");
   if (given.overlapped() > 0)
     source.assumed.push_back(std::to_string(given.overlapped()) +
-                             " cells of several actions at a time run them in turn");
+                             " cells of several actions at a time run them in turn, unless plan.pairs is fused");
   if (given.derived > 0)
     source.assumed.push_back(std::to_string(given.derived) +
                              " cells about messages, sharding and gradients are left out: they follow from the order");

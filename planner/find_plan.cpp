@@ -273,6 +273,23 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
     throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule", refusal);
 }
 
+// Cells whose ops run at once.
+void check_cells(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(or_else(scenario.plan.pairs.place, scenario.plan.place), "plan.pairs", why);
+  };
+  if (scenario.plan.pairs.value == Pairs::Serial) return;
+  if (plan.resharding)
+    refuse("fused does not go with training.zero: 3, whose weights are gathered for one op at a time; write serial");
+  if (plan.last_micro_batch_size != plan.micro_batch_size)
+    refuse(
+        fmt::format("fused needs micro-batches of one size, and the last one has {} samples instead of {}; write "
+                    "serial, or another global_batch_size",
+                    plan.last_micro_batch_size, plan.micro_batch_size));
+  if (!cost.source().loads().empty())
+    refuse("fused does not go with a profile whose times depend on how many workers compute; write serial");
+}
+
 }  // namespace
 
 namespace {
@@ -399,7 +416,7 @@ Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
   Time least{};
   for (Plan& plan : asked.plans(shell, cost)) {
     check_size(scenario, cost, plan);
-    check_schedule(scenario, plan);
+    check_schedule(scenario, plan), check_cells(scenario, cost, plan);
     const Time step = price(plan, cost, Engine::Auto).report.step_time;
     if (best && step >= least) continue;
     best = std::move(plan), least = step;
@@ -492,7 +509,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (errors.count() == 0) settle_units(scenario, plan);
   errors.attempt([&] {
     check_size(scenario, cost, plan);
-    check_schedule(scenario, plan);
+    check_schedule(scenario, plan), check_cells(scenario, cost, plan);
   });
   settle_rebuilt(scenario, plan, errors);
   const bool knapsack =

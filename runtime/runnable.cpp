@@ -77,6 +77,8 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (plan.context_parallel > 1) refuse("plan.context_parallel", "a run computes whole sequences; use 1");
   if (plan.split().sends_tokens()) refuse("plan.expert_parallel", "a run keeps all experts of a layer together; use 1");
+  if (plan.pairs.value != Pairs::Serial)
+    refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");
   if (training.low_precision.value != LowPrecision::None)
     faults.push_back({training.low_precision.place, "training.low_precision",
                       "a run computes in training.precision alone; leave it out"});

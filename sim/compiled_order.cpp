@@ -348,7 +348,7 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
 
 Time Makespans::operator()(const StepCosts& costs) {
   constexpr std::int64_t kMostPasses = 1 << 22;  // 50 MB of records
-  if (!costs.settled.empty()) return static_order_makespan(rule_.generate(costs.shape), costs);
+  if (costs.together || !costs.settled.empty()) return static_order_makespan(rule_.generate(costs.shape), costs);
   const bool again = times_ != Asked::Never && same_passes(asked_, edges_, costs);
   if (again && order_) return order_->makespan(costs);
   const Schedule schedule = rule_.generate(costs.shape);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/cost/cells.hpp"
 #include "sim/dependencies.hpp"
 #include "sim/des/event_queue.hpp"
 #include "sim/des/shared_link.hpp"
@@ -154,8 +155,10 @@ class EventOrder {
 
   void op_starts(std::uint32_t w) {
     Worker& worker = workers_[w];
-    const Time end = now() + costs_.time_of(worker.ops[worker.op]);
     auto& spans = times_[w].compute;
+    if (const std::span<const Op> cell = cell_of(costs_, next_ops(worker)); cell.size() > 1)
+      return cell_starts(w, cell);
+    const Time end = now() + costs_.time_of(worker.ops[worker.op]);
     spans.push_back({now(), end});
     queue_.push(end, Rank::Finish, about(What::OpEnds, w));
     fetch(&worker.ops[worker.op] + kAhead);
@@ -164,13 +167,33 @@ class EventOrder {
     if (worker.op == worker.trigger_op) trigger(w, {now(), end});
   }
 
+  static std::span<const Op> next_ops(const Worker& worker) {
+    return {worker.ops + worker.op, worker.ops + worker.ops_end};
+  }
+
+  // Its ops lie one behind the other in the timeline.
+  void cell_starts(std::uint32_t w, std::span<const Op> cell) {
+    Worker& worker = workers_[w];
+    Time from = now();
+    for (const Time end : ends_in_cell(costs_, cell)) {
+      const Span span{from, now() + end};
+      times_[w].compute.push_back(span);
+      if (worker.op == worker.trigger_op) trigger(w, span);
+      from = span.end, ++worker.op;
+    }
+    worker.op -= static_cast<std::uint32_t>(cell.size());
+    queue_.push(from, Rank::Finish, about(What::OpEnds, w));
+  }
+
   void op_ends(std::uint32_t w) {
     Worker& worker = workers_[w];
-    const Op& op = worker.ops[worker.op++];
-    if (rule(op.kind).forward)
-      post(w, op, Direction::Forward);
-    else if (rule(op.kind).backward)
-      post(w, op, Direction::Backward);
+    for (const Op& op : cell_of(costs_, next_ops(worker))) {
+      ++worker.op;
+      if (rule(op.kind).forward)
+        post(w, op, Direction::Forward);
+      else if (rule(op.kind).backward)
+        post(w, op, Direction::Backward);
+    }
     ready_next(w);
   }
 
@@ -179,9 +202,9 @@ class EventOrder {
     Worker& worker = workers_[w];
     if (worker.op == worker.ops_end) return;
     if (worker.op == worker.gate_op && !passes_gates(w)) return;
-    const Op& op = worker.ops[worker.op];
-    const bool forward = rule(op.kind).forward;
-    if (forward || rule(op.kind).backward) {
+    for (const Op& op : cell_of(costs_, next_ops(worker))) {
+      const bool forward = rule(op.kind).forward;
+      if (!forward && !rule(op.kind).backward) continue;
       const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
       worker.needed = static_cast<std::uint32_t>(forward ? chunk.in.size() : chunk.out.size());
       const std::size_t counter = worker.first_counter +
@@ -217,6 +240,7 @@ class EventOrder {
     const std::uint32_t count = ++arrived_[counter];
     if (worker.waits_for != counter || count < worker.needed) return;
     worker.waits_for = Worker::kNowhere;
+    if (costs_.together) return ready_next(w);  // of a cell another op may wait, too
     queue_.push(now(), Rank::Start, about(What::OpStarts, w));
   }
 
@@ -532,6 +556,8 @@ void EventOrder::prepare_workers() {
     }
     for (const Op& op : lane(w).compute)
       busy += static_cast<double>(costs_.time_of(op).value);
+    if (costs_.together && costs_.together->pair)
+      busy += static_cast<double>(costs_.together->pair->value) * static_cast<double>(lane(w).compute.size());
   }
   transfers_.resize(messages);
   check_size(busy);

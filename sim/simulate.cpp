@@ -9,6 +9,7 @@ namespace pipewright {
 
 Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engine) {
   if (engine == Engine::EventQueue) {
+    if (costs.together) static_order_makespan(schedule, costs);  // which refuses cells that wait for one another
     Timeline timeline = event_order(schedule, costs);
     timeline.engine_reason = "asked for";
     return timeline;

@@ -6,7 +6,11 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include <fmt/format.h>
+
+#include "core/cost/cells.hpp"
 #include "sim/dependencies.hpp"
 #include "sim/stream_links.hpp"
 
@@ -88,6 +92,7 @@ class Relaxation {
     std::int64_t makespan = kBegin;
     for (std::size_t w = 0; w < workers_; ++w) {
       const LaneState& lane = lanes_[w];
+      if (costs_.together && lane.next != lane.end) throw cells_wait(lane, *lane.next);
       PP_CHECK(lane.next == lane.end);
       makespan = std::max(makespan, lane.time);
     }
@@ -108,6 +113,14 @@ class Relaxation {
 
  private:
   struct Side;
+  struct LaneState;
+  // Op by op the order can be run, but the ops of a cell begin together.
+  static InputError cells_wait(const LaneState& lane, const Op& first) {
+    return InputError(
+        fmt::format("plan.pairs: fused: the cell of {} on worker {} waits for itself, as its ops begin "
+                    "together; write serial, or part them in the schedule",
+                    label(first), lane.worker));
+  }
   struct alignas(64) LaneState {
     const Op* next = nullptr;  // next compute op
     const Op* end = nullptr;
@@ -158,7 +171,7 @@ class Relaxation {
     const auto chunks = wiring_.chunks.size();
     sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
     dummy_channels_.assign(sides_.size(), kBegin);
-    if (!costs_.settled.empty() || costs_.duration_last != costs_.duration || wiring_.replicated ||
+    if (costs_.together || !costs_.settled.empty() || costs_.duration_last != costs_.duration || wiring_.replicated ||
         last_messages_differ())
       return;
     for (CopyId copy = 0; copy < wiring_.copies; ++copy)
@@ -213,7 +226,9 @@ class Relaxation {
       const bool backward = next->kind == Kind::BW;
       const Side& side = sides[2u * next->virtual_stage + backward];
       if ((next->kind != Kind::F && !backward) || side.needs == nullptr || next == stop) {
-        if (!run_general(lane, *next, time)) break;
+        const std::size_t ran = run_general(lane, *next, time);
+        if (ran == 0) break;
+        next += ran - 1;
         stop = lane.stop;
         continue;
       }
@@ -273,32 +288,61 @@ class Relaxation {
                                         outside(sent + message.latency.value)};
   }
 
-  // Any op, any wiring. False, and the lane parked, when something that it needs is missing.
-  bool run_general(LaneState& lane, const Op& op, std::int64_t& time) {
-    const CopyId copy = lane.copy;
-    const WorkerId worker = lane.worker;
+  // Any op or cell of ops, any wiring: how many have run. None, and the lane parked, when something that they need is
+  // missing.
+  std::size_t run_general(LaneState& lane, const Op& first, std::int64_t& time) {
+    const std::span<const Op> cell = cell_of(costs_, {&first, lane.end});
+    std::int64_t ready = kBegin;
+    if (cell.size() > 1 && waits_for_itself(cell)) throw cells_wait(lane, first);
+    for (const Op& op : cell)
+      if (!is_ready(lane, op, ready)) return 0;
+    const std::int64_t start = std::max(time, ready);
+    if (cell.size() == 1) {
+      time = start + costs_.time_of(first).value;
+      finish(lane, first, start, time, time);
+      return 1;
+    }
+    const std::vector<Time> ends = ends_in_cell(costs_, cell);
+    time = start + ends.back().value;
+    std::int64_t from = start;
+    for (std::size_t i = 0; i < cell.size(); ++i) {
+      finish(lane, cell[i], from, start + ends[i].value, time);
+      from = start + ends[i].value;
+    }
+    return cell.size();
+  }
+
+  // A backward needs the forward of its own chunk and micro-batch to be over.
+  static bool waits_for_itself(std::span<const Op> cell) {
+    return std::any_of(cell.begin(), cell.end(), [&](const Op& a) {
+      return rule(a.kind).forward && std::any_of(cell.begin(), cell.end(), [&](const Op& b) {
+               return rule(b.kind).backward && a.virtual_stage == b.virtual_stage && a.micro_batch == b.micro_batch;
+             });
+    });
+  }
+
+  bool is_ready(LaneState& lane, const Op& op, std::int64_t& ready) {
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
     const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
-    const bool backward = rule(op.kind).backward;
-    std::int64_t ready = kBegin;
     if (&op == lane.stop && !passes_gates(lane, op, ready)) return false;
-    if (rule(op.kind).forward) {
-      if (!arrivals(Direction::Forward, chunk.in, copy, m, lane, ready)) return false;
-    } else if (backward) {
-      if (!arrivals(Direction::Backward, chunk.out, copy, m, lane, ready)) return false;
-    }
-    const std::int64_t start = std::max(time, ready);
-    time = start + costs_.time_of(op).value;
-    if constexpr (Record) record(lane, op, start, time);
+    if (rule(op.kind).forward) return arrivals(Direction::Forward, chunk.in, lane.copy, m, lane, ready);
+    if (rule(op.kind).backward) return arrivals(Direction::Backward, chunk.out, lane.copy, m, lane, ready);
+    return true;
+  }
+
+  // The op has run; what it gives goes on its way at `sent`.
+  void finish(LaneState& lane, const Op& op, std::int64_t start, std::int64_t end, std::int64_t sent) {
+    const auto m = static_cast<MicroBatchId>(op.micro_batch);
+    const Wiring::Chunk& chunk = wiring_.chunks[op.virtual_stage];
+    if constexpr (Record) record(lane, op, start, end);
     if (rule(op.kind).forward) {
       for (const std::uint32_t edge : chunk.out)
-        post(worker, lane, Direction::Forward, edge, copy, m, time);
-    } else if (backward) {
+        post(lane.worker, lane, Direction::Forward, edge, lane.copy, m, sent);
+    } else if (rule(op.kind).backward) {
       for (const std::uint32_t edge : chunk.in)
-        post(worker, lane, Direction::Backward, edge, copy, m, time);
+        post(lane.worker, lane, Direction::Backward, edge, lane.copy, m, sent);
     }
-    if (&op == lane.stop) trigger(lane, op, start, time);
-    return true;
+    if (&op == lane.stop) trigger(lane, op, start, end);
   }
 
   // Latest arrival over `edges`; false, and the lane parked, when one is still missing.

@@ -1,7 +1,9 @@
 // The rules of core/plan/schedule.hpp once more, read off a finished timeline: shares no code with the engines.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -41,6 +43,29 @@ class Check {
   }
   std::string where(WorkerId worker, const Op& op) const { return fmt::format("worker {}: {}", worker, label(op)); }
 
+  // Ops that run together are listed one behind the other.
+  bool behind_in_cell(const std::vector<Op>& ops, std::size_t i) const {
+    return costs_.together && i > 0 && ops[i - 1].with_next;
+  }
+  std::size_t last_of_cell(const std::vector<Op>& ops, std::size_t i) const {
+    while (costs_.together && ops[i].with_next && i + 1 < ops.size())
+      ++i;
+    return i;
+  }
+  // While tokens travel, computing has what is left of the device; whichever takes longer is how long both take.
+  Time together(std::span<const Op> cell) const {
+    Time computing, travelling, rebuilding;
+    for (const Op& op : cell) {
+      const Time alone = costs_.time_of(op);
+      const Time own = costs_.together->computing[at(op.virtual_stage) * kKinds + at(static_cast<int>(op.kind))];
+      computing += own, travelling += alone - own;
+      if (op.kind == Kind::R || op.kind == Kind::W) rebuilding += alone;
+    }
+    if (costs_.together->pair) return *costs_.together->pair + rebuilding;
+    const double slower = costs_.together->share * static_cast<double>(travelling.value);
+    return std::max(travelling, Time{std::llround(static_cast<double>(computing.value) + slower)});
+  }
+
   // Strict order, no overlap, durations as priced, makespan the last end.
   std::string streams() {
     if (timeline_.workers.size() != static_cast<std::size_t>(workers())) return "wrong number of workers";
@@ -54,7 +79,12 @@ class Check {
       for (std::size_t i = 0; i < ops.compute.size(); ++i) {
         const Span span = spans.compute[i];
         if (span.start < free) return where(worker, ops.compute[i]) + " starts before the op ahead of it ends";
-        if (span.end - span.start != costs_.time_of(ops.compute[i]))
+        const bool inside = behind_in_cell(ops.compute, i);
+        if (const std::size_t last_one = last_of_cell(ops.compute, i); last_one > i && !inside) {
+          const Span of_last = spans.compute[last_one];
+          if (of_last.end - span.start != together({ops.compute.data() + i, last_one - i + 1}))
+            return where(worker, ops.compute[i]) + " and what runs with it do not take the time they are priced at";
+        } else if (!inside && span.end - span.start != costs_.time_of(ops.compute[i]))
           return where(worker, ops.compute[i]) + " does not take the time it is priced at";
         free = span.end;
       }
@@ -157,38 +187,44 @@ class Check {
       const bool produces =
           direction == Direction::Forward ? ops[i].kind == Kind::F : ops[i].kind == Kind::BW || ops[i].kind == Kind::B;
       if (produces && ops[i].virtual_stage == producer && ops[i].micro_batch == static_cast<std::uint32_t>(m))
-        return times(worker).compute[i].end;
+        return times(worker).compute[last_of_cell(ops, i)].end;
     }
     return std::nullopt;
   }
 
+  // The latest of what the op needs.
+  std::string needs(WorkerId worker, const Op& op, Time& ready) {
+    const CopyId copy = worker / positions_;
+    for (std::uint32_t edge = 0; edge < costs_.edges.size(); ++edge) {
+      const bool forward = op.kind == Kind::F && costs_.edges[edge].to == op.virtual_stage;
+      const bool backward = (op.kind == Kind::BW || op.kind == Kind::B) && costs_.edges[edge].from == op.virtual_stage;
+      if (!forward && !backward) continue;
+      const auto arrived =
+          arrival(edge, forward ? Direction::Forward : Direction::Backward, copy, static_cast<int>(op.micro_batch));
+      if (!arrived) return where(worker, op) + " needs a tensor that was never sent";
+      ready = std::max(ready, *arrived);
+    }
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      for (std::size_t j = 0; j < lane(worker).communication[s].size(); ++j) {
+        const Op& needed = lane(worker).communication[s][j];
+        const bool reduced = s == kReductions && op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
+                             (schedule_.flush || needed.micro_batch == op.micro_batch);
+        if (reduced || (s == kGathers && uses(op, needed)))
+          ready = std::max(ready, times(worker).communication[s][j].end);
+      }
+    return {};
+  }
+
   // Every compute op starts exactly when its stream is free and what it needs is there: neither earlier nor later.
   std::string starts(WorkerId worker) {
-    const CopyId copy = worker / positions_;
     const auto& ops = lane(worker).compute;
     Time free;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Op& op = ops[i];
       Time ready = free;
-      for (std::uint32_t edge = 0; edge < costs_.edges.size(); ++edge) {
-        const bool forward = op.kind == Kind::F && costs_.edges[edge].to == op.virtual_stage;
-        const bool backward =
-            (op.kind == Kind::BW || op.kind == Kind::B) && costs_.edges[edge].from == op.virtual_stage;
-        if (!forward && !backward) continue;
-        const auto arrived =
-            arrival(edge, forward ? Direction::Forward : Direction::Backward, copy, static_cast<int>(op.micro_batch));
-        if (!arrived) return where(worker, op) + " needs a tensor that was never sent";
-        ready = std::max(ready, *arrived);
-      }
-      for (StreamId s = 0; s < kStreams.size(); ++s)
-        for (std::size_t j = 0; j < lane(worker).communication[s].size(); ++j) {
-          const Op& needed = lane(worker).communication[s][j];
-          const bool reduced = s == kReductions && op.kind == Kind::Update &&
-                               needed.virtual_stage == op.virtual_stage &&
-                               (schedule_.flush || needed.micro_batch == op.micro_batch);
-          if (reduced || (s == kGathers && uses(op, needed)))
-            ready = std::max(ready, times(worker).communication[s][j].end);
-        }
+      const std::size_t until = behind_in_cell(ops, i) ? i : last_of_cell(ops, i) + 1;  // with what begins with it
+      for (std::size_t one = i; one < until; ++one)
+        if (const std::string wrong = needs(worker, ops[one], ready); !wrong.empty()) return wrong;
       const Time start = times(worker).compute[i].start;
       if (start < ready) return where(worker, op) + " starts before what it needs has arrived";
       if (start > ready) return where(worker, op) + " waits for nothing";

@@ -26,6 +26,7 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
     std::int32_t& latest = transfer_[first_op_[at(transfer.to)] + at(user)];
     if (latest < 0 || timeline.transfers[at(latest)].arrived < transfer.arrived) latest = static_cast<std::int32_t>(i);
   }
+  if (costs.together) join_cells();
   for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
     Links& links = links_.emplace_back(stream_links(schedule, static_cast<PositionId>(position)));
     for (StreamId s = 0; s < kStreams.size(); ++s)
@@ -33,6 +34,20 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
     for (std::size_t i = 0; i < links.all.triggers.size(); ++i) {
       const StreamLinks::Trigger& one = links.all.triggers[i];
       links.trigger[one.stream][one.communication] = static_cast<std::int32_t>(i);
+    }
+  }
+}
+
+// The first op of a cell waits for what any of them needs, the others for nothing.
+void Causes::join_cells() {
+  for (std::size_t worker = 0; worker < timeline_.workers.size(); ++worker) {
+    const auto& ops = schedule_.positions[worker % schedule_.positions.size()].compute;
+    for (std::size_t i = ops.size(); i-- > 1;) {
+      if (!ops[i - 1].with_next) continue;
+      std::int32_t &own = transfer_[first_op_[worker] + i], &first = transfer_[first_op_[worker] + i - 1];
+      const auto arrived = [&](std::int32_t one) { return one < 0 ? Time{-1} : timeline_.transfers[at(one)].arrived; };
+      if (arrived(own) > arrived(first)) first = own;
+      own = -1;
     }
   }
 }
@@ -233,8 +248,11 @@ class WalkBack {
     const bool forward = transfer.direction == Direction::Forward;
     parts_.add(Parts::Waiting, start - cause.arrived);
     parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, stage_of(transfer.from), stage_of(transfer.to));
-    const int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
-                                 : causes_.index().backward(edge.to, transfer.micro_batch);
+    int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
+                           : causes_.index().backward(edge.to, transfer.micro_batch);
+    const auto& ops = schedule_.positions[position(transfer.from)].compute;
+    while (costs_.together && ops[at(producer)].with_next)
+      ++producer;  // what is sent leaves when the cell ends
     return {transfer.from, kCompute, producer, transfer.posted};
   }
 

@@ -32,6 +32,8 @@ class Causes {
   const OpIndex& index() const { return index_; }
 
  private:
+  void join_cells();
+
   struct Links {
     StreamLinks all;
     ByStream<std::vector<std::int32_t>> trigger;  // by op of a stream: in all.triggers, or -1

@@ -320,6 +320,20 @@ std::vector<int> loads_for(int workers, std::vector<int> loads) {
   return loads;
 }
 
+// What the ops of cells compute, and what they wait for meanwhile.
+StepCosts::Together together(const Plan& plan, const CostModel& cost, const std::vector<Time>& duration) {
+  StepCosts::Together result{.computing = duration, .share = plan.exchange_share.value, .pair = std::nullopt};
+  if (plan.pair_time) result.pair = plan.pair_time->value;
+  if (!plan.split().sends_tokens()) return result;
+  const auto computing = std::make_shared<Scenario>(cost.scenario());
+  computing->plan.expert_exchange.value = ExpertExchange::Unpriced;
+  const CostModel without(computing);
+  result.computing = durations(plan, OnStages(plan, without, plan.micro_batch_size), without);
+  for (std::size_t i = 0; i < duration.size(); ++i)
+    result.computing[i] = std::min(result.computing[i], duration[i]);
+  return result;
+}
+
 // Where the simulated copies lie.
 class SimulatedCopies {
  public:
@@ -371,6 +385,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   const OnStages last = ragged ? OnStages(plan, cost, plan.last_micro_batch_size) : full;
   costs.duration = durations(plan, full, cost);
   costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
+  if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, costs.duration);
   if (scenario.cluster.classes() == 1)
     for (const int active : loads_for(plan.workers(), cost.source().loads())) {
       StepCosts::Load load{active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost), {}};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,13 @@ struct StepCosts {
     std::vector<Time> duration, duration_last;
   };
   std::vector<Load> loads;
+  // Where the ops of a cell run at once (core/cost/cells.hpp); none: one after the other.
+  struct Together {
+    std::vector<Time> computing;  // `duration` without what tokens take to their experts and back
+    double share = 0;             // of a device's processors that this takes from computing
+    std::optional<Time> pair;     // stated: a forward with a backward
+  };
+  std::optional<Together> together;
   // What `settle` (sim/at_load.hpp) made of them, by op: [(chunk * kKinds + kind) * micro_batches + m]; empty: nothing.
   std::vector<Time> settled;
   std::vector<Edge> edges;

@@ -148,6 +148,7 @@ struct ScheduleFacts {
   bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
   // Micro-batches go through the chunks in groups of K, so K divides M.                      [Megatron21] section 2.2
   bool groups_of_stages = false;
+  bool pairs = false;  // cells of a forward and a backward that are made to run at once   [DeepSeekIII24] section 3.2.1
   std::string_view pytorch = {};  // its name in PyTorch's get_schedule_class; "": not there          [PyTorchPP26]
 };
 

@@ -50,13 +50,20 @@ enum class ContextExchange : std::uint8_t {
   AllToAll,   // each device gets the whole sequence of a part of the heads                             [Ulysses23]
   TwoLevel,   // all-to-all among plan.context_inner devices, rings between them                        [USP24]
 };
-// Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
-// a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
+// How tokens reach the devices of their experts.                                       core/cost/expert_exchange.hpp
 enum class ExpertExchange : std::uint8_t {
   AllToAll,   // each token to the devices of its experts, once per expert
   AllGather,  // all tokens to all devices of the group
   PerNode,    // once per node of its experts, handed on inside the node                               [DeepEP25]
+  Unpriced,   // not written in files: in no time, for bounds that hold wherever the devices lie
 };
+// How a cell of a schedule that holds a forward and a backward is run.
+enum class Pairs : std::uint8_t {
+  Serial,  // one after the other
+  Fused,   // at once
+};
+// Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
+// a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
 enum class ContextSplit : std::uint8_t { Zigzag, Contiguous };
 enum class PlacementOrder {
   Pipeline,  // each copy of the pipeline takes consecutive devices
@@ -176,7 +183,11 @@ struct RuntimePolicy {
   std::optional<Placed<double>> expert_imbalance_memory;  // likewise: memory; none: as the time
   std::optional<Placed<std::int64_t>> expert_nodes;       // that a token's experts lie on at most; none: any
   bool expert_dispatch_fp8 = false;                       // tokens are sent in fp8, with a scale per 128 values
-  Bytes reserve_pipeline;  // taken on every device when K > 1, in addition to the device's reserve
+  // Of schedules whose cells hold a forward and a backward of different micro-batches.          core/cost/cells.hpp
+  Placed<Pairs> pairs{Pairs::Serial, {}};
+  std::optional<Placed<Time>> pair_time;  // how long such a cell takes; none: as computing and exchanges say
+  Placed<double> exchange_share{0, {}};   // of a device's processors that the exchange of tokens takes from computing
+  Bytes reserve_pipeline;                 // taken on every device when K > 1, in addition to the device's reserve
 };
 
 struct PlanRequest : RuntimePolicy {

@@ -420,6 +420,20 @@ constexpr Field<PlanRequest> kPlan[] = {
      read_as<&PlanRequest::expert_nodes, AtLeast1>, write_as<&PlanRequest::expert_nodes>},
     {"expert_dispatch_fp8", "true | false", "tokens are sent in fp8, with a scale per 128 values; default: false",
      member<&PlanRequest::expert_dispatch_fp8>},
+    {"pairs", "serial | fused",
+     "cells of a schedule that hold a forward and a backward (dualpipe, dualpipev, files): one after the other, or at "
+     "once, so that one computes while the tokens of the other travel to their experts; default: serial",
+     read_as<&PlanRequest::pairs>, write_unless<&PlanRequest::pairs, Pairs::Serial>},
+    {"pair_time", "time, e.g. 25ms",
+     "of pairs: fused: what a forward with a backward takes; default: as computing and exchanges of tokens say",
+     read_as<&PlanRequest::pair_time>, write_as<&PlanRequest::pair_time>},
+    {"exchange_share", "number from 0 on, below 1",
+     "share of a device's processors that an exchange of tokens takes from computing beside it (DeepSeek-V3: 20 of "
+     "132, 0.15); default: 0",
+     read_as<&PlanRequest::exchange_share, Below1>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.exchange_share.value > 0) out.line(key, value_text(plan.exchange_share));
+     }},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
      "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",

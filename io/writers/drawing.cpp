@@ -191,6 +191,7 @@ std::string question(const Answer& answer) {
                         name(plan.expert_exchange.value));
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
+  if (plan.pairs.value == Pairs::Fused) text += ", pairs fused";
   const Scenario& scenario = *answer.scenario;
   text += fmt::format(" · {} ({})", scenario.model.name,
                       plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"));

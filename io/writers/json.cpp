@@ -60,6 +60,10 @@ void plan(JsonFields& json, const Plan& p) {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
   });
+  json.when(p.pairs.value != Pairs::Serial, [&] {
+    json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
+    json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });
+  });
   json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
   json.when(p.resharding.has_value(), [&] {
     json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);

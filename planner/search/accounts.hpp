@@ -9,6 +9,7 @@
 #include <map>
 #include <queue>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@
 namespace pipewright {
 
 struct OpenLayout {
-  enum class Bound : std::uint8_t { Raised, Tight, Simple, OfGroup };  // of equal bounds this comes first
+  enum class Bound : std::uint8_t { Raised, Tight, Simple, Anywhere, OfGroup };  // of equal bounds this comes first
 
   double bound;  // of the objective
   Bound kind;
@@ -68,6 +69,27 @@ class LayoutQueue {
   Queue queue_;
   std::int64_t opened_ = 0;
 };
+
+// Of layouts that are worth the same: the one of fewer devices.
+inline bool before(const Layout& a, const Layout& b) {
+  return a.devices() != b.devices() ? a.devices() < b.devices() : a < b;
+}
+
+// A plan: of one layout and one step there may be several, which hold different amounts.
+using PlanKey = std::tuple<Layout, std::int64_t, std::vector<LayerId>, std::vector<Recompute>, std::vector<LayerId>>;
+inline PlanKey key_of(const Candidate& candidate) {
+  std::vector<LayerId> first;
+  for (const LayerRange& range : candidate.plan.layers)
+    first.push_back(range.begin);
+  return {candidate.layout, candidate.step.value, std::move(first), candidate.plan.recompute, candidate.plan.rebuilt};
+}
+
+// By stage the most of both.
+inline void widen(std::vector<Bytes>& set_aside, const std::vector<Bytes>& buffers) {
+  set_aside.resize(buffers.size());
+  for (std::size_t k = 0; k < buffers.size(); ++k)
+    set_aside[k] = std::max(set_aside[k], buffers[k]);
+}
 
 // The lines of a ranking: plans that differ in their placement or in ZeRO alone are one, the best of them.
 inline Layout line_of(Layout layout) {

@@ -91,14 +91,21 @@ Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim a
 }
 
 Evaluator::World& Evaluator::world(const Layout& layout) {
-  // How tokens travel to experts depends on where copies and stages lie.
-  const bool placed = scenario_.plan.expert_tensor_parallel.value > 0 || layout.expert_parallel > 1;
-  std::shared_ptr<World>& known = worlds_[{
-      layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel, layout.expert_parallel, layout.zero,
-      placed ? std::tuple{layout.stages, layout.data_parallel, layout.placement} : std::tuple{0, 0, PlacementOrder{}}}];
+  if (!depends_on_place(layout)) return world_anywhere(layout);
+  return world(layout, {layout.stages, layout.data_parallel, layout.placement});
+}
+
+Evaluator::World& Evaluator::world_anywhere(const Layout& layout) {
+  return world(layout, {0, 0, PlacementOrder{}});
+}
+
+Evaluator::World& Evaluator::world(const Layout& layout, const Where& where) {
+  std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel,
+                                           layout.expert_parallel, layout.zero, where}];
   if (!known) {
     const auto scenario = std::make_shared<Scenario>(settled(scenario_, layout, nullptr));
     if (!modes_.empty()) scenario->plan.recompute.value.clear();  // chosen here, for every cut
+    if (std::get<0>(where) == 0) scenario->plan.expert_exchange.value = ExpertExchange::Unpriced;
     known = std::make_shared<World>(scenario);
   }
   return *known;
@@ -112,20 +119,23 @@ Time Evaluator::bound(const LayoutGroup& group) {
   Layout layout = group.first;
   layout.zero = group.zeros.front();
   Time least = kNever;
-  for (const PlacementOrder placement : group.placements) {
-    layout.placement = placement;
-    for (const std::string& schedule : group.schedules) {
-      layout.schedule = schedule;
-      layout.virtual_stages = find_schedule(schedule)->facts.takes_chunks ? 2 : 1;
-      least = std::min(least, bound(layout));
-    }
-    if (layout.expert_parallel == 1 && scenario_.plan.expert_tensor_parallel.value == 0) break;  // no difference
+  for (const std::string& schedule : group.schedules) {
+    layout.schedule = schedule;
+    layout.virtual_stages = find_schedule(schedule)->facts.takes_chunks ? 2 : 1;
+    least = std::min(least, bound_anywhere(layout));
   }
   return least;
 }
 
 Time Evaluator::bound(const Layout& layout) {
-  World& here = world(layout);
+  return bound(world(layout), layout);
+}
+
+Time Evaluator::bound_anywhere(const Layout& layout) {
+  return bound(world_anywhere(layout), layout);
+}
+
+Time Evaluator::bound(World& here, const Layout& layout) const {
   const auto [work, largest] = here.work(layout.micro_batch_size, surely());
   const ScheduleRule* rule = find_schedule(layout.schedule);
   const auto micro_batches = static_cast<double>(layout.micro_batches);
@@ -222,7 +232,8 @@ Time Evaluator::cut_bound(const Layout& layout) {
 Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
   const Time known = tight_bound(layout);
   World& here = world(layout);
-  if (!cuts_open_ || layout.virtual_stages == 1 || known >= enough || !here.run) return known;
+  if (!cuts_open_ || layout.virtual_stages == 1 || known >= enough || !here.run || !here.run->nearly_all())
+    return known;
   auto shell = shell_of(here.scenario, here.cost, layout, true);
   Plan* const plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return known;
@@ -246,7 +257,7 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
 }
 
 Bytes Evaluator::least_states(const Layout& layout) {
-  World& here = world(layout);
+  World& here = world_anywhere(layout);
   const Training& training = here.scenario.training;
   const auto held = [&](double state, int zero) {
     const auto& shard = here.scenario.plan.shard;

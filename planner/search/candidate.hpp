@@ -77,6 +77,12 @@ class Evaluator {
   //     K = 2, M = 4, W = 7: 7 / (1 - (3/4)^2) = 16;  K = 1: M W.      tests/planner/search_test.cpp "bounds"
   Time bound(const LayoutGroup& group);
   Time bound(const Layout& layout);
+  // The same where what tokens take to their experts is left out: it depends on where the devices lie, so that costs are
+  // worked out anew for every number of stages and copies. Elsewhere the bound itself.
+  Time bound_anywhere(const Layout& layout);
+  bool depends_on_place(const Layout& layout) const {
+    return scenario_.plan.expert_tensor_parallel.value > 0 || layout.expert_parallel > 1;
+  }
 
   // The same with whole layers and memory counted, where the model is a run of equal layers (run_bound), else with the
   // least bottleneck of all cuts. kNever: nothing of the layout fits. What raise_bound found for the layout counts.
@@ -122,6 +128,10 @@ class Evaluator {
   }
   struct World;
   World& world(const Layout& layout);
+  World& world_anywhere(const Layout& layout);
+  using Where = std::tuple<int, int, PlacementOrder>;  // stages, copies; 0: anywhere
+  World& world(const Layout& layout, const Where& where);
+  Time bound(World& here, const Layout& layout) const;
   using Modes = std::vector<Recompute>;
   // Of a run of equal layers, by `of` for the recomputations that a stage may have; nothing where `of` does not hold.
   std::optional<Time> of_run(World& here, const Plan& shell, const std::function<Time(const Modes&)>& of) const;
@@ -140,7 +150,7 @@ class Evaluator {
   std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most
   std::function<bool()> stop_;
   Aim aim_;
-  using Key = std::tuple<int, bool, int, int, std::int64_t, std::tuple<int, int, PlacementOrder>>;
+  using Key = std::tuple<int, bool, int, int, std::int64_t, Where>;
   std::map<Key, std::shared_ptr<World>> worlds_;
   std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };

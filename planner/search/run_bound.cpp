@@ -1,6 +1,8 @@
 #include "planner/search/run_bound.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "sim/schedules/table.hpp"
 
@@ -35,24 +37,50 @@ std::int64_t least_bound(const std::vector<std::vector<std::int64_t>>& times, in
   return low;
 }
 
+// The work of all stages together, divided evenly. `times`: of a stage with so many layers of the run; `before`: what it
+// waits for first.
+template <class Before>
+std::int64_t evenly_divided(const EqualRun& run, const std::vector<std::vector<std::int64_t>>& times,
+                            std::int64_t left_out, const Before& before) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max() / 2;
+  // By layers of the run on the stages so far: the least that these take together.
+  std::vector<std::int64_t> least(at(run.size()) + 1, kNone);
+  least[0] = 0;
+  std::int64_t all = left_out;
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    std::vector<std::int64_t> next(least.size(), kNone);
+    for (std::size_t ahead = 0; ahead < least.size(); ++ahead)
+      for (std::size_t n = 0; n < times[k].size() && ahead + n < least.size() && least[ahead] < kNone; ++n)
+        next[ahead + n] = std::min(next[ahead + n], checked_sum(least[ahead], times[k][n], "a bound"));
+    least = std::move(next);
+    all = checked_sum(all, before(static_cast<int>(k)), "a bound");
+  }
+  return least.back() < kNone ? checked_sum(all, least.back(), "a bound") / static_cast<std::int64_t>(times.size()) : 0;
+}
+
 }  // namespace
 
 std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
   const auto layers = static_cast<LayerId>(model.layers.size());
   if (layers < 3) return std::nullopt;
-  const auto same = [](const auto& figures, LayerId i) { return figures[at(i)] == figures[1]; };
-  const auto alike = [&](LayerId i) {
-    const Layer &layer = model.layers[at(i)], &first = model.layers[1];
+  const auto alike = [&](LayerId i, LayerId of) {
+    const auto same = [&](const auto& figures) { return figures[at(i)] == figures[at(of)]; };
+    const Layer &layer = model.layers[at(i)], &first = model.layers[at(of)];
     return layer.work == first.work && layer.held() == first.held() && layer.tied_to < 0 &&
-           layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward, i) && same(costs.backward, i) &&
-           same(costs.rebuild, i) && same(costs.activation, i) && same(costs.stash, i) && same(costs.core, i) &&
-           same(costs.logits, i) && same(costs.workspace, i);
+           layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward) && same(costs.backward) &&
+           same(costs.rebuild) && same(costs.activation) && same(costs.stash) && same(costs.core) &&
+           same(costs.logits) && same(costs.workspace);
   };
-  EqualRun run{1, 1};
-  while (run.end < layers && alike(run.end))
-    ++run.end;
-  if (run.end + 1 < layers || run.size() < 2) return std::nullopt;
-  return run;
+  EqualRun longest{1, 1, layers};
+  for (LayerId begin = 1; begin < layers;) {
+    EqualRun run{begin, begin, layers};
+    while (run.end < layers && alike(run.end, begin))
+      ++run.end;
+    if (run.size() > longest.size()) longest = run;
+    begin = std::max(run.end, begin + 1);
+  }
+  if (longest.size() < 2 || 2 * longest.size() < layers) return std::nullopt;
+  return longest;
 }
 
 Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
@@ -64,7 +92,9 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   // What the stages behind wait for: where the backward is split, how much of it is not known here.
   const bool split = find_schedule(shell.schedule)->splits_backward;
   const auto waited = [&](LayerId layer) { return split ? layers.forward[at(layer)].value : each(layer); };
-  const std::int64_t waited_unit = waited(run.begin);
+  std::int64_t waited_unit = waited(run.begin);
+  for (LayerId layer = 1; layer + 1 < run.layers; ++layer)
+    waited_unit = std::min(waited_unit, waited(layer));
   const bool block = cost.scenario().model.layers[at(run.begin)].block;
   const auto added = [&](Recompute mode) {
     switch (mode) {
@@ -98,7 +128,7 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
     std::int64_t besides = 0;
     if (k == 0) besides = each(0);
     const bool has_last = k == shell.stage_of(shell.chunks() - 1);
-    if (has_last && run.end < static_cast<LayerId>(layers.forward.size())) besides += each(run.end);
+    if (has_last && run.behind() > 0) besides += each(run.layers - 1);
     for (int n = 0; n <= most; ++n) {
       const std::optional<std::int64_t> more = least_added(k, n);
       if (!more) break;
@@ -115,7 +145,15 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   const std::int64_t shared =
       chunks ? alone : least_bound(times, most, 1, most, high, [&](int k) { return k * waited_unit; });
   const std::int64_t least = std::min(alone, shared);
-  return least > high ? kNever : Time{least};
+  if (least > high) return kNever;
+  if (run.nearly_all()) return Time{least};
+  std::int64_t left_out = 0;
+  for (LayerId layer = 1; layer + 1 < run.layers; ++layer)
+    if (layer < run.begin || layer >= run.end) left_out = checked_sum(left_out, each(layer), "a bound");
+  const std::int64_t even = evenly_divided(run, times, checked_product(left_out, micro_batches, "a bound"), [&](int k) {
+    return k == 0 ? 0 : std::min(waited(0), waited_unit) + (k - 1) * waited_unit;
+  });
+  return Time{std::max(least, even)};
 }
 
 }  // namespace pipewright

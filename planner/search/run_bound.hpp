@@ -1,5 +1,5 @@
-// How fast a layout can possibly be when the model is a run of equal layers, as Transformers are: whole layers and the
-// memory of the devices counted.
+// How fast a layout can possibly be when most of the model is a run of equal layers, as Transformers are: whole layers and
+// the memory of the devices counted.
 #pragma once
 
 #include <optional>
@@ -12,6 +12,7 @@
 
 namespace pipewright {
 
+// The longest run of a model; none, where it is not half of it.
 std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 
 // A stage with n layers of the run in v chunks, one at least in each, has at any moment at least
@@ -25,6 +26,10 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 // backward, stages before k may end with their weights' gradients: k f in place of k u, f the forward of one layer.
 //     N = 80, K = 8, M = 64, u = 1, h_7 = 1.139: stage 0 has 11, the others 10 or less: 704 = 11 M
 //                                                               tests/planner/search_test.cpp "a run of equal layers"
+// Where more layers than the first and the last one are not of the run (DeepSeek-V3: 3 dense ones, and the module for the
+// next token), they are left out above, u in k u is the least of any layer between the first and the last, and the work of
+// all stages together, least recomputation included, is divided evenly as well:
+//     T >= [ sum_k k u + M (min over n of sum_k (n_k u + x_k(n_k) + h_k) + what is left out) ] / K
 // `shell`: the layout's plan; `modes`: the recomputations allowed, lightest first. kNever where no n fits at all.
 Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
                const std::vector<Recompute>& modes);

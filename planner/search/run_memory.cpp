@@ -45,7 +45,6 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
       again_ = again_ == 0 ? bytes(kept.again) : std::min(again_, bytes(kept.again));
     }
   }
-  const bool last_is_other = run.end < static_cast<LayerId>(layers.forward.size());
   for (const Recompute mode : {Recompute::None, Recompute::Full}) {
     plan_.layers.assign(at(plan_.chunks()), {run.begin, run.begin + 1});
     plan_.recompute.assign(at(plan_.stages), mode);
@@ -56,8 +55,7 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     if (rule.bounded_in_flight) shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
     const Schedule schedule = rule.generate(shape);
     for (StageId k = 0; k < plan_.stages; ++k)
-      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(
-          moments(schedule.positions[at(k)], k, last_is_other));
+      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(moments(schedule.positions[at(k)], k, run));
   }
 }
 
@@ -138,12 +136,12 @@ std::int64_t EqualRunMemory::surely_in_flight(const InFlight& now, int layers) c
                                    : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
 }
 
-// The chunk with the model's first layer may hold nothing else, nor may the last one where its layer is another.
-std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, bool last_is_other) const {
+// The chunks with the layers before and behind the run may hold nothing else.
+std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const EqualRun& run) const {
   const int v = plan_.virtual_stages;
   const auto surely = [&](int i) {
     const VirtualStageId chunk = plan_.seating().chunk_of(k, i);
-    return v == 1 || (chunk != 0 && !(last_is_other && chunk + 1 == plan_.chunks()));
+    return v == 1 || (chunk >= run.begin && chunk < plan_.chunks() - run.behind());
   };
   std::vector<std::int64_t> count(at(v));
   std::vector<InFlight> result;

@@ -17,10 +17,13 @@
 
 namespace pipewright {
 
-// Layers [begin, end) form a chain, cost and hold the same; what is before and behind is at most one layer each.
+// Layers [begin, end) of a model form a chain, cost and hold the same.
 struct EqualRun {
-  LayerId begin = 0, end = 0;
+  LayerId begin = 0, end = 0, layers = 0;  // of all layers of the model
   int size() const { return end - begin; }
+  int behind() const { return layers - end; }
+  // Whether what is before and behind is at most one layer each.
+  bool nearly_all() const { return begin == 1 && behind() <= 1; }
 };
 
 // Micro-batches in flight at one moment on a stage: by chunk, of all its chunks that hold layers of the run for
@@ -56,7 +59,7 @@ class EqualRunMemory {
   double room(int layers) const;  // for activations, of any of the sums that must fit
   double in_flight_bytes(const InFlight& now, int layers, Recompute mode) const;
   std::int64_t surely_in_flight(const InFlight& now, int layers) const;
-  std::vector<InFlight> moments(const Lane& lane, StageId k, bool last_is_other) const;
+  std::vector<InFlight> moments(const Lane& lane, StageId k, const EqualRun& run) const;
 
   const CostModel& cost_;
   Plan plan_;

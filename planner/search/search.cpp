@@ -13,6 +13,7 @@
 #include "planner/search/accounts.hpp"
 #include "planner/search/deadline.hpp"
 #include "planner/search/found.hpp"
+#include "planner/search/likely.hpp"
 #include "planner/search/reasons.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
@@ -25,11 +26,6 @@ constexpr int kMostTriesForBuffers = 3;
 constexpr int kMostPriced = 16;                  // beside those of the ranking
 constexpr int kQuickRounds = 40, kRounds = 400;  // of path_bound: before a layout is simulated, and for the gap
 constexpr const char* kTooLong = "2^62 ns or bytes: more is not counted";
-
-// Of layouts that are worth the same: the one of fewer devices.
-bool before(const Layout& a, const Layout& b) {
-  return a.devices() != b.devices() ? a.devices() < b.devices() : a < b;
-}
 
 class Search {
  public:
@@ -181,24 +177,62 @@ class Search {
     return lost;
   }
 
+  // No longer than a part of the time, and until there are some plans to beat.
+  void look_at_likely() {
+    constexpr double kPart = 0.25;
+    constexpr int kForEachLine = 8;
+    const double enough = deadline_.left() - kPart * options_.time_limit;
+    std::vector<Layout> likely;
+    try {
+      likely = likely_layouts(space_, evaluator_);
+    } catch (const OverflowError&) {
+      return;  // the bounds themselves are more than can be counted
+    }
+    for (Layout& layout : likely) {
+      if (over() || deadline_.left() < enough) return;
+      if (std::ssize(candidates_) >= kForEachLine * options_.top) return;
+      try {
+        if (!evaluate(layout)) continue;
+      } catch (const OverflowError&) {
+        continue;  // its bound says so once more
+      }
+      ++done_;
+      likely_.insert(std::move(layout));
+    }
+  }
+
+  bool states_do_not_fit(const Layout& layout) {
+    const Bytes states = evaluator_.least_states(layout);
+    if (states <= scenario_.cluster.device.memory) return false;
+    ++answer_.too_large;
+    miss(layout, states, 0, true);
+    return true;
+  }
+
   // One step of the search; returns how many layouts are done with.
   std::int64_t look_at(const OpenLayout& next) {
     if (next.kind == OpenLayout::Bound::OfGroup) {
       std::vector<Layout> layouts = members(*next.group);
       std::vector<double> bounds;
       for (const Layout& layout : layouts)  // what bounds the group bounds each of them
-        bounds.push_back(std::max(next.bound, values_.bound(layout, evaluator_.bound(layout))));
-      for (std::size_t i = 0; i < layouts.size(); ++i)
-        queue_.push(bounds[i], OpenLayout::Bound::Simple, std::move(layouts[i]));
+        bounds.push_back(std::max(next.bound, values_.bound(layout, evaluator_.bound_anywhere(layout))));
+      for (std::size_t i = 0; i < layouts.size(); ++i) {
+        const auto kind =
+            evaluator_.depends_on_place(layouts[i]) ? OpenLayout::Bound::Anywhere : OpenLayout::Bound::Simple;
+        queue_.push(bounds[i], kind, std::move(layouts[i]));
+      }
       return 0;
     }
-    const Bytes capacity = scenario_.cluster.device.memory;
+    if (likely_.contains(next.layout)) return 0;
+    const bool first = next.kind == OpenLayout::Bound::Anywhere ||
+                       (next.kind == OpenLayout::Bound::Simple && !evaluator_.depends_on_place(next.layout));
+    if (first && states_do_not_fit(next.layout)) return 1;
+    if (next.kind == OpenLayout::Bound::Anywhere) {
+      queue_.push(std::max(next.bound, values_.bound(next.layout, evaluator_.bound(next.layout))),
+                  OpenLayout::Bound::Simple, next.layout);
+      return 0;
+    }
     if (next.kind == OpenLayout::Bound::Simple) {
-      if (const Bytes states = evaluator_.least_states(next.layout); states > capacity) {
-        ++answer_.too_large;
-        miss(next.layout, states, 0, true);
-        return 1;
-      }
       const Time tight = evaluator_.tight_bound(next.layout);
       if (tight < kNever) {
         queue_.push(std::max(next.bound, values_.bound(next.layout, tight)), OpenLayout::Bound::Tight, next.layout);
@@ -244,7 +278,10 @@ class Search {
   }
 
   void evaluate_groups() {
-    if (!std::exchange(groups_opened_, true)) done_ = open_groups();
+    if (!std::exchange(groups_opened_, true)) {
+      done_ = open_groups();
+      if (space_.layouts >= kLargeSpace && left_.unreached == kInfinite) look_at_likely();
+    }
     while (!queue_.empty()) {
       const OpenLayout next = queue_.top();
       if (next.bound >= threshold()) break;
@@ -267,7 +304,7 @@ class Search {
       return;
     }
     answer_.within_gap = answer_.plans.empty() ? 0 : queue_.layouts_below(answer_.plans.front().value);
-    answer_.bounded = left - answer_.within_gap;
+    answer_.bounded = std::max<std::int64_t>(0, left - answer_.within_gap);
   }
 
   // Where links are shared, plans are slower than fixed orders say, and what was ruled out against those orders may be
@@ -405,15 +442,6 @@ class Search {
     answer_.plans.insert(behind, std::move(found));
   }
 
-  // A plan: of one layout and one step there may be several, which hold different amounts.
-  using Key = std::tuple<Layout, std::int64_t, std::vector<LayerId>, std::vector<Recompute>, std::vector<LayerId>>;
-  static Key key_of(const Candidate& candidate) {
-    std::vector<LayerId> first;
-    for (const LayerRange& range : candidate.plan.layers)
-      first.push_back(range.begin);
-    return {candidate.layout, candidate.step.value, std::move(first), candidate.plan.recompute, candidate.plan.rebuilt};
-  }
-
   // In the order of fixed orders, which are never slower than the real thing.
   void confirm() {
     const auto wanted = static_cast<std::size_t>(options_.top);
@@ -478,12 +506,6 @@ class Search {
       answer_.plans.pop_back();
   }
 
-  static void widen(std::vector<Bytes>& set_aside, const std::vector<Bytes>& buffers) {
-    set_aside.resize(buffers.size());
-    for (std::size_t k = 0; k < buffers.size(); ++k)
-      set_aside[k] = std::max(set_aside[k], buffers[k]);
-  }
-
   // Another cut may need more for its layers, and less with what is in its buffers.
   void with_buffers(const Candidate& candidate, const std::vector<Bytes>& set_aside) {
     Evaluation again = evaluator_.evaluate(candidate.layout, set_aside);
@@ -500,13 +522,6 @@ class Search {
     return text + "; open another field, or change one that is fixed";
   }
 
-  // One limit holds for both searches; the second has half a second at least.
-  SearchOptions for_the_rest_of_the_time() const {
-    SearchOptions options = options_;
-    options.time_limit = std::max(0.5, deadline_.left());
-    return options;
-  }
-
   // The plan that needs least is the nearest miss; where it fits after all, it is the answer.
   SearchResult without_plan() {
     if (answer_.ended != Ended::No) {
@@ -518,7 +533,9 @@ class Search {
     if (!answer_.nearest_miss) return none;
     const bool proven = std::isinf(left_.given_up);
     if (!options_.remedies && (proven || !options_.proof)) return none;
-    const std::optional<SearchAnswer> least = least_memory(scenario_, for_the_rest_of_the_time());
+    SearchOptions rest = options_;
+    rest.time_limit = std::max(0.5, deadline_.left());  // one limit holds for both searches
+    const std::optional<SearchAnswer> least = least_memory(scenario_, rest);
     if (least && fits_after_all(least->plans.front())) return finished();
     if (!proven && deadline_.asked_to_stop()) {
       answer_.ended = deadline_.ended();
@@ -557,9 +574,10 @@ class Search {
   LayoutQueue queue_;
   Lines lines_;
   double worst_priced_ = 0;           // value of the last plan of the ranking, as `simulate` has it
-  std::set<Key> priced_;              // plans that were simulated as they are
+  std::set<PlanKey> priced_;          // plans that were simulated as they are
   std::optional<NearestMiss> unfit_;  // the last of them that did not fit
   bool groups_opened_ = false;
+  std::set<Layout> likely_;  // that were looked at first
   std::int64_t done_ = 0;
   Unsettled left_;
   std::optional<std::string> overflow_;

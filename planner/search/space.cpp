@@ -51,6 +51,12 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
   std::vector<std::string> names = {scenario.plan.schedule.value};
   if (open != nullptr) names = open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
   for (const std::string& name : names)
+    if (const ScheduleRule* rule = find_schedule(name);
+        rule && rule->facts.pairs && scenario.plan.pairs.value == Pairs::Fused)
+      throw InputError(scenario.plan.pairs.place, "plan.pairs",
+                       "fused: the search counts the ops of " + name +
+                           " one after the other; write serial, or settle the other keys of the plan and ask simulate");
+  for (const std::string& name : names)
     if (const ScheduleRule* rule = find_schedule(name); rule && rule->chunk_order == ChunkOrder::BothWays)
       throw InputError(scenario.plan.schedule.place, "plan.schedule",
                        name +

@@ -173,10 +173,10 @@ void add_warnings(Answer& answer, const CostModel& cost) {
   std::int64_t pairs = 0;
   for (const Lane& lane : answer.schedule.positions)
     pairs += overlapped_cells(lane.compute);
-  if (pairs > 0)
+  if (pairs > 0 && answer.plan.pairs.value == Pairs::Serial)
     report.warnings.push_back(
         fmt::format("{} cells of {} ask for two actions at a time (OVERLAP_F_B); they are priced one after the other, "
-                    "so a real run may be faster",
+                    "so a real run may be faster; plan.pairs: fused prices them at once",
                     pairs, answer.plan.given ? answer.plan.given->file : answer.plan.schedule));
   for (std::string& line : options_without_effect(scenario, answer.plan))
     report.warnings.push_back(std::move(line));
@@ -298,6 +298,18 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
         "they need plan.expert_parallel");
   if (sent && scenario.plan.expert_nodes && scenario.plan.expert_exchange.value != ExpertExchange::PerNode)
     lines.push_back("plan.expert_nodes has no effect: it limits expert_exchange: per_node");
+  const PlanRequest& request = scenario.plan;
+  const bool fused = request.pairs.value == Pairs::Fused;
+  const bool cells = plan.facts.pairs || (request.given && request.given->overlapped() > 0);
+  if (fused && !cells)
+    lines.push_back(
+        fmt::format("plan.pairs: fused has no effect: {} has no cell of a forward and a backward", plan.schedule));
+  if (!fused && (request.pair_time || request.exchange_share.value > 0))
+    lines.push_back("plan.pair_time and exchange_share have no effect: they need plan.pairs: fused");
+  else if (fused && request.exchange_share.value > 0 && (!sent || request.pair_time))
+    lines.push_back(request.pair_time
+                        ? "plan.exchange_share has no effect: plan.pair_time says how long a cell takes"
+                        : "plan.exchange_share has no effect: no token is sent; it needs expert_parallel");
   if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario.model))
     lines.push_back("training.expert_products: looped has no effect: the model has no experts");
   if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))

@@ -7,8 +7,8 @@
 //   .40516aa2ee7bb3ffccggdhww
 //   4560aw17bb2eecc3.ffddgwhw
 //
-// [DeepSeekIII24] section 3.2.1, by the authors' dualpipe.py. Cells of a forward and a backward are made to overlap; they
-// are priced one after the other.                                              tests/papers/published_orders_test.cpp
+// [DeepSeekIII24] section 3.2.1, by the authors' dualpipe.py. Cells of a forward and a backward are made to overlap
+// (plan.pairs: fused); by default they are priced one after the other.                                              tests/papers/published_orders_test.cpp
 #include "sim/schedules/dualpipe.hpp"
 
 #include <algorithm>
@@ -146,7 +146,7 @@ ScheduleRule dualpipe() {
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
-          .facts = {.backward_at_once = false},
+          .facts = {.backward_at_once = false, .pairs = true},
           .chunk_order = ChunkOrder::BothWays};
 }
 

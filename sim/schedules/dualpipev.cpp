@@ -59,7 +59,7 @@ ScheduleRule dualpipev() {
           .refusal = refusal,
           .peak_in_flight = peak_in_flight,
           .bubble_of_times = bubble_of_times,
-          .facts = {.backward_at_once = false, .takes_chunks = true, .pytorch = "DualPipeV"},
+          .facts = {.backward_at_once = false, .takes_chunks = true, .pairs = true, .pytorch = "DualPipeV"},
           .chunk_order = ChunkOrder::V,
           .chunks = 2};
 }

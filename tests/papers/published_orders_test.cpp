@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -14,9 +16,12 @@
 
 #include <doctest/doctest.h>
 
+#include "core/plan/given_schedule.hpp"
 #include "core/plan/timeline.hpp"
 #include "io/import/schedule_csv.hpp"
+#include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -75,6 +80,14 @@ StepCosts costs_of(const Case& each, const ScheduleShape& shape) {
   return costs;
 }
 
+ScheduleShape shape_of(const GivenSchedule& given) {
+  return {.stages = given.stages,
+          .virtual_stages = given.virtual_stages,
+          .micro_batches = given.micro_batches,
+          .chunk_order = given.chunk_order,
+          .given = std::make_shared<const GivenSchedule>(given)};
+}
+
 // Without the update at the end, which no order writes.
 std::vector<Op> passes(const Lane& lane) {
   std::vector<Op> ops = lane.compute;
@@ -117,4 +130,30 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
   }
   CHECK(met ==
         std::set<std::string>{"dualpipe", "dualpipev", "interleaved_1f1b", "looped_bfs", "zb_h1", "zb_h2", "zbv_hand"});
+}
+
+TEST_CASE("cells that run at once: the published times of every order with pairs") {
+  std::map<std::string, int> met;
+  for (const Case& each : cases()) {
+    if (each.at("overlap") != "fused") continue;
+    CAPTURE(each.at("order"));
+    const GivenSchedule given = read_schedule_csv(published() + "orders/" + each.at("order"));
+    const Schedule schedule = find_schedule(kGivenSchedule)->generate(shape_of(given));
+    StepCosts costs = costs_of(each, schedule.shape);
+    costs.together = {.computing = costs.duration, .share = 0, .pair = std::nullopt};
+    if (!each.at("fb").empty()) costs.together->pair = Time{std::stoll(each.at("fb"))};
+    const Timeline timeline = static_order(schedule, costs);
+    CHECK(validate(timeline, schedule, costs) == "");
+    Time span{0};
+    for (std::size_t k = 0; k < given.compute.size(); ++k) {
+      std::vector<Span> ops = timeline.workers[k].compute;
+      ops.resize(given.compute[k].size());  // without the update
+      span = std::max(span, ops.back().end - ops.front().start);
+    }
+    CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
+    CHECK(span == Time{std::stoll(each.at("longest"))});
+    CHECK(event_order(schedule, costs).makespan == timeline.makespan);
+    ++met[each.at("schedule")];
+  }
+  CHECK(met.size() >= 3);
 }

@@ -193,6 +193,47 @@ TEST_CASE("a run of equal layers: whole layers and memory are counted, and no pl
   CHECK(at_least >= 6);
 }
 
+TEST_CASE("a run of equal layers inside a model: what is before and behind it counts, and no plan is better") {
+  std::mt19937 random(21);
+  std::int64_t above = 0, of_sets = 0;
+  for (int round = 0; round < 40; ++round) {
+    CAPTURE(round);
+    Scenario scenario = random_scenario(random, 7, 2 + static_cast<int>(random() % 2));
+    std::vector<Layer>& layers = scenario.model.layers;
+    const std::size_t begin = 1 + random() % 3, end = layers.size() - random() % (4 - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      const Layer was = std::exchange(layers[i], layers[begin]);
+      layers[i].name = was.name, layers[i].inputs = was.inputs;
+    }
+    const auto run = equal_run(scenario.model, CostModel(scenario).layers(1));
+    REQUIRE(run.has_value());
+    CHECK(run->begin == static_cast<LayerId>(begin));
+    CHECK(run->size() == static_cast<int>(end - begin));
+    open(scenario, {"partition", "stages", "virtual_stages", "schedule", "recompute"});
+    scenario.plan.open["schedule"].among = {"1f1b", "interleaved_1f1b", "gpipe", "zb_h1"};
+    scenario.plan.open["virtual_stages"].among = {"2"};
+    if (round % 2 == 0) scenario.plan.open["recompute"].among = {"none", "full"};
+    Evaluator evaluator(scenario);
+    for (const Layout& layout : all_layouts(scenario)) {
+      CAPTURE(layout.schedule);
+      CAPTURE(layout.stages);
+      const bool sets = round % 2 != 0;
+      if (sets && (layout.schedule == "gpipe" || layout.virtual_stages > 1)) continue;
+      const double best = sets ? best_with_sets(scenario, layout, Objective::Throughput)
+                               : brute_force(scenario, layout, recomputations(scenario));
+      const Time tight = evaluator.tight_bound(layout);
+      if (tight == kNever) {
+        CHECK(best == std::numeric_limits<double>::infinity());
+        continue;
+      }
+      CHECK(objective_value(Objective::Throughput, layout, scenario, tight, {}) <= best);
+      if (tight > evaluator.bound(layout)) ++above, of_sets += sets ? 1 : 0;
+    }
+  }
+  CHECK(above >= 10);
+  CHECK(of_sets >= 1);
+}
+
 TEST_CASE("more devices or more memory never make the best plan worse") {
   std::mt19937 random(9);
   for (int i = 0; i < 6; ++i) {
