@@ -9,7 +9,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<LowPrecisionRule, 5> kRules = {{
+constexpr std::array<LowPrecisionRule, 5> kLowPrecisionRules = {{
     {LowPrecision::Fp8Delayed, "fp8_delayed", Precision::Fp8, OperatorKind::Fp8Product, 1, false, false},
     {LowPrecision::Fp8Tensorwise, "fp8_tensorwise", Precision::Fp8, OperatorKind::Fp8Product, 1, true, false},
     {LowPrecision::Fp8Blockwise, "fp8_blockwise", Precision::Fp8, OperatorKind::Fp8BlockProduct, 1 + 4.0 / 128, false,
@@ -18,17 +18,17 @@ constexpr std::array<LowPrecisionRule, 5> kRules = {{
     {LowPrecision::Nvfp4, "nvfp4", Precision::Fp4, OperatorKind::Fp4Product, 0.5 + 1.0 / 16, true, true},
 }};
 
-Bytes whole(double bytes) {
+Bytes whole_weight_bytes(double bytes) {
   return {rounded(std::ceil(bytes), "the bytes of the weights")};
 }
 
 }  // namespace
 
 const LowPrecisionRule* low_precision(const Training& training) {
-  const auto found = std::find_if(kRules.begin(), kRules.end(), [&](const LowPrecisionRule& rule) {
-    return rule.recipe == training.low_precision.value;
-  });
-  return found == kRules.end() ? nullptr : &*found;
+  const auto found =
+      std::find_if(kLowPrecisionRules.begin(), kLowPrecisionRules.end(),
+                   [&](const LowPrecisionRule& rule) { return rule.recipe == training.low_precision.value; });
+  return found == kLowPrecisionRules.end() ? nullptr : &*found;
 }
 
 Precision rated_precision(const Scenario& scenario) {
@@ -61,7 +61,7 @@ WeightBytes weight_bytes(std::int64_t parameters, std::int64_t low, const Traini
   const int copies = copies_of(*rule, device) - (alone ? 1 : 0);
   const Bytes held{checked_product(parameters - (alone ? low : 0), each.value, "the bytes of the parameters")};
   const double of_low = static_cast<double>(low) * rule->bytes;
-  return {checked_sum(held, alone ? whole(of_low) : Bytes{}), whole(of_low * copies)};
+  return {checked_sum(held, alone ? whole_weight_bytes(of_low) : Bytes{}), whole_weight_bytes(of_low * copies)};
 }
 
 double least_weight_bytes(const Training& training) {

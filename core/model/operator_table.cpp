@@ -140,7 +140,8 @@ constexpr Parameter kLstm[] = {
     {"biases", "per gate (cuDNN: 2)", 0, 2, 2, ""},
 };
 constexpr Parameter kUpsample[] = {{"factor", "of height and width", 1, 1024, 2, ""}};
-constexpr Parameter kDropout[] = {{"per", "one mask byte per value, or per channel", 0, 0, {}, "value | channel"}};
+constexpr Parameter kDropoutParameters[] = {
+    {"per", "one mask byte per value, or per channel", 0, 0, {}, "value | channel"}};
 constexpr Parameter kRouter[] = {{"experts", "to choose from", 1, 65536, {}, ""}};
 constexpr Parameter kExperts[] = {
     {"experts", "in all", 1, 65536, {}, ""},
@@ -162,7 +163,7 @@ Value image_to_tokens(LayerBuilder& layer, Inputs x, const FamilyValues&) {
   return layer.image_to_tokens(x[0]);
 }
 
-constexpr std::array kRules = {
+constexpr std::array kOperatorRules = {
     OperatorRule{"conv2d", "two-dimensional convolution", kConv2d, 1, 1, conv2d},
     OperatorRule{"linear", "matrix product over the last dimension", kLinear, 1, 1, linear},
     OperatorRule{"attention", "softmax attention; from queries, keys and values side by side, or from three inputs",
@@ -234,7 +235,7 @@ constexpr std::array kRules = {
     OperatorRule{
         "upsample", "each pixel repeated", kUpsample, 1, 1,
         [](LayerBuilder& layer, Inputs x, const FamilyValues& v) { return layer.upsample(x[0], v["factor"]); }},
-    OperatorRule{"dropout", "random values (or channels) set to 0", kDropout, 1, 1,
+    OperatorRule{"dropout", "random values (or channels) set to 0", kDropoutParameters, 1, 1,
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
                    return layer.dropout(x[0], v.is("per", "channel"));
                  }},
@@ -256,13 +257,13 @@ constexpr std::array kRules = {
 }  // namespace
 
 std::span<const OperatorRule> operator_rules() {
-  return kRules;
+  return kOperatorRules;
 }
 
 const OperatorRule* find_operator(std::string_view name) {
-  const auto found =
-      std::find_if(kRules.begin(), kRules.end(), [&](const OperatorRule& rule) { return rule.name == name; });
-  return found == kRules.end() ? nullptr : &*found;
+  const auto found = std::find_if(kOperatorRules.begin(), kOperatorRules.end(),
+                                  [&](const OperatorRule& rule) { return rule.name == name; });
+  return found == kOperatorRules.end() ? nullptr : &*found;
 }
 
 }  // namespace pipewright

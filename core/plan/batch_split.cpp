@@ -8,15 +8,12 @@ namespace {
 
 using Count = std::optional<Placed<std::int64_t>>;
 
-std::string text(std::int64_t value) {
-  return std::to_string(value);
-}
-
 void require_positive(const Count& count, const std::string& key, std::int64_t most) {
   if (!count) return;
-  if (count->value < 1) throw InputError(count->place, key, text(count->value) + "; must be at least 1");
+  if (count->value < 1) throw InputError(count->place, key, std::to_string(count->value) + "; must be at least 1");
   if (count->value > most)
-    throw InputError(count->place, key, text(count->value) + "; at most " + text(most) + " are supported");
+    throw InputError(count->place, key,
+                     std::to_string(count->value) + "; at most " + std::to_string(most) + " are supported");
 }
 
 // Divisors of n up to `kMostMicroBatches` (all of them for n <= 2^48, else those found below it), ascending.
@@ -42,13 +39,14 @@ std::string listed(const std::vector<std::int64_t>& values, std::int64_t wrong) 
   }
   std::string list;
   for (auto value = begin; value != end; ++value)
-    list += (list.empty() ? "" : ", ") + text(*value);
+    list += (list.empty() ? "" : ", ") + std::to_string(*value);
   return (begin == values.begin() ? "" : "..., ") + list + (end == values.end() ? "" : ", ...");
 }
 
 std::string of_each_copy(std::int64_t samples, std::int64_t copies) {
-  return copies == 1 ? "the global batch of " + text(samples)
-                     : "the " + text(samples) + " samples of each of the " + text(copies) + " copies";
+  return copies == 1
+             ? "the global batch of " + std::to_string(samples)
+             : "the " + std::to_string(samples) + " samples of each of the " + std::to_string(copies) + " copies";
 }
 
 // Samples of one copy of the pipeline.
@@ -56,8 +54,9 @@ std::int64_t per_copy(const Placed<std::int64_t>& global, std::int64_t copies) {
   if (global.value % copies == 0) return global.value / copies;
   const std::int64_t below = global.value / copies * copies;
   throw InputError(global.place, "training.global_batch_size",
-                   text(global.value) + " does not divide over " + text(copies) + " copies (plan.data_parallel); use " +
-                       (below > 0 ? text(below) + " or " : "") + text(below + copies));
+                   std::to_string(global.value) + " does not divide over " + std::to_string(copies) +
+                       " copies (plan.data_parallel); use " + (below > 0 ? std::to_string(below) + " or " : "") +
+                       std::to_string(below + copies));
 }
 
 // `count` micro-batches of ceil(samples / count), the last one smaller.
@@ -66,15 +65,16 @@ BatchSplit by_count(const Placed<std::int64_t>& global, const Placed<std::int64_
   const std::int64_t samples = per_copy(global, copies);
   if (samples % count.value != 0 && !ragged)
     throw InputError(count.place, "training.micro_batches",
-                     text(count.value) + " does not divide " + of_each_copy(samples, copies) +
+                     std::to_string(count.value) + " does not divide " + of_each_copy(samples, copies) +
                          "; valid: " + listed(divisors(samples), count.value) +
                          "; or set `ragged: true` for a smaller last micro-batch");
   const std::int64_t size = (samples - 1) / count.value + 1;
   const std::int64_t needed = (samples - 1) / size + 1;
   if (needed != count.value)
     throw InputError(count.place, "training.micro_batches",
-                     text(count.value) + " leave some empty: " + of_each_copy(samples, copies) + " fill " +
-                         text(needed) + " of size " + text(size) + "; use " + text(needed));
+                     std::to_string(count.value) + " leave some empty: " + of_each_copy(samples, copies) + " fill " +
+                         std::to_string(needed) + " of size " + std::to_string(size) + "; use " +
+                         std::to_string(needed));
   return {global.value, size, count.value, samples - (count.value - 1) * size};
 }
 
@@ -83,14 +83,14 @@ BatchSplit by_size(const Placed<std::int64_t>& global, const Placed<std::int64_t
   const std::int64_t samples = per_copy(global, copies);
   if (samples % size.value != 0 && !ragged)
     throw InputError(size.place, "training.micro_batch_size",
-                     text(size.value) + " does not divide " + of_each_copy(samples, copies) +
+                     std::to_string(size.value) + " does not divide " + of_each_copy(samples, copies) +
                          "; valid: " + listed(divisors(samples), size.value) +
                          "; or set `ragged: true` for a smaller last micro-batch");
   const std::int64_t full = std::min(size.value, samples), count = (samples - 1) / full + 1;
   if (count > kMostMicroBatches)
     throw InputError(size.place, "training.micro_batch_size",
-                     text(size.value) + " makes " + text(count) + " micro-batches; at most " + text(kMostMicroBatches) +
-                         " are supported, use larger ones",
+                     std::to_string(size.value) + " makes " + std::to_string(count) + " micro-batches; at most " +
+                         std::to_string(kMostMicroBatches) + " are supported, use larger ones",
                      ErrorCode::TooLarge);
   return {global.value, full, count, samples - (count - 1) * full};
 }
@@ -109,11 +109,12 @@ void require_agreement(const BatchSplit& split, const Training& training, std::i
   if (split.micro_batch_size == std::min(size.value, split.global_batch_size / copies) &&
       split.micro_batches == count.value)
     return;
-  throw InputError(
-      count.place, "training",
-      "global_batch_size " + text(split.global_batch_size) + " is not micro_batch_size " + text(size.value) +
-          " x micro_batches " + text(count.value) + (copies > 1 ? " x data_parallel " + text(copies) : "") +
-          "; leave out one of the three, on the command line with --set training." + superfluous(training) + "=null");
+  throw InputError(count.place, "training",
+                   "global_batch_size " + std::to_string(split.global_batch_size) + " is not micro_batch_size " +
+                       std::to_string(size.value) + " x micro_batches " + std::to_string(count.value) +
+                       (copies > 1 ? " x data_parallel " + std::to_string(copies) : "") +
+                       "; leave out one of the three, on the command line with --set training." +
+                       superfluous(training) + "=null");
 }
 
 }  // namespace

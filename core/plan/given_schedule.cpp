@@ -7,10 +7,6 @@
 namespace pipewright {
 namespace {
 
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
-
 // As the file calls it.
 std::string label_in_file(const GivenSchedule& given, Op op) {
   op.virtual_stage = static_cast<std::uint16_t>(given.seating().number_in_file(op.virtual_stage, op.micro_batch));
@@ -67,14 +63,15 @@ class Settled {
     for (const Entry& entry : entries_) {
       const std::size_t v = entry.op.virtual_stage;
       if (v > owner_.size())
-        throw InputError(Place{given_.file, 0, 0}, "stage " + text(std::ssize(owner_)) + " never runs, but stage " +
-                                                       text(std::int64_t(v)) + " does (" + head(place(entry)) +
-                                                       label(entry.op) + "); stages are numbered from 0 without gaps");
+        throw InputError(Place{given_.file, 0, 0}, "stage " + std::to_string(std::ssize(owner_)) +
+                                                       " never runs, but stage " + std::to_string(std::int64_t(v)) +
+                                                       " does (" + head(place(entry)) + label(entry.op) +
+                                                       "); stages are numbered from 0 without gaps");
       if (v == owner_.size()) owner_.push_back(entry.worker);
       if (owner_[v] != entry.worker)
-        throw InputError(place(entry), label(entry.op) + " runs on rank " + text(entry.worker) + ", but stage " +
-                                           text(std::int64_t(v)) + " lies on rank " + text(owner_[v]) +
-                                           "; a stage runs on one rank");
+        throw InputError(place(entry), label(entry.op) + " runs on rank " + std::to_string(entry.worker) +
+                                           ", but stage " + std::to_string(std::int64_t(v)) + " lies on rank " +
+                                           std::to_string(owner_[v]) + "; a stage runs on one rank");
     }
   }
 
@@ -85,9 +82,10 @@ class Settled {
       ++count[worker];
     for (std::size_t worker = 0; worker < workers; ++worker) {
       if (count[worker] == count[0]) continue;
-      throw InputError(row(worker), "rank " + text(std::int64_t(worker)) + " runs " + text(count[worker]) +
-                                        (count[worker] == 1 ? " stage" : " stages") + ", rank 0 runs " +
-                                        text(count[0]) + "; as many on every rank can be simulated");
+      throw InputError(row(worker), "rank " + std::to_string(std::int64_t(worker)) + " runs " +
+                                        std::to_string(count[worker]) + (count[worker] == 1 ? " stage" : " stages") +
+                                        ", rank 0 runs " + std::to_string(count[0]) +
+                                        "; as many on every rank can be simulated");
     }
     given_.stages = static_cast<int>(workers);
     given_.virtual_stages = static_cast<int>(count[0]);
@@ -105,7 +103,7 @@ class Settled {
     if (!follows(ChunkOrder::Loop) && !follows(ChunkOrder::V)) {
       std::string ranks;
       for (std::size_t v = 0; v < std::min<std::size_t>(owner_.size(), 16); ++v)
-        ranks += (v == 0 ? "" : " ") + text(owner_[v]);
+        ranks += (v == 0 ? "" : " ") + std::to_string(owner_[v]);
       throw InputError(Place{given_.file, 0, 0},
                        "stages 0, 1, ... lie on ranks " + ranks + (owner_.size() > 16 ? " ..." : "") +
                            "; two orders can be simulated: stage mod ranks (0 1 0 1), and to and fro (0 1 1 0)");
@@ -122,7 +120,7 @@ class Settled {
     if (std::find(ways.begin(), ways.end(), 3) != ways.end() || std::find(ways.begin(), ways.end(), 2) == ways.end())
       return;
     if (given_.stages % 2 != 0)
-      throw InputError(Place{given_.file, 0, 0}, "has two directions on " + text(given_.stages) +
+      throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(given_.stages) +
                                                      " ranks; their number must be even, so that no rank "
                                                      "holds the same stage for both");
     given_.chunk_order = ChunkOrder::BothWays, given_.virtual_stages = 1;
@@ -130,9 +128,9 @@ class Settled {
       const bool second = given_.seating().holder_of(0, entry.op.micro_batch) == 1;
       if (second != up(entry))
         throw InputError(place(entry), label(entry.op) + " is of a micro-batch of the other direction; of " +
-                                           text(given_.micro_batches) +
-                                           " micro-batches the first half runs stages 0 to " + text(given_.stages - 1) +
-                                           ", the second half the others");
+                                           std::to_string(given_.micro_batches) +
+                                           " micro-batches the first half runs stages 0 to " +
+                                           std::to_string(given_.stages - 1) + ", the second half the others");
       if (second) entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
       given_.compute[entry.worker][entry.index] = entry.op;
     }
@@ -170,9 +168,9 @@ class Settled {
     }
     const auto missing = [&](Kind kind) {
       const auto rank = at(given_.seating().position_of(v, m));
-      std::string message = label({kind, v, m, 0}) + " is missing on rank " + text(std::int64_t(rank));
+      std::string message = label({kind, v, m, 0}) + " is missing on rank " + std::to_string(std::int64_t(rank));
       if (of_last.op.micro_batch > m)
-        message += ", but micro-batch " + text(of_last.op.micro_batch) + " runs (" + head(place(of_last)) +
+        message += ", but micro-batch " + std::to_string(of_last.op.micro_batch) + " runs (" + head(place(of_last)) +
                    label(of_last.op) + ")";
       throw InputError(row(rank).line > 0 ? Place{given_.file, row(rank).line, 1} : Place{given_.file, 0, 0},
                        message + "; every micro-batch runs once through every stage, forward and backward");
@@ -185,8 +183,8 @@ class Settled {
 
   std::string where(const Entry& entry) const {
     const Place here = place(entry);
-    return here.line > 0 ? "line " + text(here.line) + ", column " + text(here.column)
-                         : "place " + text(entry.index) + " of rank " + text(entry.worker);
+    return here.line > 0 ? "line " + std::to_string(here.line) + ", column " + std::to_string(here.column)
+                         : "place " + std::to_string(entry.index) + " of rank " + std::to_string(entry.worker);
   }
 
   // F before its backward, I before W, within each worker.
@@ -215,9 +213,9 @@ class Settled {
 };
 
 // The lists run without a clock; where nobody can go on, the cycle of who waits for whom.
-class Run {
+class GivenRun {
  public:
-  explicit Run(const GivenSchedule& given)
+  explicit GivenRun(const GivenSchedule& given)
       : given_(given),
         next_(given.compute.size()),
         done_(at(std::int64_t{given.stages} * given.virtual_stages) * at(given.micro_batches)) {}
@@ -273,7 +271,7 @@ class Run {
   }
   std::string at_place(std::size_t worker, std::size_t i) const {
     const Place here = given_.place(worker, i);
-    return here.line > 0 ? " (" + text(here.line) + ":" + text(here.column) + ")" : "";
+    return here.line > 0 ? " (" + std::to_string(here.line) + ":" + std::to_string(here.column) + ")" : "";
   }
 
   [[noreturn]] void name_cycle(std::size_t worker) const {
@@ -286,12 +284,12 @@ class Run {
       const Op& stuck = list(worker)[next_[worker]];
       const Op wanted = missing(stuck).first;
       const std::size_t other = owner(wanted), there = find(other, wanted);
-      message += label(stuck) + " on rank " + text(std::int64_t(worker)) + " waits for " + label(list(other)[there]) +
-                 ", which rank " + text(std::int64_t(other)) + " runs" + at_place(other, there) + " after " +
-                 label(list(other)[next_[other]]) + at_place(other, next_[other]);
+      message += label(stuck) + " on rank " + std::to_string(std::int64_t(worker)) + " waits for " +
+                 label(list(other)[there]) + ", which rank " + std::to_string(std::int64_t(other)) + " runs" +
+                 at_place(other, there) + " after " + label(list(other)[next_[other]]) + at_place(other, next_[other]);
       worker = other;
       if (worker == start) break;
-      message += links == 5 ? ", and so on back to rank " + text(std::int64_t(start)) : "; ";
+      message += links == 5 ? ", and so on back to rank " + std::to_string(std::int64_t(start)) : "; ";
       if (links == 5) break;
     }
     throw InputError(given_.place(start, next_[start]), message + "; change the order on one of these ranks");
@@ -318,7 +316,7 @@ Place GivenSchedule::place(std::size_t worker, std::size_t op) const {
 
 void settle(GivenSchedule& given) {
   Settled(given).all();
-  Run(given).check();
+  GivenRun(given).check();
 }
 
 }  // namespace pipewright

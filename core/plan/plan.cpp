@@ -30,24 +30,22 @@ namespace {
   throw InputError(Place{}, "plan", message);
 }
 
-std::string text(std::int64_t value) {
-  return std::to_string(value);
-}
-
 void check_layers(const Plan& plan, const Model& model) {
   if (static_cast<int>(plan.layers.size()) != plan.chunks())
-    refuse(text(static_cast<std::int64_t>(plan.layers.size())) + " layer ranges for " + text(plan.chunks()) +
-           " virtual stages");
+    refuse(std::to_string(static_cast<std::int64_t>(plan.layers.size())) + " layer ranges for " +
+           std::to_string(plan.chunks()) + " virtual stages");
   LayerId next = 0;
   for (std::size_t v = 0; v < plan.layers.size(); ++v) {
-    const std::string stage = "virtual stage " + text(static_cast<std::int64_t>(v));
+    const std::string stage = "virtual stage " + std::to_string(static_cast<std::int64_t>(v));
     if (plan.layers[v].begin != next)
-      refuse(stage + " begins at layer " + text(plan.layers[v].begin) + ", but layer " + text(next) + " is next");
+      refuse(stage + " begins at layer " + std::to_string(plan.layers[v].begin) + ", but layer " +
+             std::to_string(next) + " is next");
     if (plan.layers[v].size() < 1) refuse(stage + " has no layers; use fewer stages or other cuts");
     next = plan.layers[v].end;
   }
   if (next != static_cast<LayerId>(model.layers.size()))
-    refuse("the stages hold " + text(next) + " of " + text(static_cast<std::int64_t>(model.layers.size())) + " layers");
+    refuse("the stages hold " + std::to_string(next) + " of " +
+           std::to_string(static_cast<std::int64_t>(model.layers.size())) + " layers");
 }
 
 // Layers of the model, each once, and none of a stage that recomputes otherwise.
@@ -55,7 +53,8 @@ void check_rebuilt(const Plan& plan, const Model& model) {
   for (std::size_t i = 0; i < plan.rebuilt.size(); ++i) {
     const LayerId layer = plan.rebuilt[i];
     if (layer < 0 || layer >= static_cast<LayerId>(model.layers.size()) || (i > 0 && layer <= plan.rebuilt[i - 1]))
-      refuse("the rebuilt layers must be layers of the model in their order, each once; " + text(layer) + " is not");
+      refuse("the rebuilt layers must be layers of the model in their order, each once; " + std::to_string(layer) +
+             " is not");
   }
   for (const Recompute mode : plan.recompute)
     if (mode == Recompute::Knapsack) refuse("recompute is still to be chosen for a stage");
@@ -64,18 +63,20 @@ void check_rebuilt(const Plan& plan, const Model& model) {
 void check_devices(const Plan& plan, const Cluster& cluster) {
   const WorkerId workers = plan.workers();
   if (static_cast<int>(plan.device.size()) != workers)
-    refuse(text(static_cast<std::int64_t>(plan.device.size())) + " devices for " + text(workers) + " workers");
+    refuse(std::to_string(static_cast<std::int64_t>(plan.device.size())) + " devices for " + std::to_string(workers) +
+           " workers");
   std::vector<WorkerId> owner(static_cast<std::size_t>(cluster.devices()), -1);
   for (WorkerId worker = 0; worker < workers; ++worker) {
     const DeviceId device = plan.device[static_cast<std::size_t>(worker)];
     for (int member = 0; member < plan.tensor_parallel; ++member) {
       const std::int64_t on = std::int64_t{device} + member;
       if (on < 0 || on >= cluster.devices())
-        refuse("worker " + text(worker) + " is placed on device " + text(on) + ", but the cluster has devices 0 to " +
-               text(cluster.devices() - 1));
+        refuse("worker " + std::to_string(worker) + " is placed on device " + std::to_string(on) +
+               ", but the cluster has devices 0 to " + std::to_string(cluster.devices() - 1));
       WorkerId& taken = owner[static_cast<std::size_t>(on)];
       if (taken >= 0)
-        refuse("workers " + text(taken) + " and " + text(worker) + " are both placed on device " + text(on));
+        refuse("workers " + std::to_string(taken) + " and " + std::to_string(worker) + " are both placed on device " +
+               std::to_string(on));
       taken = worker;
     }
   }
@@ -94,11 +95,11 @@ int workers_on_class(const Plan& plan, const Cluster& cluster, int device_class)
 }
 
 std::string devices_in_words(const Plan& plan, const Cluster& cluster) {
-  if (cluster.classes() == 1) return text(plan.devices()) + " x " + cluster.device.name;
+  if (cluster.classes() == 1) return std::to_string(plan.devices()) + " x " + cluster.device.name;
   std::string words;
   for (int c = 0; c < cluster.classes(); ++c)
     if (const int workers = workers_on_class(plan, cluster, c); workers > 0)
-      words += (words.empty() ? "" : " + ") + text(std::int64_t{workers} * plan.tensor_parallel) + " x " +
+      words += (words.empty() ? "" : " + ") + std::to_string(std::int64_t{workers} * plan.tensor_parallel) + " x " +
                cluster.device_of(c).name;
   return words;
 }
@@ -112,8 +113,9 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
       const DeviceId device = plan.device[static_cast<std::size_t>(worker)] + member;
       if (cluster.class_of(device) == expected) continue;
       const DeviceId first = plan.device[static_cast<std::size_t>(plan.seating().first_position(stage))];
-      return "stage " + text(stage) + " lies on devices " + text(first) + " (" + cluster.device_of(expected).name +
-             ") and " + text(device) + " (" + cluster.device_of(cluster.class_of(device)).name +
+      return "stage " + std::to_string(stage) + " lies on devices " + std::to_string(first) + " (" +
+             cluster.device_of(expected).name + ") and " + std::to_string(device) + " (" +
+             cluster.device_of(cluster.class_of(device)).name +
              "), but the workers of a stage, and the devices of a worker, must be of one class";
     }
   }
@@ -124,8 +126,8 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
     const std::vector<WorkerId> workers = holders(plan.seating(), v);
     for (const WorkerId worker : workers)
       if (class_at(worker) != class_at(workers.front()))
-        return "stage " + text(v) + " lies on workers " + text(workers.front()) + " (" +
-               cluster.device_of(class_at(workers.front())).name + ") and " + text(worker) + " (" +
+        return "stage " + std::to_string(v) + " lies on workers " + std::to_string(workers.front()) + " (" +
+               cluster.device_of(class_at(workers.front())).name + ") and " + std::to_string(worker) + " (" +
                cluster.device_of(class_at(worker)).name + "), but all that hold a stage must be of one class";
   }
   return "";
@@ -136,15 +138,15 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
        {std::pair{plan.stages, "stages"}, std::pair{plan.virtual_stages, "virtual_stages"},
         std::pair{plan.data_parallel, "data_parallel"}, std::pair{plan.tensor_parallel, "tensor_parallel"},
         std::pair{plan.context_parallel, "context_parallel"}, std::pair{plan.expert_parallel, "expert_parallel"}})
-    if (value < 1) refuse(std::string(name) + " is " + text(value) + "; must be at least 1");
+    if (value < 1) refuse(std::string(name) + " is " + std::to_string(value) + "; must be at least 1");
   if (static_cast<int>(plan.replicas.size()) != plan.stages)
-    refuse("replicas for " + text(static_cast<std::int64_t>(plan.replicas.size())) + " of " + text(plan.stages) +
-           " stages");
+    refuse("replicas for " + std::to_string(static_cast<std::int64_t>(plan.replicas.size())) + " of " +
+           std::to_string(plan.stages) + " stages");
   for (const int r : plan.replicas)
-    if (r < 1) refuse("a stage has " + text(r) + " replicas; must be at least 1");
+    if (r < 1) refuse("a stage has " + std::to_string(r) + " replicas; must be at least 1");
   if (static_cast<int>(plan.recompute.size()) != plan.stages)
-    refuse("recompute is given for " + text(static_cast<std::int64_t>(plan.recompute.size())) + " of " +
-           text(plan.stages) + " stages");
+    refuse("recompute is given for " + std::to_string(static_cast<std::int64_t>(plan.recompute.size())) + " of " +
+           std::to_string(plan.stages) + " stages");
   check_rebuilt(plan, model);
   if (plan.micro_batches < 1 || plan.micro_batch_size < 1 || plan.last_micro_batch_size < 1 ||
       plan.last_micro_batch_size > plan.micro_batch_size)
@@ -152,12 +154,12 @@ void validate(const Plan& plan, const Model& model, const Cluster& cluster) {
   const std::int64_t samples = checked_sum(checked_product(plan.micro_batches - 1, plan.micro_batch_size, "a batch"),
                                            plan.last_micro_batch_size, "a batch");
   if (checked_product(samples, plan.data_parallel, "the global batch") != plan.global_batch_size)
-    refuse("the micro-batches of all copies hold " + text(samples * plan.data_parallel) +
-           " samples, but the global batch has " + text(plan.global_batch_size));
-  if (plan.units < 1) refuse("a chunk is cut into " + text(plan.units) + " units; must be at least 1");
+    refuse("the micro-batches of all copies hold " + std::to_string(samples * plan.data_parallel) +
+           " samples, but the global batch has " + std::to_string(plan.global_batch_size));
+  if (plan.units < 1) refuse("a chunk is cut into " + std::to_string(plan.units) + " units; must be at least 1");
   if (plan.shard < 0 || (plan.shard > 0 && plan.data_parallel % plan.shard != 0))
-    refuse("states are divided among " + text(plan.shard) + " copies, which does not divide the " +
-           text(plan.data_parallel) + " that there are");
+    refuse("states are divided among " + std::to_string(plan.shard) + " copies, which does not divide the " +
+           std::to_string(plan.data_parallel) + " that there are");
   check_layers(plan, model);
   check_devices(plan, cluster);
   if (const std::string mixed = mixed_classes(plan, cluster); !mixed.empty()) refuse(mixed);

@@ -261,7 +261,7 @@ std::string Checker::weights_fault(int position) const {
 }
 
 // The run without a clock. A group has one list of all-reduces: all its members run the same.
-struct Run {
+struct CheckedRun {
   const Checker& check;
   std::vector<std::uint8_t> done;              // per (v, m): set of Seen
   std::vector<std::uint32_t> backwards;        // per (v, round): backwards that have not run
@@ -270,7 +270,8 @@ struct Run {
   std::vector<int> ready;                      // positions to look at
   std::vector<std::uint8_t> queued;            // per position
 
-  explicit Run(const Checker& c) : check(c), done(c.seen.size()), backwards(c.base.back()), buckets(c.base.back()) {
+  explicit CheckedRun(const Checker& c)
+      : check(c), done(c.seen.size()), backwards(c.base.back()), buckets(c.base.back()) {
     for (int v = 0; v < static_cast<int>(c.chunks); ++v) {
       const std::size_t rounds = c.rounds_of(v);
       for (std::size_t round = 0; round < rounds; ++round) {
@@ -305,7 +306,7 @@ Op with(Op op, Kind kind) {
 }
 
 // The op from another lane that `op` waits for, or none. What it needs from its own lane stands before it.
-std::optional<Op> Run::missing(const Op& op) const {
+std::optional<Op> CheckedRun::missing(const Op& op) const {
   const std::size_t at = check.index(op), M = check.micro_batches;
   if (op.kind == Kind::F && op.virtual_stage > 0 && !(done[at - M] & kForward))
     return Op{Kind::F, static_cast<std::uint16_t>(op.virtual_stage - 1), op.micro_batch, 0};
@@ -317,7 +318,7 @@ std::optional<Op> Run::missing(const Op& op) const {
   return std::nullopt;
 }
 
-void Run::finish(const Op& op) {
+void CheckedRun::finish(const Op& op) {
   const std::size_t v = op.virtual_stage;
   if (op.kind == Kind::F) {
     done[check.index(op)] |= kForward;
@@ -333,7 +334,7 @@ void Run::finish(const Op& op) {
 }
 
 // Runs the all-reduces of a group that have all they need.
-void Run::reduce(int k) {
+void CheckedRun::reduce(int k) {
   const int chunk = check.seating.chunk_of(k, 0);
   if (!check.seating.reduced(chunk)) return;
   const auto& ops = check.schedule.positions[std::size_t(check.seating.position(chunk, 0))].communication[kReductions];
@@ -346,7 +347,7 @@ void Run::reduce(int k) {
   }
 }
 
-void Run::all() {
+void CheckedRun::all() {
   while (!ready.empty()) {
     const int position = ready.back();
     ready.pop_back();
@@ -360,7 +361,7 @@ void Run::all() {
 }
 
 // Walks from waiting op to what it waits for, to the op that this one's worker is stuck at, until a worker comes again.
-std::string Run::deadlock() const {
+std::string CheckedRun::deadlock() const {
   int position = 0;
   while (position < static_cast<int>(next.size()) && next[std::size_t(position)] == list(position).size())
     ++position;
@@ -413,7 +414,7 @@ std::string Run::deadlock() const {
 }
 
 std::string Checker::run() const {
-  Run run(*this);
+  CheckedRun run(*this);
   run.all();
   return run.deadlock();
 }

@@ -16,34 +16,32 @@ std::string joined(const Shape& shape) {
   return text;
 }
 
-std::string number(std::int64_t value) {
-  return std::to_string(value);
-}
-
 struct Settings {
   std::string operator()(std::monostate) const { return ""; }
   std::string operator()(const Conv2d& c) const {
-    return " kernel " + number(c.kernel_height) + "x" + number(c.kernel_width) + " stride " + number(c.stride) +
-           " padding " + number(c.padding_height) + "x" + number(c.padding_width) +
-           (c.groups > 1 ? " groups " + number(c.groups) : "") + (c.bias ? " bias" : "");
+    return " kernel " + std::to_string(c.kernel_height) + "x" + std::to_string(c.kernel_width) + " stride " +
+           std::to_string(c.stride) + " padding " + std::to_string(c.padding_height) + "x" +
+           std::to_string(c.padding_width) + (c.groups > 1 ? " groups " + std::to_string(c.groups) : "") +
+           (c.bias ? " bias" : "");
   }
   std::string operator()(const Linear& l) const { return l.bias ? " bias" : ""; }
   std::string operator()(const AttentionCore& a) const {
-    return " heads " + number(a.heads) + "/" + number(a.key_heads) + " of " + number(a.key_size) + "/" +
-           number(a.value_size) + (a.causal ? " causal" : "") + (a.window > 0 ? " window " + number(a.window) : "") +
-           (a.flash ? " flash" : "");
+    return " heads " + std::to_string(a.heads) + "/" + std::to_string(a.key_heads) + " of " +
+           std::to_string(a.key_size) + "/" + std::to_string(a.value_size) + (a.causal ? " causal" : "") +
+           (a.window > 0 ? " window " + std::to_string(a.window) : "") + (a.flash ? " flash" : "");
   }
   std::string operator()(const NormSpec& n) const {
     return std::string(n.affine ? " affine" : "") + (n.bias ? " bias" : "");
   }
   std::string operator()(const PoolSpec& p) const {
-    return " kernel " + number(p.kernel) + " stride " + number(p.stride) + " padding " + number(p.padding);
+    return " kernel " + std::to_string(p.kernel) + " stride " + std::to_string(p.stride) + " padding " +
+           std::to_string(p.padding);
   }
   std::string operator()(const Activation&) const { return ""; }
-  std::string operator()(const GatedActivation& g) const { return " kind " + number(static_cast<int>(g.kind)); }
-  std::string operator()(const Embedding& e) const { return " vocabulary " + number(e.vocabulary); }
-  std::string operator()(const LearnedTable& t) const { return " rows " + number(t.rows); }
-  std::string operator()(const Lstm& l) const { return " hidden " + number(l.hidden); }
+  std::string operator()(const GatedActivation& g) const { return " kind " + std::to_string(static_cast<int>(g.kind)); }
+  std::string operator()(const Embedding& e) const { return " vocabulary " + std::to_string(e.vocabulary); }
+  std::string operator()(const LearnedTable& t) const { return " rows " + std::to_string(t.rows); }
+  std::string operator()(const Lstm& l) const { return " hidden " + std::to_string(l.hidden); }
 };
 
 }  // namespace

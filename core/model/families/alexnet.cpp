@@ -18,12 +18,12 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array kParameters = {
+constexpr std::array kAlexnetParameters = {
     FamilyParameter{"image", "height and width of the image", 63, 4096, 224},
     FamilyParameter{"classes", "outputs of the last layer", 1, 1'000'000, 1000},
 };
 
-Model build(const FamilyValues& values) {
+Model build_alexnet(const FamilyValues& values) {
   ModelBuilder net("AlexNet", "[Krizhevsky14], one tower as in torchvision");
   ModelBuilder::Tensor x = net.input({3, values["image"], values["image"]});
   const auto convolution = [&](const std::string& number, std::int64_t channels, std::int64_t kernel,
@@ -50,6 +50,6 @@ Model build(const FamilyValues& values) {
 }  // namespace
 
 constinit const Family kAlexnetFamily = {"alexnet", "AlexNet with one tower, 61.1 M parameters [Krizhevsky14]",
-                                         kParameters, build};
+                                         kAlexnetParameters, build_alexnet};
 
 }  // namespace pipewright

@@ -20,7 +20,7 @@ namespace {
 
 using enum CellOperation;
 
-constexpr std::array kParameters = {
+constexpr std::array kAmoebanetBParameters = {
     FamilyParameter{"layers", "L: normal cells, a multiple of 3", 3, 30'000, 18},
     FamilyParameter{"filters", "D: four times the channels of the stem, a multiple of 4", 8, 65'536, 512},
     FamilyParameter{"image", "height and width of the image, a multiple of 32", 32, 8192, 480},
@@ -28,9 +28,9 @@ constexpr std::array kParameters = {
     FamilyParameter{.name = "max_pools", .meaning = "what 3 x 3 max pools compute", .choices = "maximum | average"},
 };
 
-constexpr std::array kNormalOutput = {0, 3, 4, 6}, kReductionOutput = {5, 6, -1, -1};
+constexpr std::array kNormalOutputB = {0, 3, 4, 6}, kReductionOutputB = {5, 6, -1, -1};
 
-constexpr AmoebaNet kNet = {
+constexpr AmoebaNet kAmoebanetB = {
     "AmoebaNet-B",
     "[Real19] AmoebaNet-B, cell as in TensorFlow's TPU models",
     {{{{1, Conv1x1},
@@ -43,7 +43,7 @@ constexpr AmoebaNet kNet = {
        {2, Identity},
        {1, AveragePool3x3},
        {5, Conv1x1}}},
-     kNormalOutput},
+     kNormalOutputB},
     {{{{0, MaxPool2x2},
        {0, MaxPool3x3},
        {2, Identity},
@@ -54,16 +54,17 @@ constexpr AmoebaNet kNet = {
        {1, Separable3x3},
        {4, AveragePool3x3},
        {3, Conv1x1}}},
-     std::span(kReductionOutput).first(2)},
+     std::span(kReductionOutputB).first(2)},
 };
 
-Model build(const FamilyValues& values) {
-  return build_amoebanet(kNet, values);
+Model build_amoebanet_b(const FamilyValues& values) {
+  return build_amoebanet(kAmoebanetB, values);
 }
 
 }  // namespace
 
-constinit const Family kAmoebanetBFamily = {
-    "amoebanet_b", "AmoebaNet-B(layers, filters), 18 and 512 in GPipe [Real19] [GPipe19]", kParameters, build};
+constinit const Family kAmoebanetBFamily = {"amoebanet_b",
+                                            "AmoebaNet-B(layers, filters), 18 and 512 in GPipe [Real19] [GPipe19]",
+                                            kAmoebanetBParameters, build_amoebanet_b};
 
 }  // namespace pipewright

@@ -20,7 +20,7 @@ namespace {
 
 using enum CellOperation;
 
-constexpr std::array kParameters = {
+constexpr std::array kAmoebanetDParameters = {
     FamilyParameter{"layers", "L: normal cells, a multiple of 3", 3, 30'000},
     FamilyParameter{"filters", "D: four times the channels of the stem, a multiple of 4", 8, 65'536},
     FamilyParameter{"image", "height and width of the image, a multiple of 32", 32, 8192, 224},
@@ -30,9 +30,9 @@ constexpr std::array kParameters = {
                     .choices = "maximum | average"},
 };
 
-constexpr std::array kNormalOutput = {0, 3, 4, 6}, kReductionOutput = {4, 5, 6, -1};
+constexpr std::array kNormalOutputD = {0, 3, 4, 6}, kReductionOutputD = {4, 5, 6, -1};
 
-constexpr AmoebaNet kNet = {
+constexpr AmoebaNet kAmoebanetD = {
     "AmoebaNet-D",
     "[Real19] AmoebaNet-D, output states as in torchgpipe [torchgpipe20]",
     {{{{1, Conv1x1},
@@ -45,7 +45,7 @@ constexpr AmoebaNet kNet = {
        {2, Identity},
        {1, AveragePool3x3},
        {5, Conv1x1}}},
-     kNormalOutput},
+     kNormalOutputD},
     {{{{0, MaxPool2x2},
        {0, MaxPool3x3},
        {2, Identity},
@@ -56,17 +56,17 @@ constexpr AmoebaNet kNet = {
        {1, MaxPool2x2},
        {2, AveragePool3x3},
        {3, Conv1x1}}},
-     std::span(kReductionOutput).first(3)},
+     std::span(kReductionOutputD).first(3)},
 };
 
-Model build(const FamilyValues& values) {
-  return build_amoebanet(kNet, values);
+Model build_amoebanet_d(const FamilyValues& values) {
+  return build_amoebanet(kAmoebanetD, values);
 }
 
 }  // namespace
 
 constinit const Family kAmoebanetDFamily = {
-    "amoebanet_d", "AmoebaNet-D(layers, filters): chain of cells with two inputs each [Real19] [GPipe19]", kParameters,
-    build};
+    "amoebanet_d", "AmoebaNet-D(layers, filters): chain of cells with two inputs each [Real19] [GPipe19]",
+    kAmoebanetDParameters, build_amoebanet_d};
 
 }  // namespace pipewright

@@ -22,7 +22,7 @@ namespace {
 using Tensor = ModelBuilder::Tensor;
 using In = ModelBuilder::In;
 
-constexpr std::array kParameters = {
+constexpr std::array kAwdLmParameters = {
     FamilyParameter{"layers", "LSTMs", 1, 1024, 3},
     FamilyParameter{"hidden", "features between LSTMs", 1, 1'000'000, 1150},
     FamilyParameter{"embedding", "features of the embedding", 1, 1'000'000, 400},
@@ -31,7 +31,7 @@ constexpr std::array kParameters = {
     FamilyParameter{.name = "tied", .meaning = "the head uses the embedding's table", .choices = "yes | no"},
 };
 
-Model build(const FamilyValues& values) {
+Model build_awd_lm(const FamilyValues& values) {
   const std::int64_t layers = values["layers"];
   const bool tied = values.is("tied", "yes");
   ModelBuilder net("AWD-LSTM(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
@@ -55,6 +55,6 @@ Model build(const FamilyValues& values) {
 }  // namespace
 
 constinit const Family kAwdLmFamily = {
-    "awd_lm", "AWD-LSTM language model, 24 M parameters for Penn Treebank [Merity17]", kParameters, build};
+    "awd_lm", "AWD-LSTM language model, 24 M parameters for Penn Treebank [Merity17]", kAwdLmParameters, build_awd_lm};
 
 }  // namespace pipewright

@@ -29,7 +29,7 @@ namespace {
 using Tensor = ModelBuilder::Tensor;
 using In = ModelBuilder::In;
 
-constexpr std::array kParameters = {
+constexpr std::array kGnmtParameters = {
     FamilyParameter{"layers", "LSTMs, half in the encoder: an even number", 4, 1024, 8},
     FamilyParameter{"hidden", "features of every LSTM", 1, 1'000'000, 1024},
     FamilyParameter{"vocabulary", "tokens of both languages", 1, 10'000'000, 32'320},
@@ -69,7 +69,7 @@ Tensor decoder(ModelBuilder& net, const Tensor& tokens, const Tensor& context, s
   return x;
 }
 
-Model build(const FamilyValues& values) {
+Model build_gnmt(const FamilyValues& values) {
   const std::int64_t layers = values["layers"];
   if (layers % 2 != 0)
     values.refuse("layers", "is odd (half of the LSTMs are the encoder's); use " + std::to_string(layers - 1) + " or " +
@@ -90,6 +90,6 @@ Model build(const FamilyValues& values) {
 
 constinit const Family kGnmtFamily = {
     "gnmt", "GNMT: LSTM encoder and decoder with attention, 8 or 16 layers in PipeDream [Wu16] [PipeDream19]",
-    kParameters, build};
+    kGnmtParameters, build_gnmt};
 
 }  // namespace pipewright

@@ -13,14 +13,14 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array kParameters = {
+constexpr std::array kMlpParameters = {
     FamilyParameter{"layers", "linear layers", 1, 100'000},
     FamilyParameter{"hidden", "features between them", 1, 1'000'000, 1024},
     FamilyParameter{"features", "of the input", 1, 10'000'000, 784},
     FamilyParameter{"outputs", "of the last layer", 1, 1'000'000, 10},
 };
 
-Model build(const FamilyValues& values) {
+Model build_mlp(const FamilyValues& values) {
   const std::int64_t layers = values["layers"];
   ModelBuilder net("MLP(" + std::to_string(layers) + ", " + std::to_string(values["hidden"]) + ")",
                    "multi-layer perceptron, from its parameters");
@@ -41,6 +41,7 @@ Model build(const FamilyValues& values) {
 
 }  // namespace
 
-constinit const Family kMlpFamily = {"mlp", "multi-layer perceptron: linear layers and ReLUs", kParameters, build};
+constinit const Family kMlpFamily = {"mlp", "multi-layer perceptron: linear layers and ReLUs", kMlpParameters,
+                                     build_mlp};
 
 }  // namespace pipewright

@@ -27,7 +27,7 @@ namespace {
 using Tensor = ModelBuilder::Tensor;
 using In = ModelBuilder::In;
 
-constexpr std::array kParameters = {
+constexpr std::array kResnetParameters = {
     FamilyParameter{"image", "height and width of the image", 32, 4096, 224},
     FamilyParameter{"classes", "outputs of the last layer", 1, 1'000'000, 1000},
 };
@@ -81,10 +81,10 @@ Model build_resnet152(const FamilyValues& values) {
 }  // namespace
 
 constinit const Family kResnet50Family = {"resnet50", "ResNet with 50 weight layers, 25.6 M parameters [He16]",
-                                          kParameters, build_resnet50};
+                                          kResnetParameters, build_resnet50};
 constinit const Family kResnet101Family = {"resnet101", "ResNet with 101 weight layers, 44.5 M parameters [He16]",
-                                           kParameters, build_resnet101};
+                                           kResnetParameters, build_resnet101};
 constinit const Family kResnet152Family = {"resnet152", "ResNet with 152 weight layers, 60.2 M parameters [He16]",
-                                           kParameters, build_resnet152};
+                                           kResnetParameters, build_resnet152};
 
 }  // namespace pipewright

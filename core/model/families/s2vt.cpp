@@ -24,7 +24,7 @@ namespace {
 using Tensor = ModelBuilder::Tensor;
 using In = ModelBuilder::In;
 
-constexpr std::array kParameters = {
+constexpr std::array kS2vtParameters = {
     FamilyParameter{"vocabulary", "words of the captions", 1, 10'000'000},
     FamilyParameter{"hidden", "features of both LSTMs", 1, 1'000'000, 1000},
     FamilyParameter{"embedding", "features of embedded frames and words", 1, 1'000'000, 500},
@@ -32,7 +32,7 @@ constexpr std::array kParameters = {
     FamilyParameter{"sequence_length", "steps: frames and words", 1, 1'000'000, 80},
 };
 
-Model build(const FamilyValues& values) {
+Model build_s2vt(const FamilyValues& values) {
   const std::int64_t steps = values["sequence_length"];
   ModelBuilder net("S2VT", "[Venugopalan15] section 3");
   Tensor frames = net.input({steps, values["features"]});
@@ -50,6 +50,6 @@ Model build(const FamilyValues& values) {
 }  // namespace
 
 constinit const Family kS2vtFamily = {"s2vt", "S2VT video captions: two LSTMs over frames and words [Venugopalan15]",
-                                      kParameters, build};
+                                      kS2vtParameters, build_s2vt};
 
 }  // namespace pipewright

@@ -19,10 +19,6 @@ struct BlockKind {
   bool operator==(const BlockKind&) const = default;
 };
 
-std::string number(std::int64_t value) {
-  return std::to_string(value);
-}
-
 std::int64_t decoder_length(const Transformer& t) {
   return t.encoder_layers > 0 && t.target_length > 0 ? t.target_length : t.sequence_length;
 }
@@ -292,30 +288,30 @@ void need(bool holds, const std::string& message) {
 void check(const Transformer& t) {
   need(std::min({t.layers, t.hidden, t.heads, t.key_heads, t.head_size, t.sequence_length}) >= 1,
        "layers, hidden, heads, key_heads, head_size and sequence_length must each be 1 or more");
-  need(t.heads % t.key_heads == 0,
-       "key_heads " + number(t.key_heads) + " does not divide heads " + number(t.heads) + "; use a divisor");
-  need(t.moe.active <= t.moe.experts, "active_experts " + number(t.moe.active) + " is more than the " +
-                                          number(t.moe.experts) + " experts; use at most that many");
+  need(t.heads % t.key_heads == 0, "key_heads " + std::to_string(t.key_heads) + " does not divide heads " +
+                                       std::to_string(t.heads) + "; use a divisor");
+  need(t.moe.active <= t.moe.experts, "active_experts " + std::to_string(t.moe.active) + " is more than the " +
+                                          std::to_string(t.moe.experts) + " experts; use at most that many");
   need(t.moe.experts == 0 || (t.moe.active >= 1 && t.moe.feed_forward >= 1),
-       "experts " + number(t.moe.experts) + " need active_experts and expert_feed_forward of 1 or more");
+       "experts " + std::to_string(t.moe.experts) + " need active_experts and expert_feed_forward of 1 or more");
   need(t.latent.rank == 0 || (t.latent.nope_size >= 1 && t.latent.rope_size >= 1 && t.latent.value_size >= 1),
        "latent attention needs nope_size, rope_size and value_size of 1 or more");
-  need(t.rotary_size <= t.head_size, "rotary features " + number(t.rotary_size) + " are more than a head's " +
-                                         number(t.head_size) + "; use at most that many");
+  need(t.rotary_size <= t.head_size, "rotary features " + std::to_string(t.rotary_size) + " are more than a head's " +
+                                         std::to_string(t.head_size) + "; use at most that many");
   need(!t.squared || (!t.gated && t.moe.experts == 0),
        "a squared activation (relu2) is built for dense feed-forwards without a gate alone; add gated: no and leave "
        "experts out, or use another activation");
   const std::int64_t longest = std::max(t.encoder_layers > 0 ? t.sequence_length : 0, decoder_length(t));
   if (t.positions == Transformer::Positions::Learned && t.image == 0)
-    need(longest <= t.position_rows, "sequence_length " + number(longest) + " is longer than the table of " +
-                                         number(t.position_rows) + " positions; use at most that many tokens");
+    need(longest <= t.position_rows, "sequence_length " + std::to_string(longest) + " is longer than the table of " +
+                                         std::to_string(t.position_rows) + " positions; use at most that many tokens");
   for (const std::size_t listed : {t.windows.size(), t.sparse.size()})
     need(listed == 0 || listed == static_cast<std::size_t>(t.layers),
-         "a list by layer has " + number(static_cast<std::int64_t>(listed)) + " entries for " + number(t.layers) +
-             " layers; give one entry each");
+         "a list by layer has " + std::to_string(static_cast<std::int64_t>(listed)) + " entries for " +
+             std::to_string(t.layers) + " layers; give one entry each");
   if (t.image > 0)
-    need(t.image % t.patch == 0,
-         "patch " + number(t.patch) + " does not divide the image size " + number(t.image) + "; use a divisor");
+    need(t.image % t.patch == 0, "patch " + std::to_string(t.patch) + " does not divide the image size " +
+                                     std::to_string(t.image) + "; use a divisor");
 }
 
 // Layers in order, works shared.
@@ -359,7 +355,7 @@ void add_modules(Assembly& all, const Transformer& t, LayerId embedding, LayerId
   const std::int32_t next = all.share(token_embedding(t, t.sequence_length, Table::Tied));
   const std::int32_t work = all.share(module_work(t)), loss = all.share(head_work(tied));
   for (std::int64_t i = 0; i < t.modules; ++i) {
-    const std::string prefix = "next_token." + number(i);
+    const std::string prefix = "next_token." + std::to_string(i);
     const LayerId embedded = all.add(prefix + ".embedding", next, {}, embedding);
     hidden = all.add(prefix + ".block", work, {hidden, embedded});
     all.add(prefix + ".head", loss, {hidden}, t.tied ? embedding : head);
@@ -383,7 +379,7 @@ Model build(const Transformer& t) {
   const bool first_differs = t.positions == Transformer::Positions::RelativeBias;
   for (std::int64_t i = 0; i < t.encoder_layers; ++i) {
     const BlockKind kind{.encoder = true, .first = first_differs && i == 0, .last = i + 1 == t.encoder_layers};
-    before = all.add_block("encoder." + number(i), all.block(kind), {before});
+    before = all.add_block("encoder." + std::to_string(i), all.block(kind), {before});
   }
   if (pair) {
     memory = before;
@@ -396,15 +392,16 @@ Model build(const Transformer& t) {
   for (std::int64_t i = 0; i < t.layers; ++i) {
     const BlockKind kind{.window = t.window(i), .sparse = t.is_sparse(i), .first = first_differs && i == 0};
     const std::int32_t work = all.block(kind);
-    before = all.add_block(prefix + number(i), work, pair ? std::vector<LayerId>{before, memory} : std::vector{before});
+    before = all.add_block(prefix + std::to_string(i), work,
+                           pair ? std::vector<LayerId>{before, memory} : std::vector{before});
   }
   const LayerId head = all.add("head", all.share(head_work(t)), {before}, t.tied ? embedding : -1);
   add_modules(all, t, embedding, before, head);
   if (t.stated_modules > t.modules)
-    model.source += number(t.stated_modules - t.modules) +
+    model.source += std::to_string(t.stated_modules - t.modules) +
                     " next-token module(s) (multi-token prediction) of the architecture are not built\n";
   else if (t.modules > 0)
-    model.source += number(t.modules) + " next-token module(s) (multi-token prediction) built\n";
+    model.source += std::to_string(t.modules) + " next-token module(s) (multi-token prediction) built\n";
   return model;
 }
 

@@ -29,17 +29,17 @@ using In = ModelBuilder::In;
 
 constexpr std::int64_t kDepth = 5;
 
-constexpr std::array kParameters = {
+constexpr std::array kUnetParameters = {
     FamilyParameter{"convolutions", "B: convolutions per cell", 1, 1000},
     FamilyParameter{"channels", "C: channels of the first cell, an even number", 2, 16'384},
     FamilyParameter{"image", "height and width of the image, a multiple of 32", 64, 8192, 192},
 };
 
-struct Channels {
+struct CellChannels {
   std::int64_t mid, out;
 };
 
-Tensor cell(ModelBuilder& net, const std::string& name, Tensor x, std::int64_t convolutions, Channels channels) {
+Tensor cell(ModelBuilder& net, const std::string& name, Tensor x, std::int64_t convolutions, CellChannels channels) {
   for (std::int64_t i = 1; i <= convolutions; ++i) {
     const std::string number = std::to_string(i);
     x = single::conv2d(net, name + "conv" + number, x,
@@ -51,7 +51,7 @@ Tensor cell(ModelBuilder& net, const std::string& name, Tensor x, std::int64_t c
   return x;
 }
 
-Model build(const FamilyValues& values) {
+Model build_unet(const FamilyValues& values) {
   const std::int64_t convolutions = values["convolutions"], c = values["channels"], image = values["image"];
   if (c % 2 != 0)
     values.refuse("channels", "is odd (the last cell has half of them); use " + std::to_string(c - 1) + " or " +
@@ -85,6 +85,6 @@ Model build(const FamilyValues& values) {
 
 constinit const Family kUnetFamily = {
     "unet", "U-Net(convolutions, channels) of torchgpipe's benchmarks, with long skips [Ronneberger15] [torchgpipe20]",
-    kParameters, build};
+    kUnetParameters, build_unet};
 
 }  // namespace pipewright

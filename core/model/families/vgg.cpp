@@ -20,7 +20,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array kParameters = {
+constexpr std::array kVggParameters = {
     FamilyParameter{"image", "height and width of the image, a multiple of 32", 32, 4096, 224},
     FamilyParameter{"classes", "outputs of the last layer", 1, 1'000'000, 1000},
 };
@@ -67,9 +67,9 @@ Model build_vgg19(const FamilyValues& values) {
 
 }  // namespace
 
-constinit const Family kVgg16Family = {"vgg16", "VGG with 16 weight layers, 138 M parameters [VGG15]", kParameters,
+constinit const Family kVgg16Family = {"vgg16", "VGG with 16 weight layers, 138 M parameters [VGG15]", kVggParameters,
                                        build_vgg16};
-constinit const Family kVgg19Family = {"vgg19", "VGG with 19 weight layers, 144 M parameters [VGG15]", kParameters,
+constinit const Family kVgg19Family = {"vgg19", "VGG with 19 weight layers, 144 M parameters [VGG15]", kVggParameters,
                                        build_vgg19};
 
 }  // namespace pipewright
