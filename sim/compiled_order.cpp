@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kBegin = 0;   // the slot of what is there from the start
 constexpr std::uint32_t kNobody = 1;  // the slot of what nobody reads
 constexpr std::uint32_t kUnset = 0;   // of a message: not sent yet
-constexpr std::int32_t kNone = -1;
+constexpr std::int32_t kNoIndex = -1;
 constexpr std::size_t kMostHolders = 8;
 
 }  // namespace
@@ -76,7 +76,7 @@ class CompiledOrder::Compiler {
     std::uint32_t *before = nullptr,
                   *after = nullptr;  // slots of the forward's input by micro-batch, and of its output
     std::uint32_t *gradient = nullptr, *passed_on = nullptr;  // likewise of the backward
-    std::int32_t in = kNone, out = kNone;                     // edges
+    std::int32_t in = kNoIndex, out = kNoIndex;               // edges
     LaneState* one = nullptr;                                 // its holder, if there is one only
   };
 
@@ -88,7 +88,7 @@ class CompiledOrder::Compiler {
       return false;
     for (std::size_t e = 0; e < edges_.size(); ++e) {
       std::int32_t &out = chunks_[edges_[e].from].out, &in = chunks_[edges_[e].to].in;
-      if (out != kNone || in != kNone) return false;
+      if (out != kNoIndex || in != kNoIndex) return false;
       out = in = static_cast<std::int32_t>(e);
     }
     for (VirtualStageId v = 0; v < seating_.chunks(); ++v)
@@ -100,8 +100,8 @@ class CompiledOrder::Compiler {
   void prepare() {
     for (auto* const sent : {&forward_, &backward_})
       sent->assign(edges_.size() * row_, kUnset);
-    rows_.assign(chunks_.size() * kKinds * holders_ * holders_ * 2, kNone);
-    last_gradient_.assign(chunks_.size() * holders_, kNone);
+    rows_.assign(chunks_.size() * kKinds * holders_ * holders_ * 2, kNoIndex);
+    last_gradient_.assign(chunks_.size() * holders_, kNoIndex);
     std::size_t ops = 0;
     for (const Lane& lane : schedule_.positions) {
       ops += lane.compute.size();
@@ -112,7 +112,7 @@ class CompiledOrder::Compiler {
     order_.flushed_.resize(lanes_.size());
     order_.slots_ = 2;
     const auto row = [this](std::vector<std::uint32_t>& sent, std::int32_t edge) {
-      return edge == kNone ? nullptr : sent.data() + at(edge) * row_;
+      return edge == kNoIndex ? nullptr : sent.data() + at(edge) * row_;
     };
     for (VirtualStageId v = 0; v < seating_.chunks(); ++v) {
       Chunk& chunk = chunks_[at(v)];
@@ -139,7 +139,7 @@ class CompiledOrder::Compiler {
       if (!take(lane, chunk.gradient, op, needs)) return;
       given = give(chunk.passed_on, chunk.in, false, op);
     } else {
-      given.row = row_of(op, kNone, 0);
+      given.row = row_of(op, kNoIndex, 0);
     }
     if (rule(op.kind).gradients)
       last_gradient_[op.virtual_stage * holders_ + own(op)] = static_cast<std::int64_t>(order_.records_.size());
@@ -204,7 +204,7 @@ class CompiledOrder::Compiler {
     const bool last = op.micro_batch + 1 == micro_batches_;
     const std::size_t kind = op.virtual_stage * std::size_t{kKinds} + static_cast<std::size_t>(op.kind);
     std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * 2 + (last ? 1 : 0)];
-    if (row == kNone) {
+    if (row == kNoIndex) {
       row = static_cast<std::int32_t>(order_.rows_.size());
       order_.rows_.push_back({op, edge, rule(op.kind).forward ? Direction::Forward : Direction::Backward});
       fits_ &= row <= std::numeric_limits<std::uint16_t>::max();
@@ -215,7 +215,7 @@ class CompiledOrder::Compiler {
   void add_marks() {
     order_.marks_of_.resize(chunks_.size());
     for (std::size_t i = 0; i < last_gradient_.size(); ++i)
-      if (const std::int64_t at_record = last_gradient_[i]; at_record != kNone) {
+      if (const std::int64_t at_record = last_gradient_[i]; at_record != kNoIndex) {
         const Record& record = order_.records_[at(at_record)];
         order_.marks_.push_back({static_cast<std::uint32_t>(at_record), static_cast<VirtualStageId>(i / holders_),
                                  record.lane, order_.rows_[record.row].op});
@@ -270,7 +270,7 @@ struct CompiledOrder::Sweep {
       Price& price = prices.emplace_back();
       price.duration = costs.time_of(row.op).value;
       price.channel = at(costs.channels) + prices.size() - 1;
-      if (row.edge == kNone) continue;
+      if (row.edge == kNoIndex) continue;
       const Message& message =
           costs.message(at(row.edge), row.direction, copy, static_cast<MicroBatchId>(row.op.micro_batch));
       if (message.channel < 0) continue;

@@ -18,19 +18,19 @@ namespace pipewright {
 namespace {
 
 // Inside the engine the clock begins at 1, so that the zero pages of a fresh allocation mean "has not arrived yet".
-constexpr std::int64_t kUnset = 0;
-constexpr std::int64_t kBegin = 1;
+constexpr std::int64_t kNotArrived = 0;
+constexpr std::int64_t kClockBegin = 1;
 constexpr std::int64_t kNotThere = std::numeric_limits<std::int64_t>::min();
 
 Time outside(std::int64_t clock) {
-  return {clock - kBegin};
+  return {clock - kClockBegin};
 }
 
 // One collective: it begins when its last member is ready.
-struct Meeting {
-  std::int64_t ready = kBegin;  // latest of the members so far
+struct MeetingClock {
+  std::int64_t ready = kClockBegin;  // latest of the members so far
   std::int32_t joined = 0;
-  std::int64_t end = kUnset;
+  std::int64_t end = kNotArrived;
 };
 
 // Zeroed memory from calloc: pages that are never touched are never paid for.
@@ -65,7 +65,7 @@ class Relaxation {
         workers_(static_cast<std::size_t>(wiring_.workers())),
         rows_(costs.edges.size() * static_cast<std::size_t>(wiring_.copies)),
         arrivals_(2 * rows_ * micro_batches()) {
-    channel_free_.assign(static_cast<std::size_t>(costs.channels), kBegin);
+    channel_free_.assign(static_cast<std::size_t>(costs.channels), kClockBegin);
     lanes_.resize(workers_ + 1);  // the last one receives what nobody waits for
     prepare_sides();
     for (std::size_t w = 0; w < workers_; ++w) {
@@ -89,7 +89,7 @@ class Relaxation {
       runnable_.pop_back();
       advance(lane);
     }
-    std::int64_t makespan = kBegin;
+    std::int64_t makespan = kClockBegin;
     for (std::size_t w = 0; w < workers_; ++w) {
       const LaneState& lane = lanes_[w];
       if (costs_.together && lane.next != lane.end) throw cells_wait(lane, *lane.next);
@@ -124,7 +124,7 @@ class Relaxation {
   struct alignas(64) LaneState {
     const Op* next = nullptr;  // next compute op
     const Op* end = nullptr;
-    std::int64_t time = kBegin;               // end of the last compute op
+    std::int64_t time = kClockBegin;          // end of the last compute op
     const std::int64_t* waits_for = nullptr;  // parked on this arrival
     const Side* sides = nullptr;              // of its copy: [2 * virtual stage + direction]
     WorkerId worker = 0;
@@ -138,11 +138,11 @@ class Relaxation {
   // A communication stream of a worker. Members of a group have the same list, so that an op's place in it names the
   // meeting.
   struct Stream {
-    std::size_t next = 0;             // op
-    std::int64_t time = kBegin;       // end of the last one
-    bool joined = false;              // the next one counts this worker as ready
-    Meeting* meetings = nullptr;      // of the group
-    std::vector<std::int64_t> ready;  // per op: when the worker's part of it is complete
+    std::size_t next = 0;              // op
+    std::int64_t time = kClockBegin;   // end of the last one
+    bool joined = false;               // the next one counts this worker as ready
+    MeetingClock* meetings = nullptr;  // of the group
+    std::vector<std::int64_t> ready;   // per op: when the worker's part of it is complete
   };
 
   std::size_t positions() const { return schedule_.positions.size(); }
@@ -170,7 +170,7 @@ class Relaxation {
   void prepare_sides() {
     const auto chunks = wiring_.chunks.size();
     sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
-    dummy_channels_.assign(sides_.size(), kBegin);
+    dummy_channels_.assign(sides_.size(), kClockBegin);
     if (costs_.together || !costs_.settled.empty() || costs_.duration_last != costs_.duration || wiring_.replicated ||
         last_messages_differ())
       return;
@@ -194,7 +194,7 @@ class Relaxation {
   void prepare_side(std::size_t index, Direction direction, std::size_t v, CopyId copy,
                     const std::vector<std::uint32_t>& from, const std::vector<std::uint32_t>& to, Kind kind) {
     Side& side = sides_[index];
-    side.needs = from.empty() ? &kBegin : row(direction, from.front(), copy);
+    side.needs = from.empty() ? &kClockBegin : row(direction, from.front(), copy);
     side.needs_mask = from.empty() ? 0 : ~0u;
     side.gives = to.empty() ? arrivals_.at(2 * rows_ * micro_batches()) : row(direction, to.front(), copy);
     side.gives_mask = to.empty() ? 0 : ~0u;
@@ -233,7 +233,7 @@ class Relaxation {
         continue;
       }
       const std::int64_t* const needed = &side.needs[next->micro_batch & side.needs_mask];
-      if (*needed == kUnset) {
+      if (*needed == kNotArrived) {
         lane.waits_for = needed;
         break;
       }
@@ -292,7 +292,7 @@ class Relaxation {
   // missing.
   std::size_t run_general(LaneState& lane, const Op& first, std::int64_t& time) {
     const std::span<const Op> cell = cell_of(costs_, {&first, lane.end});
-    std::int64_t ready = kBegin;
+    std::int64_t ready = kClockBegin;
     if (cell.size() > 1 && waits_for_itself(cell)) throw cells_wait(lane, first);
     for (const Op& op : cell)
       if (!is_ready(lane, op, ready)) return 0;
@@ -350,7 +350,7 @@ class Relaxation {
                 std::int64_t& ready) {
     for (const std::uint32_t edge : edges) {
       const std::int64_t* const arrived = slot(direction, edge, copy, m);
-      if (*arrived == kUnset) {
+      if (*arrived == kNotArrived) {
         lane.waits_for = arrived;
         return false;
       }
@@ -407,7 +407,7 @@ class Relaxation {
         Stream& stream = streams_[kStreams.size() * w + s];
         stream.meetings = meetings_.data() + first[kStreams.size() * group + s];
         for (const char waits : lane.links->waits[s])
-          stream.ready.push_back(waits ? kNotThere : kBegin);
+          stream.ready.push_back(waits ? kNotThere : kClockBegin);
       }
     }
   }
@@ -464,7 +464,7 @@ class Relaxation {
     const std::size_t before = stream.next;
     for (; stream.next < ops.size(); ++stream.next, stream.joined = false) {
       const Op& op = ops[stream.next];
-      Meeting& met = stream.meetings[stream.next];
+      MeetingClock& met = stream.meetings[stream.next];
       if (!stream.joined) {
         const std::int64_t ready = stream.ready[stream.next];
         if (ready == kNotThere) break;
@@ -475,7 +475,7 @@ class Relaxation {
           wake_members(worker, op.virtual_stage);
         }
       }
-      if (met.end == kUnset) break;
+      if (met.end == kNotArrived) break;
       stream.time = met.end;
       if constexpr (Record)
         times_[static_cast<std::size_t>(worker)].communication[s][stream.next] = {outside(met.ready), outside(met.end)};
@@ -534,7 +534,7 @@ class Relaxation {
   std::vector<LaneState> lanes_;
   std::vector<LaneState*> runnable_;
   bool communicates_ = false;  // there are ops of communication streams
-  std::vector<Meeting> meetings_;
+  std::vector<MeetingClock> meetings_;
   std::vector<LaneTimes> times_;
   std::vector<Transfer> transfers_;
 };

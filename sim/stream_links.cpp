@@ -6,7 +6,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kNoOp = std::numeric_limits<std::uint32_t>::max();
 
 class Linker {
  public:
@@ -27,8 +27,8 @@ class Linker {
 
  private:
   void trigger(StreamId stream, std::uint32_t communication, std::uint32_t op, StreamLinks::From from) {
-    links_.waits[stream].push_back(op != kNone);
-    if (op != kNone) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream), from});
+    links_.waits[stream].push_back(op != kNoOp);
+    if (op != kNoOp) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream), from});
   }
 
   // An all-reduce begins when the round's last backward has its gradients complete, an update waits for the round's.
@@ -44,7 +44,7 @@ class Linker {
     }
     const auto key = [&first](const Op& op, int round_of_op) { return first[op.virtual_stage] + at(round_of_op); };
     const std::vector<Op>& reduces = lane_.communication[kReductions];
-    std::vector<std::uint32_t> last_gradient(keys, kNone), needs(keys, 0);
+    std::vector<std::uint32_t> last_gradient(keys, kNoOp), needs(keys, 0);
     for (std::uint32_t i = 0; i < reduces.size(); ++i)
       needs[key(reduces[i], rounds_.update_of(round(reduces[i])))] = i + 1;
     for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
@@ -67,7 +67,7 @@ class Linker {
       if (!rule(op.kind).weights || gather.virtual_stage != op.virtual_stage || gather.micro_batch != op.micro_batch ||
           gather.bucket != static_cast<std::uint32_t>(pass_of(op.kind)))
         continue;
-      trigger(kGathers, next++, i == 0 ? kNone : i - 1, StreamLinks::From::Start);
+      trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, StreamLinks::From::Start);
       links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
     }
     PP_CHECK(next == gathers.size());  // validate(schedule)

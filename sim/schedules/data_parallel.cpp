@@ -6,7 +6,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string data_parallel_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.stages != 1)
     return "data_parallel has one stage, but plan.stages is " + std::to_string(shape.stages) +
@@ -19,7 +19,7 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule data_parallel_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("data_parallel", shape, true);
   Lane& lane = schedule.positions.front();
   for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
@@ -33,11 +33,11 @@ Schedule compute(const ScheduleShape& shape) {
 //     bubble = 0                                                                   [PyTorchDDP20] section 3.2
 //                                          tests/sim/schedule_pictures_test.cpp "data parallelism sends its first
 //                                          bucket"
-std::optional<Formula> bubble(const ScheduleShape&) {
+std::optional<Formula> data_parallel_bubble(const ScheduleShape&) {
   return Formula{"0: one stage", 0, 1};
 }
 
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+std::optional<std::int64_t> data_parallel_peak(const ScheduleShape&, StageId) {
   return 1;
 }
 
@@ -49,10 +49,10 @@ ScheduleRule data_parallel() {
           .source = "PyTorchDDP20",
           .memory = "1 micro-batch",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight};
+          .compute = data_parallel_schedule,
+          .refusal = data_parallel_refusal,
+          .bubble = data_parallel_bubble,
+          .peak_in_flight = data_parallel_peak};
 }
 
 }  // namespace pipewright

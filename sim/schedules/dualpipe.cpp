@@ -20,9 +20,9 @@
 namespace pipewright {
 namespace {
 
-class Writer {
+class DualPipeWriter {
  public:
-  Writer(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases)
+  DualPipeWriter(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases)
       : shape_(shape), lane_(lane), phases_(phases) {}
 
   void forward(int p) { append_forward(lane_, chunk(p), next(forwards_, p)); }
@@ -58,7 +58,7 @@ class Writer {
   std::deque<std::pair<VirtualStageId, MicroBatchId>> late_;
 };
 
-std::string refusal(const ScheduleShape& shape) {
+std::string dualpipe_refusal(const ScheduleShape& shape) {
   if (std::string why = chunk_refusal(shape, "dualpipe"); !why.empty()) return why;
   if (shape.stages % 2 != 0)
     return "dualpipe has as many workers before the middle as behind it, but plan.stages is " +
@@ -74,7 +74,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "dualpipe");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule dualpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipe", shape, true);
   const int K = shape.stages, half = K / 2, count = shape.micro_batches / 2;
   for (StageId k = 0; k < K; ++k) {
@@ -89,7 +89,7 @@ Schedule compute(const ScheduleShape& shape) {
 // Equal passes, one after the other, and free communication: a worker waits K / 2 - 1 forwards in all:
 //     (K/2 - 1) / (3 M + K/2 - 1)                                  derived from [DeepSeekIII24] section 3.2.1, table 2
 // K = 4, M = 8: 25 in all, 24 of them work.                                    tests/papers/zero_bubble_test.cpp "DualPipe"
-std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+std::optional<Formula> dualpipe_bubble(const ScheduleShape& shape, const PassTimes& times) {
   if (!times.equal()) return std::nullopt;
   const std::int64_t idle = shape.stages / 2 - 1;
   return Formula{"(K/2-1)/(3M+K/2-1)", idle, std::int64_t{3} * shape.micro_batches + idle};
@@ -97,7 +97,7 @@ std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTim
 
 // Micro-batches of both directions, on every worker alike:
 //     peak = K + 1                                                         the table of the authors' repository
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+std::optional<std::int64_t> dualpipe_peak(const ScheduleShape& shape, StageId) {
   return std::int64_t{shape.stages} + 1;
 }
 
@@ -105,7 +105,7 @@ std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) 
 
 void append_dualpipe(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases, int count,
                      int depth, int half) {
-  Writer write(shape, lane, phases);
+  DualPipeWriter write(shape, lane, phases);
   const int to_middle = half - depth - 1;
   for (int i = 0; i < 2 * to_middle; ++i)
     write.forward(0);
@@ -142,10 +142,10 @@ ScheduleRule dualpipe() {
           .memory = "K + 1 micro-batches on every stage, and every stage's weights twice",
           .flush = true,
           .splits_backward = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
-          .bubble_of_times = bubble_of_times,
+          .compute = dualpipe_schedule,
+          .refusal = dualpipe_refusal,
+          .peak_in_flight = dualpipe_peak,
+          .bubble_of_times = dualpipe_bubble,
           .facts = {.backward_at_once = false, .pairs = true},
           .chunk_order = ChunkOrder::BothWays};
 }

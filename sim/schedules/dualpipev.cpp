@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string dualpipev_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
   if (std::string why = two_chunks_refusal(shape, "dualpipev"); !why.empty()) return why;
   if (shape.micro_batches < 2 * shape.stages)
@@ -21,7 +21,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "dualpipev");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule dualpipev_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipev", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -35,14 +35,14 @@ Schedule compute(const ScheduleShape& shape) {
 // Equal passes, one after the other, and free communication: as DualPipe on twice the workers:
 //     (K - 1) / (6 M + K - 1)                                      derived from [DeepSeekIII24] section 3.2.1, table 2
 // K = 4, M = 10: 63 in all, 60 of them work.                                   tests/papers/zero_bubble_test.cpp "DualPipe"
-std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+std::optional<Formula> dualpipev_bubble(const ScheduleShape& shape, const PassTimes& times) {
   if (!times.equal()) return std::nullopt;
   return Formula{"(K-1)/(6M+K-1)", shape.stages - 1, std::int64_t{6} * shape.micro_batches + shape.stages - 1};
 }
 
 // In chunks, on every worker alike; two of DualPipe's workers make one of these:
 //     peak = 2 K + 1                                                       the table of the authors' repository
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+std::optional<std::int64_t> dualpipev_peak(const ScheduleShape& shape, StageId) {
   return 2 * std::int64_t{shape.stages} + 1;
 }
 
@@ -55,10 +55,10 @@ ScheduleRule dualpipev() {
           .memory = "2K + 1 chunks on every stage",
           .flush = true,
           .splits_backward = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
-          .bubble_of_times = bubble_of_times,
+          .compute = dualpipev_schedule,
+          .refusal = dualpipev_refusal,
+          .peak_in_flight = dualpipev_peak,
+          .bubble_of_times = dualpipev_bubble,
           .facts = {.backward_at_once = false, .takes_chunks = true, .pairs = true, .pytorch = "DualPipeV"},
           .chunk_order = ChunkOrder::V,
           .chunks = 2};

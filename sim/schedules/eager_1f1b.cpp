@@ -6,13 +6,13 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string eager_1f1b_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (std::string why = chunk_refusal(shape, "eager_1f1b"); !why.empty()) return why;
   return replica_refusal(shape, "eager_1f1b");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule eager_1f1b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("eager_1f1b", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -26,7 +26,7 @@ Schedule compute(const ScheduleShape& shape) {
 // With free communication the deeper warm-up gains nothing and costs nothing:
 //     bubble = (K - 1) / (M + K - 1)                                                [DAPPLE20] section 2, as for 1F1B
 // K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "GPipe and 1F1B take (M+K-1)(f+b)"
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> eager_1f1b_bubble(const ScheduleShape& shape) {
   if (has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};
 }
@@ -34,7 +34,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 // Warm-up plus the one that the steady state adds before it takes one away:
 //     peak = min(M, 2(K - k) - 1)                              derived here; 1F1B's K - k is [DAPPLE20] section 2
 // K = 4, M = 8, k = 0: 7; k = 3: 1.        tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> eager_1f1b_peak(const ScheduleShape& shape, StageId stage) {
   return std::min(shape.micro_batches, 2 * (shape.stages - stage) - 1);
 }
 
@@ -46,10 +46,10 @@ ScheduleRule eager_1f1b() {
           .source = "DAPPLE20",
           .memory = "min(M, 2(K-k)-1) micro-batches on stage k",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = eager_1f1b_schedule,
+          .refusal = eager_1f1b_refusal,
+          .bubble = eager_1f1b_bubble,
+          .peak_in_flight = eager_1f1b_peak,
           .bound = StepBound::Work,
           .on_one_stage = "1f1b",
           .leaner = "1f1b",

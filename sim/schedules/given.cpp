@@ -7,7 +7,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string given_order_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape, shape.chunk_order); !why.empty()) return why;
   if (shape.chunk_order == ChunkOrder::BothWays && shape.recompute_except_last)
     return "an order with two directions has two last micro-batches; leave plan.recompute_except_last out";
@@ -28,7 +28,7 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule given_order_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule(kGivenSchedule, shape, true);
   for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
     Lane& lane = schedule.positions[k];
@@ -49,7 +49,7 @@ Schedule compute(const ScheduleShape& shape) {
   return schedule;
 }
 
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+std::optional<std::int64_t> given_order_peak(const ScheduleShape&, StageId) {
   return std::nullopt;
 }
 
@@ -61,9 +61,9 @@ ScheduleRule given_order() {
           .source = "PyTorchPP26",
           .memory = "what the order has in flight",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
+          .compute = given_order_schedule,
+          .refusal = given_order_refusal,
+          .peak_in_flight = given_order_peak,
           .bound = StepBound::Work,
           .bounded_in_flight = false,
           .from_file = true};

@@ -11,12 +11,12 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string gpipe_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   return chunk_refusal(shape, "gpipe");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule gpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("gpipe", shape, true);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -33,7 +33,7 @@ Schedule compute(const ScheduleShape& shape) {
 //     bubble = (K - 1) / (M + K - 1)                                                [GPipe19] section 2.3
 // K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "GPipe and 1F1B take (M+K-1)(f+b)"
 // With recomputation a worker's busy time holds R as well and the share depends on R / (F + B): no formula here.
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> gpipe_bubble(const ScheduleShape& shape) {
   if (has_replicas(shape) || has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};
 }
@@ -41,7 +41,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 // Every forward is done before the first backward begins:
 //     peak = M, of a replica ceil(M / r)                                            [GPipe19] section 2.3
 // M = 8, r = 1: 8.                         tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> gpipe_peak(const ScheduleShape& shape, StageId stage) {
   return shape.seating().most_turns(stage);
 }
 
@@ -53,10 +53,10 @@ ScheduleRule gpipe() {
           .source = "GPipe19",
           .memory = "M micro-batches on every stage",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = gpipe_schedule,
+          .refusal = gpipe_refusal,
+          .bubble = gpipe_bubble,
+          .peak_in_flight = gpipe_peak,
           .facts = {.backward_at_once = false, .pytorch = "GPipe"},
           .bound = StepBound::Phases,
           .bounded_in_flight = false,

@@ -21,7 +21,7 @@ std::string nearest_micro_batches(int micro_batches, int stages) {
   return (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
 }
 
-std::string refusal(const ScheduleShape& shape) {
+std::string interleaved_1f1b_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.virtual_stages < 2)
     return "interleaved_1f1b with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, "
@@ -34,7 +34,7 @@ std::string refusal(const ScheduleShape& shape) {
   return "";
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule interleaved_1f1b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("interleaved_1f1b", shape, true);
   const int K = shape.stages, v = shape.virtual_stages;
   // The i-th chunk op of a worker, forward: groups of K micro-batches, chunk by chunk inside a group.
@@ -54,7 +54,7 @@ Schedule compute(const ScheduleShape& shape) {
 //     bubble = (K - 1) / (v M + K - 1)                                              [Megatron21] section 2.2
 // (the paper prints bubble / work = (K - 1) / (v M)). K = 4, M = 8, v = 2: 3/19 = 15.8 %.
 //                                          tests/papers/identities_test.cpp "interleaving divides fill and drain"
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> interleaved_1f1b_bubble(const ScheduleShape& shape) {
   if (has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/(vM+K-1)", shape.stages - 1,
                  std::int64_t{shape.virtual_stages} * shape.micro_batches + shape.stages - 1};
@@ -64,7 +64,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 //     peak = min(M v, 2(K - k - 1) + (v - 1)K + 1)                   Megatron-LM's warm-up; [Megatron21] section 2.2
 // K = 4, M = 8, v = 2, k = 0: min(16, 6 + 4 + 1) = 11 chunks, 5.5 stage-units where 1F1B holds 4.
 //                                          tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> interleaved_1f1b_peak(const ScheduleShape& shape, StageId stage) {
   return std::min<std::int64_t>(std::int64_t{shape.micro_batches} * shape.virtual_stages, warm_up(shape, stage) + 1);
 }
 
@@ -76,10 +76,10 @@ ScheduleRule interleaved_1f1b() {
           .source = "Megatron21",
           .memory = "min(vM, 2(K-k-1)+(v-1)K+1) chunks on stage k",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = interleaved_1f1b_schedule,
+          .refusal = interleaved_1f1b_refusal,
+          .bubble = interleaved_1f1b_bubble,
+          .peak_in_flight = interleaved_1f1b_peak,
           .facts = {.takes_chunks = true, .groups_of_stages = true, .pytorch = "Interleaved1F1B"},
           .searched = 4,
           .in_megatron = true};

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string looped_bfs_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.virtual_stages < 2)
     return "looped_bfs with one chunk per stage has nothing to loop over: set plan.virtual_stages: 2 or more, or use "
@@ -23,7 +23,7 @@ std::string refusal(const ScheduleShape& shape) {
   return replica_refusal(shape, "looped_bfs");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule looped_bfs_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("looped_bfs", shape, true);
   const int K = shape.stages, v = shape.virtual_stages, M = shape.micro_batches;
   for (StageId k = 0; k < K; ++k) {
@@ -42,7 +42,7 @@ Schedule compute(const ScheduleShape& shape) {
 // steps of a chunk each, in addition to v M of work:
 //     bubble = (K - 1) / (v M + K - 1)                                                         [BreadthFirst22]
 // K = 4, M = 8, v = 2: 3/19 = 15.8 %.      tests/papers/identities_test.cpp "Looped BFS"
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> looped_bfs_bubble(const ScheduleShape& shape) {
   if (has_recompute(shape) || shape.micro_batches < shape.stages) return std::nullopt;
   return Formula{"(K-1)/(vM+K-1)", shape.stages - 1,
                  std::int64_t{shape.virtual_stages} * shape.micro_batches + shape.stages - 1};
@@ -51,7 +51,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 // Every forward is done before the first backward begins:
 //     peak = v M chunks                                                                        [BreadthFirst22]
 // M = 8, v = 2: 16.                        tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+std::optional<std::int64_t> looped_bfs_peak(const ScheduleShape& shape, StageId) {
   return std::int64_t{shape.virtual_stages} * shape.micro_batches;
 }
 
@@ -63,10 +63,10 @@ ScheduleRule looped_bfs() {
           .source = "BreadthFirst22",
           .memory = "vM chunks on every stage",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = looped_bfs_schedule,
+          .refusal = looped_bfs_refusal,
+          .bubble = looped_bfs_bubble,
+          .peak_in_flight = looped_bfs_peak,
           .facts = {.backward_at_once = false, .takes_chunks = true, .pytorch = "LoopedBFS"},
           .bounded_in_flight = false,
           .leaner = "interleaved_1f1b",

@@ -9,13 +9,13 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string naive_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (std::string why = chunk_refusal(shape, "naive"); !why.empty()) return why;
   return replica_refusal(shape, "naive");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule naive_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("naive", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -30,12 +30,12 @@ Schedule compute(const ScheduleShape& shape) {
 // One worker of K computes at any time:
 //     bubble = (K - 1) / K                                    [GPipe19] section 1, "under-utilization" (M = 1 of below)
 // K = 4: 3/4 = 75 %.                       tests/papers/identities_test.cpp "naive model parallelism"
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> naive_bubble(const ScheduleShape& shape) {
   if (has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/K", shape.stages - 1, shape.stages};
 }
 
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape&, StageId) {
+std::optional<std::int64_t> naive_peak(const ScheduleShape&, StageId) {
   return 1;
 }
 
@@ -47,10 +47,10 @@ ScheduleRule naive() {
           .source = "GPipe19",
           .memory = "1 micro-batch on every stage",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = naive_schedule,
+          .refusal = naive_refusal,
+          .bubble = naive_bubble,
+          .peak_in_flight = naive_peak,
           .one_stage_at_a_time = true,
           .on_one_stage = "1f1b"};
 }

@@ -12,12 +12,12 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string one_f_one_b_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   return chunk_refusal(shape, "1f1b");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule one_f_one_b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("1f1b", shape, true);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -34,7 +34,7 @@ Schedule compute(const ScheduleShape& shape) {
 //     bubble = (K - 1) / (M + K - 1)                                                [DAPPLE20] section 2
 // K = 4, M = 8: 3/11 = 27.3 %.             tests/papers/identities_test.cpp "GPipe and 1F1B take (M+K-1)(f+b)"
 // With recomputation a worker's busy time holds R as well and the share depends on R / (F + B): no formula here.
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> one_f_one_b_bubble(const ScheduleShape& shape) {
   if (has_replicas(shape) || has_recompute(shape)) return std::nullopt;
   return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};
 }
@@ -42,7 +42,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 // A stage begins its first backward once the micro-batches ahead of it fill the stages behind it:
 //     peak = min(M, K - k), of a replica min(ceil(M / r), ceil(sum_{j >= k} r_j / r_k))   [DAPPLE20] section 2
 // K = 4, M = 8, k = 0: 4; k = 3: 1.        tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> one_f_one_b_peak(const ScheduleShape& shape, StageId stage) {
   return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
 }
 
@@ -54,10 +54,10 @@ ScheduleRule one_f_one_b() {
           .source = "DAPPLE20",
           .memory = "min(M, K-k) micro-batches on stage k",
           .flush = true,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = one_f_one_b_schedule,
+          .refusal = one_f_one_b_refusal,
+          .bubble = one_f_one_b_bubble,
+          .peak_in_flight = one_f_one_b_peak,
           .facts = {.pytorch = "1F1B"},
           .bound = StepBound::Window,
           .hides_hops = "eager_1f1b",

@@ -12,7 +12,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string pipedream_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   return chunk_refusal(shape, "pipedream");
 }
@@ -22,7 +22,7 @@ int update_delay(const ScheduleShape& shape, StageId stage) {
   return shape.seating().reduced(stage) && !shape.blocking_sync ? 1 : 0;
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule pipedream_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("pipedream", shape, false);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
@@ -51,7 +51,7 @@ Schedule compute(const ScheduleShape& shape) {
 //     bubble = 0 in the steady state                                                [PipeDream19] section 3.2
 //                                          tests/papers/identities_test.cpp "PipeDream's steady state has no bubble"
 // Unequal numbers of replicas give equal stages unequal load: no formula here.
-std::optional<Formula> bubble(const ScheduleShape& shape) {
+std::optional<Formula> pipedream_bubble(const ScheduleShape& shape) {
   for (StageId k = 1; k < shape.stages; ++k)
     if (shape.replicas_of(k) != shape.replicas_of(0)) return std::nullopt;
   return Formula{"0 in the steady state: no flush", 0, 1};
@@ -60,7 +60,7 @@ std::optional<Formula> bubble(const ScheduleShape& shape) {
 // Activations and weight versions alike:
 //     peak = min(ceil(M / r), n_k), n_k = ceil(sum_{j >= k} r_j / r_k)              [PipeDream19] sections 3.2, 3.3
 // straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_orders_test.cpp "15-1"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> pipedream_peak(const ScheduleShape& shape, StageId stage) {
   return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
 }
 
@@ -72,10 +72,10 @@ ScheduleRule pipedream() {
           .source = "PipeDream19",
           .memory = "K-k micro-batches and weight versions on stage k; replicated: ceil(sum of r_j from k on / r_k)",
           .flush = false,
-          .compute = compute,
-          .refusal = refusal,
-          .bubble = bubble,
-          .peak_in_flight = peak_in_flight,
+          .compute = pipedream_schedule,
+          .refusal = pipedream_refusal,
+          .bubble = pipedream_bubble,
+          .peak_in_flight = pipedream_peak,
           .searched_with_replicas = 1};
 }
 

@@ -18,13 +18,13 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string zb_h1_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (std::string why = chunk_refusal(shape, "zb_h1"); !why.empty()) return why;
   return replica_refusal(shape, "zb_h1");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule zb_h1_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h1", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -37,7 +37,7 @@ Schedule compute(const ScheduleShape& shape) {
 //     M (f + b + w) + (K - 1)(f + b - w)                                           [ZeroBubble23] section 2.3
 // of which the second term is idle. K = 4, M = 8, f = b = w = 1: 27, where 1F1B takes 33, and a bubble of 3/27 = 1/9.
 // tests/papers/zero_bubble_test.cpp "ZB-H1", tests/planner/answer_test.cpp "ZB-H1's bubble"
-std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+std::optional<Formula> zb_h1_bubble(const ScheduleShape& shape, const PassTimes& times) {
   const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
   if (shape.micro_batches < shape.stages || w > std::min(f, b)) return std::nullopt;
   const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
@@ -50,7 +50,7 @@ std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTim
 
 // 1F1B's K - k, and the k that wait for their W:
 //     peak = min(M, K)                                                             [ZeroBubble23] section 2.2
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+std::optional<std::int64_t> zb_h1_peak(const ScheduleShape& shape, StageId) {
   return std::min(shape.micro_batches, shape.stages);
 }
 
@@ -63,10 +63,10 @@ ScheduleRule zb_h1() {
           .memory = "min(M, K) micro-batches on every stage",
           .flush = true,
           .splits_backward = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
-          .bubble_of_times = bubble_of_times};
+          .compute = zb_h1_schedule,
+          .refusal = zb_h1_refusal,
+          .peak_in_flight = zb_h1_peak,
+          .bubble_of_times = zb_h1_bubble};
 }
 
 }  // namespace pipewright

@@ -18,13 +18,13 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string zb_h2_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (std::string why = chunk_refusal(shape, "zb_h2"); !why.empty()) return why;
   return replica_refusal(shape, "zb_h2");
 }
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule zb_h2_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h2", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
@@ -37,7 +37,7 @@ Schedule compute(const ScheduleShape& shape) {
 // op to its last where b <= 2 w, and the last one begins (K - 1) f late:
 //     M (f + b + w) + (K - 1) f                                               derived from [ZeroBubble23] section 2.3
 // K = 4, M = 8, f = b = w = 1: 27, no less than ZB-H1.                   tests/papers/zero_bubble_test.cpp "ZB-H2"
-std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+std::optional<Formula> zb_h2_bubble(const ScheduleShape& shape, const PassTimes& times) {
   const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
   if (shape.micro_batches < 2 * shape.stages - 1 || w > std::min(f, b) || b - w > w) return std::nullopt;
   const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
@@ -50,7 +50,7 @@ std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTim
 
 // 2 (K - 1 - k) ahead, the one at work, and the 2 k that wait for their W:
 //     peak = min(M, 2 K - 1)                                                       [ZeroBubble23] section 2.3, table 2
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId) {
+std::optional<std::int64_t> zb_h2_peak(const ScheduleShape& shape, StageId) {
   return std::min(shape.micro_batches, 2 * shape.stages - 1);
 }
 
@@ -63,10 +63,10 @@ ScheduleRule zb_h2() {
           .memory = "min(M, 2K-1) micro-batches on every stage",
           .flush = true,
           .splits_backward = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
-          .bubble_of_times = bubble_of_times,
+          .compute = zb_h2_schedule,
+          .refusal = zb_h2_refusal,
+          .peak_in_flight = zb_h2_peak,
+          .bubble_of_times = zb_h2_bubble,
           .searched = 0};  // as ZB-H1: unasked, `plan` tries orders of whole backwards
 }
 

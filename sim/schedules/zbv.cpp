@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const ScheduleShape& shape) {
+std::string zbv_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
   if (std::string why = two_chunks_refusal(shape, "zbv"); !why.empty()) return why;
   return replica_refusal(shape, "zbv");
@@ -24,9 +24,9 @@ std::string refusal(const ScheduleShape& shape) {
 
 // The two chunks of a stage: 0 on the way to the last stage, 1 on the way back. Micro-batches of each in order; those
 // from M on, which the pattern of short runs has, are left out.
-class Writer {
+class ZbvWriter {
  public:
-  Writer(const ScheduleShape& shape, Lane& lane, StageId stage) : shape_(shape), lane_(lane) {
+  ZbvWriter(const ScheduleShape& shape, Lane& lane, StageId stage) : shape_(shape), lane_(lane) {
     for (int i : {0, 1})
       chunk_[at(i)] = shape.seating().chunk_of(stage, i);
   }
@@ -52,12 +52,12 @@ class Writer {
   std::array<int, 2> forwards_{}, inputs_{}, weights_{};
 };
 
-Schedule compute(const ScheduleShape& shape) {
+Schedule zbv_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zbv", shape, true);
   const int K = shape.stages, n = std::max(2 * K - 1, shape.micro_batches);
   for (StageId k = 0; k < K; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
-    Writer write(shape, lane, k);
+    ZbvWriter write(shape, lane, k);
     const auto backward = [&](int i) { write.input(i), write.weights(i); };
     for (int i = 0; i < 2 * (K - k) - 1; ++i)
       write.forward(0);
@@ -84,7 +84,7 @@ Schedule compute(const ScheduleShape& shape) {
 // chunk late:
 //     (K - 1) / (6 M + K - 1) of chunks' passes                                    derived from [ZeroBubble23] section 6
 // K = 4, M = 8: 51 in all, 48 of them work.                                  tests/papers/zero_bubble_test.cpp "ZB-V"
-std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTimes& times) {
+std::optional<Formula> zbv_bubble(const ScheduleShape& shape, const PassTimes& times) {
   if (!times.equal()) return std::nullopt;
   if (shape.micro_batches < 2 * shape.stages - 1) return std::nullopt;
   return Formula{"(K-1)/(6M+K-1)", shape.stages - 1, std::int64_t{6} * shape.micro_batches + shape.stages - 1};
@@ -93,7 +93,7 @@ std::optional<Formula> bubble_of_times(const ScheduleShape& shape, const PassTim
 // As many chunks as 1F1B's stage 0 has, on every stage:
 //     peak = min(2 K, 2 M, M + k + 1) chunks; from M = 2 K - 1 on 2 K               [ZeroBubble23] section 6
 // K = 4, M = 4: 5 6 7 8.                   tests/papers/identities_test.cpp "most micro-batches in flight"
-std::optional<std::int64_t> peak_in_flight(const ScheduleShape& shape, StageId stage) {
+std::optional<std::int64_t> zbv_peak(const ScheduleShape& shape, StageId stage) {
   return std::min({2 * shape.stages, 2 * shape.micro_batches, shape.micro_batches + stage + 1});
 }
 
@@ -106,10 +106,10 @@ ScheduleRule zbv() {
           .memory = "min(2K, 2M, M+k+1) chunks on stage k",
           .flush = true,
           .splits_backward = true,
-          .compute = compute,
-          .refusal = refusal,
-          .peak_in_flight = peak_in_flight,
-          .bubble_of_times = bubble_of_times,
+          .compute = zbv_schedule,
+          .refusal = zbv_refusal,
+          .peak_in_flight = zbv_peak,
+          .bubble_of_times = zbv_bubble,
           .facts = {.takes_chunks = true, .pytorch = "ZBVZeroBubble"},
           .chunk_order = ChunkOrder::V,
           .chunks = 2};
