@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kUnreached = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostLabels = 30'000'000;                // down-sets x stages
 constexpr std::array<double, 4> kFolds = {0, 0.01, 0.03, 0.1};  // of a stage's work, tried in this order
 
@@ -257,13 +257,13 @@ class Cutter {
 
   bool possible(std::int64_t bound) {
     const std::size_t stages = replicas_.size();
-    least_.assign(at(lattice_.states()) * stages, kNone);
+    least_.assign(at(lattice_.states()) * stages, kUnreached);
     for (std::int64_t state = 1; state < lattice_.states(); ++state)
       for (std::size_t k = 0; k < stages; ++k)
         each_way(state, k, bound, [&](const Lattice::Step&, bool, std::int64_t work) {
           label(state, k) = std::min(label(state, k), work);
         });
-    return label(lattice_.states() - 1, stages - 1) != kNone;
+    return label(lattice_.states() - 1, stages - 1) != kUnreached;
   }
 
   // After possible(bound) was true.
@@ -290,7 +290,7 @@ class Cutter {
   // use(step, whether it begins stage k, work of stage k then) for all ways to reach `state` in stage k within `bound`.
   template <class Use>
   void each_way(std::int64_t state, std::size_t k, std::int64_t bound, const Use& use) {
-    const std::int64_t room = bound > kNone / replicas_[k] ? kNone : bound * replicas_[k];
+    const std::int64_t room = bound > kUnreached / replicas_[k] ? kUnreached : bound * replicas_[k];
     for (std::int64_t i = first_step_[at(state)]; i < first_step_[at(state) + 1]; ++i) {
       const Lattice::Step& step = by_target_[at(i)];
       const std::int64_t work = nodes_.work[at(step.node)];
@@ -299,9 +299,9 @@ class Cutter {
         if (k == 0) use(step, true, work);
         continue;
       }
-      if (const std::int64_t before = label(step.from, k); before != kNone && before <= room - work)
+      if (const std::int64_t before = label(step.from, k); before != kUnreached && before <= room - work)
         use(step, false, before + work);
-      if (k == 0 || label(step.from, k - 1) == kNone) continue;
+      if (k == 0 || label(step.from, k - 1) == kUnreached) continue;
       const std::int64_t fewer = std::min(replicas_[k - 1], replicas_[k]);
       if (ceil_div(message_[at(step.from)], fewer) <= bound) use(step, true, work);
     }

@@ -23,7 +23,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 std::vector<LayerId> as_it_stands(const Model& model) {
   std::vector<LayerId> order(model.layers.size());
@@ -71,26 +71,26 @@ std::vector<Time> work_of(const LayerCosts& layers, Recompute recompute) {
   return work;
 }
 
-const Place& place_of(const Scenario& scenario) {
+const Place& place_of_order(const Scenario& scenario) {
   const Place& own = scenario.plan.order.place;
   return own.file.empty() ? scenario.plan.place : own;
 }
 
 void check_partition(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
-  refuse_classes(scenario.cluster, place_of(scenario), "plan.order: graph");
+  refuse_classes(scenario.cluster, place_of_order(scenario), "plan.order: graph");
   if (std::holds_alternative<LayerCounts>(plan.partition.value) ||
       std::holds_alternative<CutLayers>(plan.partition.value))
-    throw InputError(place_of(scenario), "plan.order",
+    throw InputError(place_of_order(scenario), "plan.order",
                      "graph chooses the order by where its best cut lies, and plan.partition gives the "
                      "cuts; list the order, or write partition: balanced");
   const std::vector<Recompute>& modes = plan.recompute.value;
   if (std::find(modes.begin(), modes.end(), Recompute::Layers) != modes.end())
-    throw InputError(place_of(scenario), "plan.order",
+    throw InputError(place_of_order(scenario), "plan.order",
                      "graph chooses the order, and plan.recompute lists layers by their place in it; list "
                      "the order, or write recompute: knapsack");
   if (asks_for_replicas(scenario))
-    throw InputError(place_of(scenario), "plan.order",
+    throw InputError(place_of_order(scenario), "plan.order",
                      "graph is for a number of stages without replicas of their own, and this plan leaves "
                      "both to the planner; write another partition (and no replicas: auto), or order: model");
 }
@@ -317,7 +317,7 @@ class OrderSearch {
   // its own, whatever the cut.
   double bound_of_all_orders() {
     const bool in_line = connected(scenario_.model) || scenario_.plan.skips == Skips::Direct;
-    double least = kInfinite;
+    double least = kNoBound;
     try {
       for (const LayoutGroup& group : space_.groups)
         for (const Layout& layout : members(group)) {
@@ -342,8 +342,8 @@ class OrderSearch {
   std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
   std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
   std::optional<SearchAnswer> merged_;
-  double least_ = kInfinite;  // bound of the searches that have one
-  bool all_bounded_ = true;   // the others have no plan, for certain
+  double least_ = kNoBound;  // bound of the searches that have one
+  bool all_bounded_ = true;  // the others have no plan, for certain
 };
 
 }  // namespace
@@ -351,7 +351,7 @@ class OrderSearch {
 SearchResult search_orders(const Scenario& scenario, const SearchOptions& options) {
   check_partition(scenario);
   if (!scenario.plan.replicas.value.empty())
-    throw InputError(place_of(scenario), "plan.order",
+    throw InputError(place_of_order(scenario), "plan.order",
                      "graph finds orders for stages without replicas here, and plan.replicas is given; "
                      "leave one of them out, or list the order");
   return OrderSearch(scenario, options).answer();

@@ -263,9 +263,9 @@ std::vector<std::string> expected_constants(const MeasuredTable& table) {
 namespace {
 
 // The search for the constants that are fitted on a few measured runs.
-class Search {
+class AnchorSearch {
  public:
-  Search(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario)
+  AnchorSearch(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario)
       : table_(table), scenario_(scenario) {
     for (const MeasuredRun& run : runs)
       if (run.fitted && run.state == RunState::Compared && run.figures.front()) runs_.push_back(run);
@@ -343,7 +343,7 @@ Fit fit(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const 
   if (table.constants.empty()) throw InputError(table.place, "measured.constants", "nothing to fit");
   if (std::none_of(runs.begin(), runs.end(), [](const MeasuredRun& run) { return run.fitted; }))
     throw InputError(table.place, "measured.fit_every", "no line to fit on; use a smaller number");
-  return Search(table, runs, scenario).found();
+  return AnchorSearch(table, runs, scenario).found();
 }
 
 }  // namespace pipewright

@@ -31,24 +31,24 @@ struct Candidate {
   std::string from;
 };
 
-struct Simulated {
+struct SimulatedPlan {
   Candidate candidate;
   Plan plan;
   double samples_per_s = 0;
 };
 
 // Faster first; then fewer workers, fewer stages, and the shape itself.
-bool better(const Simulated& a, const Simulated& b) {
+bool better(const SimulatedPlan& a, const SimulatedPlan& b) {
   if (a.samples_per_s != b.samples_per_s) return a.samples_per_s > b.samples_per_s;
-  const auto key = [](const Simulated& s) {
+  const auto key = [](const SimulatedPlan& s) {
     return std::tuple(s.candidate.shape.workers(), s.candidate.shape.ends.size(), s.candidate.shape);
   };
   return key(a) < key(b);
 }
 
-class Search {
+class ReplicatedSearch {
  public:
-  Search(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options)
+  ReplicatedSearch(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options)
       : shell_(shell),
         cost_(cost),
         options_(options),
@@ -98,7 +98,7 @@ class Search {
   }
 
   Time best_cycle() const { return found_.empty() ? kNever : cycle(found_.front()); }
-  Time cycle(const Simulated& simulated) const {
+  Time cycle(const SimulatedPlan& simulated) const {
     if (!(simulated.samples_per_s > 0)) return {};  // nothing takes any time
     return {static_cast<std::int64_t>(static_cast<double>(shell_.micro_batch_size) / simulated.samples_per_s * 1e9)};
   }
@@ -168,7 +168,7 @@ class Search {
   static constexpr int kRejectedPerRound = 4;
 
   // What was simulated; nothing where it is known already, or no plan that could run.
-  std::optional<Simulated> consider(const Candidate& candidate) {
+  std::optional<SimulatedPlan> consider(const Candidate& candidate) {
     if (static_cast<int>(candidate.shape.ends.size()) < options_.least_stages) return std::nullopt;
     if (!seen_.insert(candidate.shape).second) return std::nullopt;
     ++answer_.candidates;
@@ -180,7 +180,7 @@ class Search {
       return std::nullopt;
     }
     ++answer_.simulated;
-    Simulated simulated{candidate, plan, 0};
+    SimulatedPlan simulated{candidate, plan, 0};
     const std::optional<Excess> excess = simulate_shortly(simulated);
     if (excess) {
       reject(plan, *excess, found_.empty() || better(simulated, found_.front()));
@@ -206,7 +206,7 @@ class Search {
 
   // Fills in the throughput; what the fullest device lacks is returned. Asynchronous: a run that is just long enough
   // for a period in most cases; what the planner returns runs longer.
-  std::optional<Excess> simulate_shortly(Simulated& simulated) const {
+  std::optional<Excess> simulate_shortly(SimulatedPlan& simulated) const {
     Plan run = simulated.plan;
     if (!rule_->flush) {
       std::int64_t round = 1;
@@ -238,7 +238,7 @@ class Search {
   // One change at a time, the most promising first, as long as one helps: from each of the best few plans.
   void improve() {
     std::vector<Shape> starts;  // of different numbers of stages
-    for (const Simulated& each : found_) {
+    for (const SimulatedPlan& each : found_) {
       const Shape& shape = each.candidate.shape;
       const auto like = [&](const Shape& start) { return start.ends.size() == shape.ends.size(); };
       if (starts.size() < kStarts && std::none_of(starts.begin(), starts.end(), like)) starts.push_back(shape);
@@ -247,7 +247,7 @@ class Search {
       Shape shape = start;
       double rate = rate_of(shape);
       while (may_simulate() && !proven() && promising_rejected_ < kRejectedPerRound) {
-        const std::optional<Simulated> next = better_neighbour(shape, rate);
+        const std::optional<SimulatedPlan> next = better_neighbour(shape, rate);
         if (!next) break;
         shape = next->candidate.shape, rate = next->samples_per_s;
       }
@@ -256,12 +256,12 @@ class Search {
   static constexpr std::size_t kStarts = 6;
 
   double rate_of(const Shape& shape) const {
-    for (const Simulated& each : found_)
+    for (const SimulatedPlan& each : found_)
       if (each.candidate.shape == shape) return each.samples_per_s;
     return 0;
   }
 
-  std::optional<Simulated> better_neighbour(const Shape& shape, double rate) {
+  std::optional<SimulatedPlan> better_neighbour(const Shape& shape, double rate) {
     std::vector<Candidate> moves = changes(shape);
     std::stable_sort(moves.begin(), moves.end(), sooner);
     int tried = 0;
@@ -269,7 +269,7 @@ class Search {
       if (tried == kMovesTried || move.estimate >= best_cycle() || !may_simulate()) break;
       if (seen_.contains(move.shape)) continue;
       ++tried;
-      if (const std::optional<Simulated> simulated = consider(move); simulated && simulated->samples_per_s > rate)
+      if (const std::optional<SimulatedPlan> simulated = consider(move); simulated && simulated->samples_per_s > rate)
         return simulated;
     }
     return std::nullopt;
@@ -288,7 +288,7 @@ class Search {
   void also_elsewhere() {
     if (!shapes_.has_other_places()) return;
     std::vector<Shape> best;
-    for (const Simulated& each : found_)
+    for (const SimulatedPlan& each : found_)
       if (best.size() < options_.top) best.push_back(each.candidate.shape);
     for (const Shape& shape : best)
       if (!stopped()) consider(elsewhere(shape));
@@ -304,7 +304,7 @@ class Search {
     const Time cycle_bound = answer_.lower_bound;
     std::map<Line, std::size_t> lines;  // where they are in the ranking
     std::size_t fit = 0;
-    for (const Simulated& each : found_) {
+    for (const SimulatedPlan& each : found_) {
       if (fit >= options_.top && lines.size() >= options_.top) break;
       const auto known = lines.find(line_of(each.candidate.shape));
       if (fit >= options_.top && known != lines.end()) continue;
@@ -345,15 +345,15 @@ class Search {
   const ScheduleRule* rule_;
   ReplicaShapes shapes_;
   std::set<Shape> seen_;
-  std::vector<Simulated> found_;  // best first
-  int promising_rejected_ = 0;    // for memory, although they would have been the best
+  std::vector<SimulatedPlan> found_;  // best first
+  int promising_rejected_ = 0;        // for memory, although they would have been the best
   ReplicatedAnswer answer_;
 };
 
 }  // namespace
 
 ReplicatedAnswer replicated_plans(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options) {
-  return Search(shell, cost, options).run();
+  return ReplicatedSearch(shell, cost, options).run();
 }
 
 }  // namespace pipewright

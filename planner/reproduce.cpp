@@ -19,9 +19,9 @@ namespace pipewright {
 namespace {
 
 // A variant of the scenario, and its priced plan once somebody asks: parameters need none.
-class Variant {
+class PricedVariant {
  public:
-  explicit Variant(Scenario scenario) : scenario_(std::make_shared<const Scenario>(std::move(scenario))) {}
+  explicit PricedVariant(Scenario scenario) : scenario_(std::make_shared<const Scenario>(std::move(scenario))) {}
 
   const Scenario& scenario() const { return *scenario_; }
   const Answer& answer() {
@@ -44,7 +44,7 @@ class Variant {
   std::unique_ptr<Answer> answer_;
 };
 
-double figure_of(Variant& variant, const FigureSought& quantity) {
+double figure_of(PricedVariant& variant, const FigureSought& quantity) {
   if (const auto figure = figure_of(variant.scenario(), quantity)) return *figure;
   return figure_of(variant.answer(), quantity);
 }
@@ -57,7 +57,7 @@ double bubble_bound(const Plan& plan) {
 
 // Step time if idle time were the published share of the busiest worker's span, passes had no overhead and the update
 // took no time:     work / (1 - rate)
-double step_time_at(Variant& variant, double rate) {
+double step_time_at(PricedVariant& variant, double rate) {
   const Answer& answer = variant.answer();
   const Time overhead = variant.op_overhead();
   Time most;
@@ -71,7 +71,7 @@ double step_time_at(Variant& variant, double rate) {
 }
 
 // In SI base units, before ratio_to.
-std::optional<double> baseline_of(Variant& variant, const Expectation& row) {
+std::optional<double> baseline_of(PricedVariant& variant, const Expectation& row) {
   switch (row.baseline.kind) {
     case Baseline::Kind::None: return std::nullopt;
     case Baseline::Kind::BubbleBound: return bubble_bound(variant.answer().plan);
@@ -120,9 +120,9 @@ bool within(double predicted, double published, const Tolerance& tolerance) {
   return std::abs(predicted - published) <= room + 1e-12 * std::max(std::abs(published), std::abs(predicted));
 }
 
-class Evaluation {
+class TableEvaluation {
  public:
-  Evaluation(const ExpectationTable& table, const VariantSource& source) : table_(table), source_(source) {}
+  TableEvaluation(const ExpectationTable& table, const VariantSource& source) : table_(table), source_(source) {}
 
   Cell cell(const Expectation& row, const std::string& file) {
     Cell cell{.row = row, .file = file, .reference = is_reference(row)};
@@ -145,7 +145,7 @@ class Evaluation {
     return row.changes == base.changes && row.largest == base.largest;
   }
 
-  Variant& variant(const Expectation& row) {
+  PricedVariant& variant(const Expectation& row) {
     auto& found = variants_[{row.changes, row.largest}];
     if (found) return *found;
     std::vector<std::string> set;
@@ -153,7 +153,7 @@ class Evaluation {
       const std::int64_t value = largest(row.largest, row);
       set.push_back(fmt::format("{}={}", row.largest, value));
     }
-    found = std::make_unique<Variant>(source_.scenario(row.changes, set));
+    found = std::make_unique<PricedVariant>(source_.scenario(row.changes, set));
     if (!set.empty()) found->note = "the largest that fits: " + set.front();
     return *found;
   }
@@ -181,12 +181,12 @@ class Evaluation {
   void evaluate(const Expectation& row, Cell& cell) {
     double predicted = figure(row);
     if (row.quantity->figure == Figure::Capacity) return compare(row, predicted, std::nullopt, cell);
-    Variant& own = variant(row);
+    PricedVariant& own = variant(row);
     cell.note = own.note;
     std::optional<double> baseline = baseline_of(own, row);
     if (!row.ratio_to.empty()) {
       const Expectation& base = base_of(row);
-      Variant& other = variant(base);
+      PricedVariant& other = variant(base);
       const double divisor = figure(base);
       predicted = divisor == 0 ? 0 : predicted / divisor;
       if (baseline && row.baseline.kind == Baseline::Kind::BubbleBound)
@@ -222,7 +222,7 @@ class Evaluation {
   double figure_at(const Expectation& row, std::size_t point) {
     const auto [found, is_new] = box_.try_emplace({row.box[point], row.quantity->text}, 0.0);
     if (is_new) {
-      Variant variant(source_.scenario(row.box[point], {}));
+      PricedVariant variant(source_.scenario(row.box[point], {}));
       found->second = figure_of(variant, *row.quantity);
     }
     return found->second;
@@ -255,14 +255,14 @@ class Evaluation {
 
   const ExpectationTable& table_;
   const VariantSource& source_;
-  std::map<std::pair<int, std::string>, std::unique_ptr<Variant>> variants_;
+  std::map<std::pair<int, std::string>, std::unique_ptr<PricedVariant>> variants_;
   std::map<std::pair<int, std::string>, double> box_;  // by changes and quantity
 };
 
 }  // namespace
 
 std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const VariantSource& variants) {
-  Evaluation evaluation(table, variants);
+  TableEvaluation evaluation(table, variants);
   std::vector<Cell> cells;
   for (const Expectation& row : table.rows)
     if (row.published || row.status == CellStatus::NotSimulated) cells.push_back(evaluation.cell(row, file));

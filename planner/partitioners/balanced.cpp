@@ -32,7 +32,7 @@ std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to) {
 
 namespace {
 
-constexpr std::int64_t kMostOps = std::int64_t{1} << 19;  // ops and messages simulated for one answer: some 20 ms
+constexpr std::int64_t kMostSimulatedOps = std::int64_t{1} << 19;  // ops and messages simulated for one answer: some 20 ms
 constexpr std::int64_t kQueueTimes = 4;                   // as long as a fixed order takes the event queue, about
 constexpr std::int64_t kMostSimulations = 256;
 constexpr std::int64_t kMostBounded = 32;                      // by `exact`, and as many by neighbours after it
@@ -47,9 +47,9 @@ bool replicated(const Plan& plan) {
 }
 
 // Which chunks stay within the largest one of a cut.
-class Within {
+class WithinLoads {
  public:
-  Within(const std::vector<Time>& load, const Plan& plan, const Cut& cut) {
+  WithinLoads(const std::vector<Time>& load, const Plan& plan, const Cut& cut) {
     for (const Time time : load)
       sums_.push_back(checked_sum(sums_.back(), time.value, "the sum of the layer times"));
     std::int64_t largest = 0;
@@ -110,7 +110,7 @@ class Steps {
         cost_(cost),
         rule_(*find_schedule(plan.schedule)),
         makespan_(rule_),
-        left_(least_size() > kMostOps / 2 ? 0 : 2) {
+        left_(least_size() > kMostSimulatedOps / 2 ? 0 : 2) {
     if (plan.last_micro_batch_size == plan.micro_batch_size) pricer_.emplace(plan, cost);
   }
 
@@ -128,7 +128,7 @@ class Steps {
  private:
   Time of_first(const Cut& cut, const Schedule& schedule, const StepCosts& costs) {
     const std::int64_t size = run_size(schedule, costs) + layers();
-    left_ = std::min(kMostSimulations, kMostOps / size) - 1;
+    left_ = std::min(kMostSimulations, kMostSimulatedOps / size) - 1;
     if (left_ < kQueueTimes) return static_order_makespan(schedule, costs);
     const StepCosts on_links = whole_costs(cut);
     const Timeline timeline = simulate(schedule, on_links, Engine::Auto);
@@ -160,10 +160,10 @@ class Steps {
   bool first_ = true, shared_ = false;
 };
 
-class Search {
+class BalancedSearch {
  public:
   // `memory`: what else a stage must fit; none: nothing.
-  Search(const Plan& plan, const CostModel& cost, const Within& within, Cut earliest, Fits memory = {})
+  BalancedSearch(const Plan& plan, const CostModel& cost, const WithinLoads& within, Cut earliest, StageFits memory = {})
       : plan_(plan),
         cost_(cost),
         within_(within),
@@ -246,8 +246,8 @@ class Search {
 
   const Plan& plan_;
   const CostModel& cost_;
-  const Within& within_;
-  Fits memory_;
+  const WithinLoads& within_;
+  StageFits memory_;
   Steps steps_;
   Cut best_;
   Time step_;
@@ -257,7 +257,7 @@ class Search {
 // What no step says. A cut that does not fit its devices makes way for the shortest that does, buffers left out, or for
 // the earliest cuts where they do; and where layers to be recomputed are chosen by memory (`sets`), or transfers meet on
 // links, the earliest cuts stay if they are not slower.
-Cut looked_over(const Plan& plan, const CostModel& cost, const Within& within, Cut earliest, Cut found) {
+Cut looked_over(const Plan& plan, const CostModel& cost, const WithinLoads& within, Cut earliest, Cut found) {
   const auto priced = [&](const Cut& cut) {
     Plan whole = plan;
     whole.layers = cut;
@@ -273,7 +273,7 @@ Cut looked_over(const Plan& plan, const CostModel& cost, const Within& within, C
   if (!there.fits && plan.seating().held() == 1) {
     StageNeeds needs(plan, cost);
     const auto fits = [&](StageId k, LayerRange range) { return needs.need(k, range) <= needs.capacity(); };
-    if (Cut inside = Search(plan, cost, within, earliest, fits).shortest();
+    if (Cut inside = BalancedSearch(plan, cost, within, earliest, fits).shortest();
         inside != earliest && priced(inside).report.fits)
       return inside;
   }
@@ -302,9 +302,9 @@ std::vector<LayerRange> balanced_layers(const Plan& plan, const CostModel& cost)
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   if (!rule.flush || !rule.refusal(schedule_shape(plan, cost.scenario().model, cost.scenario().training)).empty())
     return earliest;
-  const Within within(layer_loads(plan, cost), plan, earliest);
+  const WithinLoads within(layer_loads(plan, cost), plan, earliest);
   if (!within.leaves_a_choice(earliest)) return earliest;
-  Cut found = Search(plan, cost, within, earliest).shortest();
+  Cut found = BalancedSearch(plan, cost, within, earliest).shortest();
   return found == earliest ? earliest : looked_over(plan, cost, within, std::move(earliest), std::move(found));
 }
 

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kNoneFits = std::numeric_limits<std::int64_t>::max();
 
 // A straight pipeline of one worker per stage; its schedule is made and compiled once.
 class StraightPipeline {
@@ -38,7 +38,7 @@ class StraightPipeline {
   Makespans makespan_;
 };
 
-// rest[q][i]: the least over the ways to cut layers i..L-1 into the last q stages; kNone where none fits.
+// rest[q][i]: the least over the ways to cut layers i..L-1 into the last q stages; kNoneFits where none fits.
 using Rest = std::vector<std::vector<std::int64_t>>;
 
 // Layers and bounds. Sums stay below M (sum of all times + twice all hops), which is checked once.
@@ -103,7 +103,7 @@ class Bounds {
   void each_end(int k, int i, const Use& use) const {
     const int left = problem_.stages - k - 1;
     for (int end = left == 0 ? layers_ : i + 1; end <= last_end_[at(k)][at(i)]; ++end)
-      if (cuts_[at(left)][at(end)] != kNone) use(end);
+      if (cuts_[at(left)][at(end)] != kNoneFits) use(end);
   }
 
   // The term of R for a stage of layers [i, end) before `left` others.
@@ -139,7 +139,7 @@ class Bounds {
   }
 
   void fill() {
-    const Rest none(at(problem_.stages) + 1, std::vector<std::int64_t>(at(layers_) + 1, kNone));
+    const Rest none(at(problem_.stages) + 1, std::vector<std::int64_t>(at(layers_) + 1, kNoneFits));
     bound_ = cuts_ = slowest_forward_ = slowest_backward_ = none;
     for (Rest* rest : {&bound_, &cuts_, &slowest_forward_, &slowest_backward_})
       (*rest)[0][at(layers_)] = 0;
@@ -181,15 +181,15 @@ struct Prefix {
   std::int64_t tail = 0;                                   // of the first stage; part of `bound`
 };
 
-class Search {
+class ExactSearch {
  public:
-  explicit Search(const ExactProblem& problem) : problem_(problem), bounds_(problem) {
+  explicit ExactSearch(const ExactProblem& problem) : problem_(problem), bounds_(problem) {
     PP_CHECK(problem.most_simulations >= 1);
     if (!problem.step) pipeline_.emplace(problem.schedule, problem.stages, problem.micro_batches);
   }
 
   ExactAnswer answer() {
-    if (bounds_.stopped() || bounds_.cuts()[at(problem_.stages)][0] == kNone) return answer_;
+    if (bounds_.stopped() || bounds_.cuts()[at(problem_.stages)][0] == kNoneFits) return answer_;
     const std::vector<LayerRange> first = first_partition();
     consider(first);
     open({});
@@ -314,7 +314,7 @@ class Search {
 }  // namespace
 
 ExactAnswer exact(const ExactProblem& problem) {
-  return Search(problem).answer();
+  return ExactSearch(problem).answer();
 }
 
 PipelineTimes stage_times(const ExactProblem& problem, const std::vector<LayerRange>& layers) {

@@ -75,11 +75,11 @@ class Ranges {
   std::int64_t next_bound_ = kLargest;
 };
 
-using Cut = std::optional<std::vector<LayerRange>>;
+using FittingCut = std::optional<std::vector<LayerRange>>;
 
 // As much as fits on every stage, but a layer for each stage behind. What it finds is a cut; that it finds none is
 // proof only where no stage went empty and no layer had to be left for the stages behind (`proven`).
-Cut greedy(Ranges& ranges, std::int64_t bound, bool& proven) {
+FittingCut greedy(Ranges& ranges, std::int64_t bound, bool& proven) {
   std::vector<LayerRange> cut;
   LayerId begin = 0;
   proven = true;
@@ -97,7 +97,7 @@ Cut greedy(Ranges& ranges, std::int64_t bound, bool& proven) {
 
 // Every cut is kept: reach[k] holds the starts of stage k that some cut before it leads to. Of the ways back, the
 // earliest start is taken, so that the answer does not depend on anything but the problem.
-Cut exhaustive(Ranges& ranges, std::int64_t bound) {
+FittingCut exhaustive(Ranges& ranges, std::int64_t bound) {
   const StageId stages = ranges.stages();
   const LayerId layers = ranges.layers();
   std::vector<std::vector<char>> reach(at(stages) + 1, std::vector<char>(at(layers) + 1, 0));
@@ -129,9 +129,9 @@ Cut exhaustive(Ranges& ranges, std::int64_t bound) {
   return cut;
 }
 
-Cut cut_within(const CutProblem& problem, Ranges& ranges, std::int64_t bound) {
+FittingCut cut_within(const CutProblem& problem, Ranges& ranges, std::int64_t bound) {
   bool proven = false;
-  if (Cut found = greedy(ranges, bound, proven)) return found;
+  if (FittingCut found = greedy(ranges, bound, proven)) return found;
   if (problem.later_needs_less && proven) return std::nullopt;
   return exhaustive(ranges, bound);
 }
@@ -148,13 +148,13 @@ std::int64_t bottleneck(const Ranges& ranges, const std::vector<LayerRange>& cut
 std::optional<std::vector<LayerRange>> fitting_cut(const CutProblem& problem) {
   PP_CHECK(!problem.replicas.empty() && problem.replicas.size() <= problem.load.size());
   Ranges ranges(problem);
-  Cut best = cut_within(problem, ranges, ranges.most_time());
+  FittingCut best = cut_within(problem, ranges, ranges.most_time());
   if (!best) return best;
   std::int64_t low = 0, high = bottleneck(ranges, *best);
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
     ranges.forget_bounds();
-    if (Cut found = cut_within(problem, ranges, middle)) {
+    if (FittingCut found = cut_within(problem, ranges, middle)) {
       high = bottleneck(ranges, *found);
       best = std::move(found);
     } else {
@@ -181,7 +181,7 @@ LeastCut least_cut(CutProblem problem, const StageNeed& need, Bytes fine, Bytes 
       return needed <= middle;
     };
     Ranges ranges(problem);
-    if (Cut found = cut_within(problem, ranges, ranges.most_time())) {
+    if (FittingCut found = cut_within(problem, ranges, ranges.most_time())) {
       high = 0;
       for (StageId k = 0; k < stages; ++k)
         high = std::max(high, need(k, (*found)[at(k)]).value);
@@ -201,16 +201,16 @@ LeastCut least_cut(CutProblem problem, const StageNeed& need, Bytes fine, Bytes 
 namespace {
 
 // What every stage needs, simulated, buffers included; and what of it are buffers.
-struct Simulated {
+struct SimulatedNeeds {
   std::vector<Bytes> needs, buffers;
 };
-Simulated simulated(Plan plan, const CostModel& cost) {
+SimulatedNeeds simulated(Plan plan, const CostModel& cost) {
   choose_rebuilt(plan, cost);
   const StepCosts costs = folded_costs(plan, cost);
   const Schedule schedule = make_schedule(plan, costs.shape);
   const Timeline timeline = simulate(schedule, costs);
   const MemoryModel memory = memory_model(plan, cost);
-  Simulated result{std::vector<Bytes>(at(plan.stages)), std::vector<Bytes>(at(plan.stages))};
+  SimulatedNeeds result{std::vector<Bytes>(at(plan.stages)), std::vector<Bytes>(at(plan.stages))};
   std::vector<Bytes> walked(at(plan.stages));
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
@@ -267,11 +267,11 @@ FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
   std::vector<Bytes> buffers(at(plan.stages));
   problem.fits = [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)] <= needs.capacity(); };
   for (int tries = 0; tries < kMostTries; ++tries) {
-    Cut cut = fitting_cut(problem);
+    FittingCut cut = fitting_cut(problem);
     if (!cut) break;
     Plan whole = plan;
     whole.layers = *cut;
-    const Simulated run = simulated(whole, cost);
+    const SimulatedNeeds run = simulated(whole, cost);
     bool all = true;
     for (StageId k = 0; k < plan.stages; ++k) {
       if (run.needs[at(k)] <= needs.capacity()) continue;

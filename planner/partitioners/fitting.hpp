@@ -13,7 +13,7 @@
 namespace pipewright {
 
 // Whether layers [begin, end) fit as stage k. Must be monotone in `end`: what a range needs, a longer one needs, too.
-using Fits = std::function<bool(StageId, LayerRange)>;
+using StageFits = std::function<bool(StageId, LayerRange)>;
 
 // Largest end of a range [begin, end), begin < end <= most, that fits; `begin`: not even one layer does. `guess`, where
 // it lies there, is tried first, as neighbouring ranges are of like length; from there doubling, then bisection: as
@@ -38,7 +38,7 @@ LayerId longest_fit(LayerId begin, LayerId most, LayerId guess, const auto& fits
 struct CutProblem {
   std::vector<Time> load;     // per layer
   std::vector<int> replicas;  // per stage: its time per micro-batch is ceil(load / replicas)
-  Fits fits;
+  StageFits fits;
   // A range that begins later and ends alike never needs more. True for chains whose tensors do not grow: then stages
   // that take as much as fits and leave layers over are proof that no cut fits. Else every reachable cut is looked at.
   bool later_needs_less = false;

@@ -16,8 +16,8 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kMostSimulations = 2000;
-constexpr std::int64_t kMostPrefixes = std::int64_t{1} << 18;
+constexpr std::int64_t kMostStepSimulations = 2000;
+constexpr std::int64_t kMostStepPrefixes = std::int64_t{1} << 18;
 
 // A last op that computes the gradients of weights may stand behind all that another stage waits for.
 bool has_whole_backwards(const GivenSchedule& given) {
@@ -70,8 +70,8 @@ LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
                               .backward = pricer.layers().backward,
                               .hop = pricer.fastest_hops(),
                               .step = step,
-                              .most_simulations = kMostSimulations,
-                              .most_prefixes = kMostPrefixes});
+                              .most_simulations = kMostStepSimulations,
+                              .most_prefixes = kMostStepPrefixes});
   if (!answer.proven())
     if (std::vector<LayerRange> cut = balanced_layers(plan, cost); step(cut) < answer.step)
       answer.step = step(cut), answer.layers = std::move(cut);

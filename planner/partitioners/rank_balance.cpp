@@ -75,7 +75,8 @@ class Cuts {
 };
 
 constexpr std::int64_t kMostMoves = 256;
-constexpr std::int64_t kMostLooks = std::int64_t{1} << 29;  // at chunks, in all: fewer moves where there are thousands
+constexpr std::int64_t kMostRankLooks = std::int64_t{1}
+                                        << 29;  // at chunks, in all: fewer moves where there are thousands
 
 // Cuts where the sums come nearest to the shares, at least a layer in every chunk.
 std::vector<LayerRange> by_shares(const std::vector<Time>& load, const std::vector<double>& shares) {
@@ -114,7 +115,7 @@ std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, const Seati
   }
   Cuts cuts(load, start, seating);
   const std::int64_t chunks = cuts.count(), looks_per_move = seating.virtual_stages * chunks * (2 * chunks + 1);
-  const std::int64_t most = std::min(kMostMoves, kMostLooks / looks_per_move);
+  const std::int64_t most = std::min(kMostMoves, kMostRankLooks / looks_per_move);
   for (std::int64_t moves = 0; moves < most; ++moves) {
     const Cuts::Score before = cuts.score();
     Cuts::Score best = before;

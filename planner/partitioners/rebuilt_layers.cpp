@@ -16,7 +16,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostTries = 8;
+constexpr int kMostRebuildTries = 8;
 
 // One stage of a plan, and what it needs with one set or another.
 class Stage {
@@ -121,7 +121,7 @@ RebuiltStage rebuild_stage(const Plan& plan, const CostModel& cost, const std::a
   if (kept.need <= room) return stage.with({}, kept.need, room);
   std::vector<std::int64_t> in_flight = kept.in_flight;
   Bytes over = kept.need - room;
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostRebuildTries; ++tries) {
     const auto set = least_rebuild(stage.items(in_flight), 1, over);
     if (!set) break;
     const Stage::Walk now = stage.walk(set->items);
@@ -144,7 +144,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
   const std::vector<LayerId> given = plan.rebuilt;
   const Bytes capacity = cost.scenario().cluster.device.memory;
   std::vector<Bytes> aside(at(plan.stages));
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostRebuildTries; ++tries) {
     plan.recompute = asked, plan.rebuilt = given;
     const Schedule schedule =
         make_schedule(plan, schedule_shape(plan, cost.scenario().model, cost.scenario().training));

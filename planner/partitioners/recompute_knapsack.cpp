@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kNoChoice = std::numeric_limits<std::int64_t>::max();
 
 // Items that free something, by growing transient; of equal ones in the order of their numbers.
 std::vector<int> by_transient(std::span<const RebuildItem> items) {
@@ -60,7 +60,7 @@ class Lists {
       prune(states, target(transient), i + 1);
       if (states.size() > most_states_) thin(states);
     }
-    if (best_.extra == kNone) return std::nullopt;
+    if (best_.extra == kNoChoice) return std::nullopt;
     RebuildSet result{.items = {}, .extra = Time{best_.extra}, .slack = slack_};
     for (std::int32_t set = best_.set; set >= 0; set = sets_[static_cast<std::size_t>(set)].before)
       result.items.push_back(sets_[static_cast<std::size_t>(set)].item);
@@ -89,7 +89,7 @@ class Lists {
     all.reserve(states.size() + added.size());
     // From the most freed down: a set stays when it takes less time than all that free as much or more.
     std::size_t a = states.size(), b = added.size();
-    std::int64_t least = kNone;
+    std::int64_t least = kNoChoice;
     while (a > 0 || b > 0) {
       const auto old_first = [&] {
         if (a == 0 || b == 0) return a > 0;
@@ -125,7 +125,7 @@ class Lists {
     std::erase_if(states, [&](const State& state) {
       const std::int64_t missing = std::max<std::int64_t>(0, target - state.freed);
       if (state.extra >= best_.extra || missing > left_[next]) return true;
-      if (missing == 0 || best_.extra == kNone) return false;
+      if (missing == 0 || best_.extra == kNoChoice) return false;
       const double more = static_cast<double>(missing) * cheapest_[next] * (1 - 1e-9);
       return static_cast<double>(state.extra) + more >= static_cast<double>(best_.extra) + 1;
     });
@@ -151,7 +151,7 @@ class Lists {
   std::vector<double> cheapest_;    // time per byte of them
   std::int64_t most_ = 0;           // that any set may have to free
   std::vector<Chosen> sets_;
-  State best_{0, kNone, -1};
+  State best_{0, kNoChoice, -1};
   Bytes slack_;
 };
 

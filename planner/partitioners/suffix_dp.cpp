@@ -25,9 +25,9 @@ class Table {
   std::vector<std::int64_t> labels_;
 };
 
-class Search {
+class SuffixSearch {
  public:
-  explicit Search(const SuffixProblem& problem)
+  explicit SuffixSearch(const SuffixProblem& problem)
       : stages_(problem),
         devices_(problem.devices),
         exactly_(problem.stages),
@@ -278,13 +278,13 @@ class Search {
 }  // namespace
 
 SuffixAnswer suffix_dp(const SuffixProblem& problem) {
-  return problem.others.empty() ? Search(problem).answer() : suffix_dp_on_classes(problem);
+  return problem.others.empty() ? SuffixSearch(problem).answer() : suffix_dp_on_classes(problem);
 }
 
 std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int most_stages,
                                               const std::vector<int>& devices) {
   PP_CHECK(most_stages >= 1);
-  return problem.others.empty() ? Search(problem).by_stages(most_stages, devices)
+  return problem.others.empty() ? SuffixSearch(problem).by_stages(most_stages, devices)
                                 : suffix_dp_on_classes_by_stages(problem, most_stages);
 }
 

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-const Place& place_of(const Scenario& scenario) {
+const Place& place_of_partition(const Scenario& scenario) {
   const Place& own = scenario.plan.partition.place;
   return own.file.empty() ? scenario.plan.place : own;
 }
@@ -33,7 +33,7 @@ void cut_at_blocks(const Scenario& scenario, const CostModel&, Plan& plan) {
   for (std::size_t i = 0; i < scenario.model.layers.size(); ++i)
     if (scenario.model.layers[i].block) blocks.push_back(static_cast<LayerId>(i));
   if (static_cast<int>(blocks.size()) < plan.chunks())
-    throw InputError(place_of(scenario), "plan.partition",
+    throw InputError(place_of_partition(scenario), "plan.partition",
                      "equal_blocks deals out the blocks of a Transformer, and the " + std::to_string(plan.chunks()) +
                          " (virtual) stages are more than the " + std::to_string(blocks.size()) +
                          " of this model; use fewer stages, or balanced");
@@ -49,7 +49,7 @@ void cut_by_blocks(const Scenario&, const CostModel& cost, Plan& plan) {
 void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
   if (plan.seating().held() > 1)
-    throw InputError(place_of(scenario), "plan.partition",
+    throw InputError(place_of_partition(scenario), "plan.partition",
                      "fitting is for one chunk per stage; with several write balanced");
   if (rule->refusal(schedule_shape(plan, scenario.model, scenario.training)).empty())
     plan.layers = fitting_layers(plan, cost).layers;
@@ -58,9 +58,9 @@ void cut_fitting(const Scenario& scenario, const CostModel& cost, Plan& plan) {
 // The cut with the least simulated step, on the plan's devices.
 void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   if (const std::string refusal = least_step_refusal(plan); !refusal.empty())
-    throw InputError(place_of(scenario), "plan.partition", refusal);
+    throw InputError(place_of_partition(scenario), "plan.partition", refusal);
   if (!every_cut_is_crossed(scenario))
-    throw InputError(place_of(scenario), "plan.partition",
+    throw InputError(place_of_partition(scenario), "plan.partition",
                      "exact is for stages that wait for one another, and branches of this model may "
                      "run side by side; write balanced or fitting");
   const ScheduleRule* rule = find_schedule(plan.schedule);

@@ -58,7 +58,7 @@ std::string memory_line(const SearchAnswer& least) {
 }
 
 // An answer to "does anything fit?".
-struct Fits {
+struct FitFound {
   bool yes = false, known = true;  // not known: time, or the cuts that were tried, did not show it
   std::string best;                // of what does
 };
@@ -68,7 +68,7 @@ class Questions {
  public:
   Questions(const SearchOptions& options, std::int64_t all) : options_(options), all_(all) {}
 
-  Fits fits(const Scenario& changed) {
+  FitFound fits(const Scenario& changed) {
     SearchOptions quick = options_;
     quick.objective = Objective::Throughput;
     quick.top = 1, quick.gap = 0.2, quick.time_limit = kShort, quick.most_simulations = 1;
@@ -136,7 +136,7 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
   if (!cluster.network || cluster.classes() > 1) return "";
   int low = cluster.nodes, high = 0;
   bool known = true;
-  Fits found;
+  FitFound found;
   for (int factor = 2; factor <= kMostTimesAsManyNodes && high == 0 && !questions.stopped(); factor *= 2) {
     if (cluster.nodes > kMostDevices / cluster.devices_per_node / factor) break;
     found = questions.fits(on_nodes(scenario, cluster.nodes * factor));
@@ -146,7 +146,7 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
   if (high == 0) return "";
   while (high - low > 1 && !questions.stopped()) {
     const int middle = low + (high - low) / 2;
-    Fits here = questions.fits(on_nodes(scenario, middle));
+    FitFound here = questions.fits(on_nodes(scenario, middle));
     known &= here.known;
     (here.yes ? high : low) = middle;
     if (here.yes) found = std::move(here);
@@ -169,7 +169,7 @@ std::string shorter_numbers(const Scenario& scenario, const SearchOptions& optio
   if (scenario.cost != CostSourceKind::Roofline || !scenario.cluster.device.peak.contains(Precision::Bf16)) return "";
   Scenario changed = scenario;
   changed.training.precision = Precision::Bf16;
-  const Fits found = questions.fits(changed);
+  const FitFound found = questions.fits(changed);
   return found.yes ? fmt::format("with training.precision: bf16: {}: --set training.precision=bf16", found.best) : "";
 }
 
@@ -183,7 +183,7 @@ std::string shorter_gradients(const Scenario& scenario, const SearchOptions& opt
   Scenario changed = scenario;
   changed.training.gradient_precision = changed.training.precision;
   const char* name = changed.training.precision == Precision::Bf16 ? "bf16" : "fp16";
-  const Fits found = questions.fits(changed);
+  const FitFound found = questions.fits(changed);
   return found.yes ? fmt::format("with training.gradient_precision: {0}: {1}: --set training.gradient_precision={0}",
                                  name, found.best)
                    : "";
@@ -201,7 +201,7 @@ std::string opened_together(const Scenario& scenario, const SearchOptions& optio
     opened.push_back(key + ": auto"), settings.push_back("--set " + key + "=auto");
   }
   if (opened.size() < 2) return "";
-  const Fits found = questions.fits(changed);
+  const FitFound found = questions.fits(changed);
   return found.yes ? fmt::format("with {}: {}: {}", fmt::join(opened, " and "), found.best, fmt::join(settings, " "))
                    : "";
 }
@@ -211,7 +211,7 @@ std::string by_estimate(const Scenario& scenario, Questions& questions) {
   if (fit_asked(scenario) == 0) return "";
   Scenario changed = scenario;
   changed.plan.fit = 0;
-  const Fits found = questions.fits(changed);
+  const FitFound found = questions.fits(changed);
   return found.yes ? fmt::format("by the estimate alone, so with less than {}: {}: --fit 50% (plan.fit)",
                                  fit_text(scenario.plan.fit), found.best)
                    : "";
@@ -230,7 +230,7 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
     if (is_kept(options, key)) continue;
     if (fields.find(field.key) != fields.end() && fields.at(field.key).among.empty()) continue;
     fields[field.key] = {};
-    if (const Fits found = questions.fits(changed); found.yes)
+    if (const FitFound found = questions.fits(changed); found.yes)
       remedies.push_back(fmt::format("with {0}: auto: {1}: --set {0}=auto", key, found.best));
   }
   if (std::string line = shorter_gradients(scenario, options, questions); !line.empty())

@@ -21,15 +21,14 @@
 namespace pipewright {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kMostTriesForBuffers = 3;
 constexpr int kMostPriced = 16;                  // beside those of the ranking
 constexpr int kQuickRounds = 40, kRounds = 400;  // of path_bound: before a layout is simulated, and for the gap
 constexpr const char* kTooLong = "2^62 ns or bytes: more is not counted";
 
-class Search {
+class LayoutSearch {
  public:
-  Search(const Scenario& scenario, const SearchOptions& options)
+  LayoutSearch(const Scenario& scenario, const SearchOptions& options)
       : scenario_(scenario),
         options_(options),
         evaluator_(
@@ -80,7 +79,7 @@ class Search {
 
   // Better than this is worth looking at: the worst of the plans wanted, less the gap.
   double threshold() const {
-    if (!lines_.enough()) return kInfinite;
+    if (!lines_.enough()) return Unsettled::kNone;
     return std::max(settling(), std::max(lines_.worst(), worst_priced_) / (1 + options_.gap));
   }
 
@@ -280,7 +279,7 @@ class Search {
   void evaluate_groups() {
     if (!std::exchange(groups_opened_, true)) {
       done_ = open_groups();
-      if (space_.layouts >= kLargeSpace && left_.unreached == kInfinite) look_at_likely();
+      if (space_.layouts >= kLargeSpace && left_.unreached == Unsettled::kNone) look_at_likely();
     }
     while (!queue_.empty()) {
       const OpenLayout next = queue_.top();
@@ -293,13 +292,13 @@ class Search {
       done_ += looked_at(next);
       tell("layouts", done_, space_.layouts);
     }
-    left_.pruned = !queue_.empty() && left_.unreached == kInfinite ? queue_.top().bound : kInfinite;
+    left_.pruned = !queue_.empty() && left_.unreached == Unsettled::kNone ? queue_.top().bound : Unsettled::kNone;
   }
 
   // Of the layouts that nobody evaluated some may be better all the same, by less than the gap that was asked for.
   void count_what_is_left() {
     const std::int64_t left = space_.layouts - done_;
-    if (left_.unreached < kInfinite) {
+    if (left_.unreached < Unsettled::kNone) {
       answer_.not_reached = left;
       return;
     }
@@ -593,7 +592,7 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   check_classes_of_search(scenario);
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
-  return Search(scenario, options).answer();
+  return LayoutSearch(scenario, options).answer();
 }
 
 }  // namespace pipewright
