@@ -25,14 +25,14 @@ namespace {
 using Shape = ReplicaShape;
 using Order = ReplicaShape::Order;
 
-struct Candidate {
+struct ShapeCandidate {
   Shape shape;
   Time estimate;
   std::string from;
 };
 
 struct SimulatedPlan {
-  Candidate candidate;
+  ShapeCandidate candidate;
   Plan plan;
   double samples_per_s = 0;
 };
@@ -103,17 +103,17 @@ class ReplicatedSearch {
     return {static_cast<std::int64_t>(static_cast<double>(shell_.micro_batch_size) / simulated.samples_per_s * 1e9)};
   }
 
-  Candidate candidate(Shape shape, std::string from) const {
+  ShapeCandidate candidate(Shape shape, std::string from) const {
     const Time time = shapes_.estimate(shape);
     return {std::move(shape), time, std::move(from)};
   }
-  Candidate elsewhere(const Shape& shape) const { return candidate(shapes_.elsewhere(shape), "on other devices"); }
+  ShapeCandidate elsewhere(const Shape& shape) const { return candidate(shapes_.elsewhere(shape), "on other devices"); }
 
-  std::vector<Candidate> by_stages() {
+  std::vector<ShapeCandidate> by_stages() {
     SuffixProblem problem = shapes_.problem();
     problem.limit = best_cycle();
     const int wanted = options_.most_stages > 0 ? options_.most_stages : 32;
-    std::vector<Candidate> list;
+    std::vector<ShapeCandidate> list;
     std::vector<int> whole_nodes;
     for (int n = problem.devices_per_node; n > 0 && n < shapes_.workers(); n += problem.devices_per_node)
       whole_nodes.push_back(n);
@@ -143,23 +143,23 @@ class ReplicatedSearch {
     return std::max(4, static_cast<int>(std::min({1e9 / steps, 16e6 / labels, 1e3})));
   }
 
-  static bool sooner(const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; }
+  static bool sooner(const ShapeCandidate& a, const ShapeCandidate& b) { return a.estimate < b.estimate; }
 
   // The most promising first, each also after small changes as far as they lower its estimate.
-  void simulate_in_order(std::vector<Candidate> list) {
+  void simulate_in_order(std::vector<ShapeCandidate> list) {
     std::stable_sort(list.begin(), list.end(), sooner);
     const std::size_t count = std::min(list.size(), kDescents);
     for (std::size_t i = 0; i < count; ++i)
       list.push_back(descended(list[i]));
     std::stable_sort(list.begin(), list.end(), sooner);
-    for (const Candidate& each : list)
+    for (const ShapeCandidate& each : list)
       if (each.estimate < best_cycle() && may_simulate() && promising_rejected_ < kRejectedPerRound) consider(each);
   }
   static constexpr std::size_t kDescents = 12;
 
-  Candidate descended(Candidate candidate) const {
+  ShapeCandidate descended(ShapeCandidate candidate) const {
     while (true) {
-      const std::vector<Candidate> moves = changes(candidate.shape);
+      const std::vector<ShapeCandidate> moves = changes(candidate.shape);
       const auto least = std::min_element(moves.begin(), moves.end(), sooner);
       if (least == moves.end() || !(least->estimate < candidate.estimate)) return candidate;
       candidate = *least;
@@ -168,7 +168,7 @@ class ReplicatedSearch {
   static constexpr int kRejectedPerRound = 4;
 
   // What was simulated; nothing where it is known already, or no plan that could run.
-  std::optional<SimulatedPlan> consider(const Candidate& candidate) {
+  std::optional<SimulatedPlan> consider(const ShapeCandidate& candidate) {
     if (static_cast<int>(candidate.shape.ends.size()) < options_.least_stages) return std::nullopt;
     if (!seen_.insert(candidate.shape).second) return std::nullopt;
     ++answer_.candidates;
@@ -262,10 +262,10 @@ class ReplicatedSearch {
   }
 
   std::optional<SimulatedPlan> better_neighbour(const Shape& shape, double rate) {
-    std::vector<Candidate> moves = changes(shape);
+    std::vector<ShapeCandidate> moves = changes(shape);
     std::stable_sort(moves.begin(), moves.end(), sooner);
     int tried = 0;
-    for (const Candidate& move : moves) {
+    for (const ShapeCandidate& move : moves) {
       if (tried == kMovesTried || move.estimate >= best_cycle() || !may_simulate()) break;
       if (seen_.contains(move.shape)) continue;
       ++tried;
@@ -276,8 +276,8 @@ class ReplicatedSearch {
   }
   static constexpr int kMovesTried = 24;
 
-  std::vector<Candidate> changes(const Shape& shape) const {
-    std::vector<Candidate> list;
+  std::vector<ShapeCandidate> changes(const Shape& shape) const {
+    std::vector<ShapeCandidate> list;
     for (ReplicaShapes::Change& each : shapes_.changes(shape))
       list.push_back(candidate(std::move(each.shape), each.how));
     return list;

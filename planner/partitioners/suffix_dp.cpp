@@ -10,9 +10,9 @@ namespace pipewright {
 namespace {
 
 // One label per first layer (0..L) and number of devices (0..N).
-class Table {
+class SuffixTable {
  public:
-  Table(int layers, int devices) : columns_(at(devices) + 1), labels_((at(layers) + 1) * columns_, kNoPlan) {}
+  SuffixTable(int layers, int devices) : columns_(at(devices) + 1), labels_((at(layers) + 1) * columns_, kNoPlan) {}
 
   std::int64_t* row(int layer) { return &labels_[at(layer) * columns_]; }
   const std::int64_t* row(int layer) const { return &labels_[at(layer) * columns_]; }
@@ -45,10 +45,10 @@ class SuffixSearch {
 
   SuffixAnswer answer() {
     SuffixAnswer answer;
-    const std::vector<Table> times =
+    const std::vector<SuffixTable> times =
         tables(exactly_, [](std::int64_t label, const Choice& choice) { return std::max(choice.time, label); });
     answer.states = -1;  // the empty plan behind the last layer
-    for (const Table& table : times)
+    for (const SuffixTable& table : times)
       answer.states += table.reached();
     const std::int64_t* const whole = times.back().row(0);
     const std::int64_t best = *std::min_element(whole + 1, whole + devices_ + 1);
@@ -59,7 +59,7 @@ class SuffixSearch {
     answer.bottleneck = {best};
     // Fewest stages within the bottleneck. A label of another table is a number of stages.
     limit_ = best;
-    const std::vector<Table> counts =
+    const std::vector<SuffixTable> counts =
         tables(exactly_, [](std::int64_t label, const Choice&) { return label == kNoPlan ? kNoPlan : label + 1; });
     fill(answer, earliest_cuts(counts));
     return answer;
@@ -67,7 +67,7 @@ class SuffixSearch {
 
   std::vector<SuffixAnswer> by_stages(int most, const std::vector<int>& devices) {
     most = std::min({most, stages_.layers(), devices_});
-    const std::vector<Table> times =
+    const std::vector<SuffixTable> times =
         tables(most, [](std::int64_t label, const Choice& choice) { return std::max(choice.time, label); });
     std::vector<SuffixAnswer> answers;
     for (int q = 1; q <= most; ++q) {
@@ -90,8 +90,8 @@ class SuffixSearch {
   // Table q: of exactly q stages, 0 .. `exactly`; one table for any number when that is 0. `label(from, choice)` is
   // what a stage in front of a plan with that label gives; kNoPlan stays.
   template <class Label>
-  std::vector<Table> tables(int exactly, const Label& label) const {
-    std::vector<Table> list(exactly == 0 ? 1 : at(exactly) + 1, Table(stages_.layers(), devices_));
+  std::vector<SuffixTable> tables(int exactly, const Label& label) const {
+    std::vector<SuffixTable> list(exactly == 0 ? 1 : at(exactly) + 1, SuffixTable(stages_.layers(), devices_));
     list.front().row(stages_.layers())[0] = 0;
     for (int i = stages_.layers(); i-- > 0;)
       for (int j = i + 1; j <= stages_.layers(); ++j) {
@@ -139,12 +139,12 @@ class SuffixSearch {
   }
 
   // Table of what is behind a stage, when `left` stages of a plan (that one included) are to come.
-  static const Table& behind(const std::vector<Table>& list, std::size_t left) {
+  static const SuffixTable& behind(const std::vector<SuffixTable>& list, std::size_t left) {
     return list.size() == 1 ? list.front() : list[left - 1];
   }
 
   // The cuts of the plan with the fewest stages: first layers of all stages, and the end.
-  std::vector<int> earliest_cuts(const std::vector<Table>& counts) const {
+  std::vector<int> earliest_cuts(const std::vector<SuffixTable>& counts) const {
     const std::int64_t* const whole = counts.back().row(0);
     const std::int64_t fewest = *std::min_element(whole + 1, whole + devices_ + 1);
     std::vector<char> open(at(devices_) + 1);  // devices for what begins at the last cut
@@ -194,14 +194,14 @@ class SuffixSearch {
   }
 
   // One plan of exactly q stages on n devices with the least bottleneck, read off the tables from the first stage on.
-  SuffixAnswer way_back(const std::vector<Table>& times, int q, int devices) const {
+  SuffixAnswer way_back(const std::vector<SuffixTable>& times, int q, int devices) const {
     SuffixAnswer answer;
     const std::int64_t least = times[at(q)].row(0)[devices];
     answer.bottleneck = {least};
     answer.devices = devices;
     int begin = 0, left = answer.devices;
     for (int k = q; k > 0; --k) {
-      const Table& rest = times[at(k) - 1];
+      const SuffixTable& rest = times[at(k) - 1];
       for (int end = begin + 1, found = 0; found == 0; ++end) {
         PP_CHECK(end <= stages_.layers());
         each_that_fits(begin, end, [&](const Choice& choice) {
@@ -230,7 +230,7 @@ class SuffixSearch {
 
   // The same recursion with memory in the place of time, and no limit.
   void find_hungriest(SuffixAnswer& answer) const {
-    std::vector<Table> needs(exactly_ == 0 ? 1 : at(exactly_) + 1, Table(stages_.layers(), devices_));
+    std::vector<SuffixTable> needs(exactly_ == 0 ? 1 : at(exactly_) + 1, SuffixTable(stages_.layers(), devices_));
     needs.front().row(stages_.layers())[0] = 0;
     for (int i = stages_.layers(); i-- > 0;)
       for (int j = i + 1; j <= stages_.layers(); ++j)
@@ -242,7 +242,7 @@ class SuffixSearch {
     answer.missing = {std::max(*least - stages_.capacity(), std::int64_t{0})};
     int begin = 0, left = static_cast<int>(least - whole);
     for (std::size_t q = needs.size() - 1; !answer.hungriest; q -= exactly_ == 0 ? 0 : 1) {
-      const Table& rest = exactly_ == 0 ? needs.front() : needs[q - 1];
+      const SuffixTable& rest = exactly_ == 0 ? needs.front() : needs[q - 1];
       const SuffixStage next = [&] {
         for (int end = begin + 1; end <= stages_.layers(); ++end)
           for (const int r : sizes_) {
