@@ -31,10 +31,10 @@ struct Tensor {
   bool leaves = false;                        // sent on
 };
 
-class Compiler {
+class ChunkCompiler {
  public:
-  Compiler(const Plan& plan, const Model& model, const Training& training, const Backend& backend, VirtualStageId v,
-           const std::vector<Crossing>& crossings)
+  ChunkCompiler(const Plan& plan, const Model& model, const Training& training, const Backend& backend,
+                VirtualStageId v, const std::vector<Crossing>& crossings)
       : plan_(plan),
         model_(model),
         training_(training),
@@ -566,7 +566,7 @@ std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Train
   const std::vector<Crossing> edges = crossings(plan, model);
   std::vector<ChunkCode> chunks;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v)
-    chunks.push_back(Compiler(plan, model, training, backend, v, edges).compiled());
+    chunks.push_back(ChunkCompiler(plan, model, training, backend, v, edges).compiled());
   return chunks;
 }
 

@@ -30,7 +30,7 @@ std::uint64_t checksum(const std::vector<unsigned char>& bytes, std::uint64_t se
   return mixed(seed ^ Checksum().add(std::as_bytes(std::span(bytes))).value());
 }
 
-enum Stream : std::uint64_t { kClass = 1, kMean, kNoise, kFirst, kMap, kSurprise, kWindow, kWeights };
+enum RandomStream : std::uint64_t { kClass = 1, kMean, kNoise, kFirst, kMap, kSurprise, kWindow, kWeights };
 
 class None final : public Data {
  public:

@@ -23,14 +23,14 @@ const Shape& output_shape(const Program& program, const ProgramStep& step) {
   PP_CHECK(step.output >= 0);
   return program.tensors[static_cast<std::size_t>(step.output)].shape;
 }
-std::int64_t count(const Shape& shape) {
+std::int64_t element_count(const Shape& shape) {
   return static_cast<std::int64_t>(shape.elements());  // at most 1e15: exact
 }
 std::int64_t width(const Shape& shape) {
   return shape[shape.rank - 1];
 }
 std::int64_t rows(const Shape& shape) {
-  return count(shape) / width(shape);
+  return element_count(shape) / width(shape);
 }
 template <class Spec>
 const Spec& spec_of(const ProgramStep& step) {
@@ -91,10 +91,10 @@ std::int64_t attention_saved(const Program&, const ProgramStep& step, std::int64
   return core.heads * core.queries * (core.flash ? kStatisticBytes : value_bytes * core.keys);
 }
 std::int64_t max_pool_saved(const Program& program, const ProgramStep& step, std::int64_t) {
-  return kStatisticBytes * count(output_shape(program, step));
+  return kStatisticBytes * element_count(output_shape(program, step));
 }
 std::int64_t cross_entropy_saved(const Program& program, const ProgramStep& step, std::int64_t value_bytes) {
-  return value_bytes * count(input_shape(program, step));
+  return value_bytes * element_count(input_shape(program, step));
 }
 
 // ---- steps that cannot be run ---------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ std::int64_t saved_bytes(const Program& program, const ProgramStep& step, std::i
 }
 
 std::int64_t tensor_bytes(const ProgramTensor& tensor, std::int64_t value_bytes) {
-  return (tensor.indices ? kIndexBytes : value_bytes) * count(tensor.shape);
+  return (tensor.indices ? kIndexBytes : value_bytes) * element_count(tensor.shape);
 }
 
 }  // namespace pipewright

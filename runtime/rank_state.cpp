@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-enum Kind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kBye };
+enum MailKind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kBye };
 
 constexpr std::int64_t kLargestMail = std::int64_t{1} << 36;
 // Memory for mail grows with the bytes that have come: a header alone, whatever length it states, costs this at most.

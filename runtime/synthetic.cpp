@@ -39,9 +39,9 @@ struct Figures {
   std::array<LayerCosts, 2> layers;
 };
 
-class Compiler {
+class TrafficCompiler {
  public:
-  Compiler(const Figures& figures, VirtualStageId v)
+  TrafficCompiler(const Figures& figures, VirtualStageId v)
       : figures_(figures), memory_(figures.memory.chunks[static_cast<std::size_t>(v)]) {
     code_.virtual_stage = v;
     for (std::size_t e = 0; e < figures.crossings.size(); ++e)
@@ -254,7 +254,7 @@ std::vector<ChunkCode> compile_synthetic(const Plan& plan, const CostModel& cost
                         layers};
   std::vector<ChunkCode> chunks;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v)
-    chunks.push_back(Compiler(figures, v).compiled());
+    chunks.push_back(TrafficCompiler(figures, v).compiled());
   return chunks;
 }
 
