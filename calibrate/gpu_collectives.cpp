@@ -14,9 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kReadingNs = 100e3;           // 200 times the resolution of events
-constexpr std::int64_t kMostBehindGate = 400;  // of launches and events in one stream
-constexpr Time kProbe{20'000};
+constexpr std::int64_t kMostBehindGate = 400;   // of launches and events in one stream
 constexpr Bytes kLargestCollective{256 << 20};  // of NCCL's collectives
 constexpr double kNcclTimeout = 60;
 
@@ -122,7 +120,7 @@ class RingWatch final : public Stopwatch {
     ring_.finish();
     const double once = timed();
     const std::int64_t most = std::max<std::int64_t>(1, kMostBehindGate / (6 * (ring_.count() - 1) + 2));
-    passes_ = once > 0 ? std::clamp(static_cast<std::int64_t>(kReadingNs / once), std::int64_t{1}, most) : most;
+    passes_ = once > 0 ? std::clamp(static_cast<std::int64_t>(kGpuReadingNs / once), std::int64_t{1}, most) : most;
   }
   ~RingWatch() override {
     try {
@@ -229,8 +227,8 @@ class PeerWatch final : public Stopwatch {
     gate_.open();
     gpu_finish(peers_.stream());
     const double once = timed();
-    passes_ =
-        once > 0 ? std::clamp(static_cast<std::int64_t>(kReadingNs / once), std::int64_t{1}, kMostPasses) : kMostPasses;
+    passes_ = once > 0 ? std::clamp(static_cast<std::int64_t>(kGpuReadingNs / once), std::int64_t{1}, kMostPasses)
+                       : kMostPasses;
   }
   Reading time() override {
     const double ns = timed();

@@ -15,6 +15,9 @@
 
 namespace pipewright {
 
+inline constexpr double kGpuReadingNs = 100e3;  // 200 times the resolution of events
+inline constexpr Time kProbe{20'000};           // of the clock, in front of a reading
+
 std::unique_ptr<Stopwatch> ring_watch(const DeviceMeasurement& measurement,
                                       const std::shared_ptr<VirtualDevices>& devices, double clock_ghz);
 NumericCheck ring_check(const DeviceMeasurement& measurement, const std::shared_ptr<VirtualDevices>& devices);

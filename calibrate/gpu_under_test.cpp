@@ -22,11 +22,9 @@ namespace pipewright {
 namespace {
 
 constexpr int kStreams = 2;
-constexpr double kReadingNs = 100e3;               // 200 times the resolution of events
-constexpr double kPairNs = 300e3;                  // of a pair: what begins and ends beside it shows less
-constexpr std::int64_t kMostPasses = 128;          // in a stream at once: behind a gate its queue must hold them
-constexpr std::int64_t kMostBlocks = kMostPasses;  // with so many no pass of a reading meets a block twice
-constexpr Time kProbe{20'000};
+constexpr double kPairNs = 300e3;                        // of a pair: what begins and ends beside it shows less
+constexpr std::int64_t kMostGpuPasses = 128;             // in a stream at once: behind a gate its queue must hold them
+constexpr std::int64_t kMostGpuBlocks = kMostGpuPasses;  // with so many no pass of a reading meets a block twice
 struct Place {
   std::shared_ptr<VirtualDevices> devices;
   int group = 0, number = 0;  // of the group's streams; backends compute on the first
@@ -232,7 +230,7 @@ class GpuWatch final : public Stopwatch {
     instruments_.flush.launch(stream());
     gpu_finish(stream());
     const double once = timed();
-    const double wanted = pair_ ? kPairNs : kReadingNs;
+    const double wanted = pair_ ? kPairNs : kGpuReadingNs;
     passes_ =
         once > 0 ? std::clamp(static_cast<std::int64_t>(wanted / once), std::int64_t{1}, blocks.passes) : blocks.passes;
   }
@@ -276,8 +274,8 @@ class GpuWatch final : public Stopwatch {
     for (;;) {
       const double ns = timed_once();
       if (covered()) return ns;
-      if (beside_passes_ < kMostPasses)
-        beside_passes_ = std::min(2 * beside_passes_, kMostPasses);
+      if (beside_passes_ < kMostGpuPasses)
+        beside_passes_ = std::min(2 * beside_passes_, kMostGpuPasses);
       else if (passes_ > 1)
         passes_ = (passes_ + 1) / 2;
       else
@@ -445,11 +443,11 @@ class Gpu final : public DeviceUnderTest {
   }
   // Of one of so many jobs, which share the memory.
   ColdBlocks blocks_of(const DeviceMeasurement& m, int jobs, bool warm) const {
-    if (warm) return {1, kMostPasses};
+    if (warm) return {1, kMostGpuPasses};
     const auto backend = backend_of(devices_, 0, m.precision);
     const auto room = static_cast<std::int64_t>(
         most_bytes() / static_cast<double>(std::max<std::int64_t>(block_bytes(m, *backend).value, 1)) / jobs);
-    return cold_blocks(touched_bytes(m, *backend), gpu_.l2, room, kMostBlocks);
+    return cold_blocks(touched_bytes(m, *backend), gpu_.l2, room, kMostGpuBlocks);
   }
   // What is beside it must be seen to last longer (GpuWatch::covered).
   bool pairs_can_be_timed() {

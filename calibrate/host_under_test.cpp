@@ -16,16 +16,16 @@
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kColdBytes = 64 << 20, kMostBlocks = 4096;
-constexpr double kMostWork = 4e9, kMostValues = 16 << 20;  // larger ones take a core long, ten times over
-constexpr double kReadingNs = 20e3;                        // 500 times what reading the clock takes
+constexpr std::int64_t kColdBytes = 64 << 20, kMostColdBlocks = 4096;
+constexpr double kMostHostWork = 4e9, kMostHostValues = 16 << 20;  // larger ones take a core long, ten times over
+constexpr double kHostReadingNs = 20e3;                            // 500 times what reading the clock takes
 
 class HostWatch final : public Stopwatch {
  public:
   HostWatch(std::unique_ptr<DeviceJob> job) : job_(std::move(job)) {
     job_->launch();
     const double once = timed(1);
-    passes_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(kReadingNs / std::max(once, 1.0)), 1, 10'000);
+    passes_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(kHostReadingNs / std::max(once, 1.0)), 1, 10'000);
   }
   Reading time() override { return {timed(passes_) / static_cast<double>(passes_)}; }
   void pause(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -64,12 +64,12 @@ class Host final : public DeviceUnderTest {
     if (collective(m.work)) return "a core is alone";
     if (m.beside != nullptr) return "a core does one thing at a time";
     if (!computed(m.work) && m.work != DeviceWork::Copy) return "a core has none";
-    if (m.size.work() > kMostWork || m.size.values > kMostValues) return "too large for a core";
+    if (m.size.work() > kMostHostWork || m.size.values > kMostHostValues) return "too large for a core";
     return refusal_of(m, *backend_);
   }
   std::unique_ptr<Stopwatch> stopwatch(const DeviceMeasurement& m, bool warm) override {
     const std::int64_t each = block_bytes(m, *backend_).value;
-    const std::int64_t blocks = warm ? 1 : std::clamp<std::int64_t>(kColdBytes / each + 1, 1, kMostBlocks);
+    const std::int64_t blocks = warm ? 1 : std::clamp<std::int64_t>(kColdBytes / each + 1, 1, kMostColdBlocks);
     return std::make_unique<HostWatch>(device_job(m, cpu_backend(), blocks, memory_));
   }
   std::optional<NumericCheck> check(const DeviceMeasurement& m) override {

@@ -7,7 +7,7 @@
 namespace pipewright {
 namespace {
 
-std::vector<std::vector<Time>> rounds_of(const WorkerResult& worker) {
+std::vector<std::vector<Time>> op_times_of(const WorkerResult& worker) {
   std::vector<std::vector<Time>> rounds;
   for (const WorkerStep& step : worker.steps) {
     std::vector<Time>& round = rounds.emplace_back();
@@ -68,7 +68,7 @@ MachineLooks::MachineLooks(const RunPlan& run, BackendMaker backend, const Data&
 void MachineLooks::look() {
   MachineLook& look = looks_.emplace_back();
   for (const WorkerResult& worker : rounds_.measured(seconds_, busy_, kLeastRounds))
-    look.push_back({rounds_of(worker), worker.core});
+    look.push_back({op_times_of(worker), worker.core});
 }
 
 std::vector<MachineLook> MachineLooks::taken(Ranks* ranks) {

@@ -15,8 +15,8 @@
 namespace pipewright {
 namespace {
 
-constexpr double kReadingNs = 1e6;  // of passes, where they are short
-constexpr double kMostPasses = 20;  // as nccl-tests; sums of 8 members' values stay below 8^20
+constexpr double kNcclReadingNs = 1e6;    // of passes, where they are short
+constexpr double kMostSummedPasses = 20;  // as nccl-tests; sums of 8 members' values stay below 8^20
 
 }  // namespace
 
@@ -194,7 +194,7 @@ class NcclWatch final : public Stopwatch {
     members_.refill();
     static_cast<void>(members_.time(work_, bytes_, 1));
     const double once = members_.time(work_, bytes_, 1);
-    passes_ = static_cast<int>(std::clamp(kReadingNs / std::max(once, 1.0), 1.0, kMostPasses));
+    passes_ = static_cast<int>(std::clamp(kNcclReadingNs / std::max(once, 1.0), 1.0, kMostSummedPasses));
   }
   Reading time() override {
     members_.refill();

@@ -11,12 +11,12 @@
 namespace pipewright {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};  // the CPU backend's
+constexpr std::align_val_t kBackendAlignment{64};  // the CPU backend's
 
 class Doubles {
  public:
   explicit Doubles(std::size_t count)
-      : count_(count), data_(static_cast<double*>(::operator new(8 * count + 64, kAlignment))) {
+      : count_(count), data_(static_cast<double*>(::operator new(8 * count + 64, kBackendAlignment))) {
     std::uninitialized_fill_n(data_.get(), count, 0.0);
   }
   explicit Doubles(const std::vector<double>& values) : Doubles(values.size()) {
@@ -28,7 +28,7 @@ class Doubles {
 
  private:
   struct Free {
-    void operator()(double* block) const { ::operator delete(block, kAlignment); }
+    void operator()(double* block) const { ::operator delete(block, kBackendAlignment); }
   };
   std::size_t count_;
   std::unique_ptr<double, Free> data_;
