@@ -42,7 +42,7 @@ std::string table_text(const std::string& title, const std::vector<ImportedRow>&
 }
 
 // The first row is the head.
-std::vector<TextColumn> columns(const std::vector<ImportedRow>& rows) {
+std::vector<TextColumn> comparison_columns(const std::vector<ImportedRow>& rows) {
   std::vector<TextColumn> all = {{"", true}, {"predicted"}, {"measured"}, {"error"}};
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const std::string* const cells[] = {&rows[i].what, &rows[i].predicted, &rows[i].measured, &rows[i].error};
@@ -55,7 +55,7 @@ std::vector<TextColumn> columns(const std::vector<ImportedRow>& rows) {
 void add_table(HtmlPage& page, const std::string& title, const std::vector<ImportedRow>& rows,
                const std::vector<std::string>& notes) {
   page.heading(title);
-  page.table(columns(rows));
+  page.table(comparison_columns(rows));
   if (!notes.empty()) page.list(notes);
 }
 

@@ -34,13 +34,13 @@ std::optional<double> mean(const std::vector<const LoggedStep*>& steps, Member m
   return sum / count;
 }
 
-struct Figures {
+struct LoggedFigures {
   double samples = 0;  // per second
   std::optional<double> tokens;
 };
 
-Figures measured_rates(const Prediction& predicted, Time step) {
-  Figures rates{static_cast<double>(predicted.global_batch_size) / seconds(step), std::nullopt};
+LoggedFigures measured_rates(const Prediction& predicted, Time step) {
+  LoggedFigures rates{static_cast<double>(predicted.global_batch_size) / seconds(step), std::nullopt};
   if (const auto& length = predicted.sequence_length) rates.tokens = rates.samples * static_cast<double>(*length);
   return rates;
 }
@@ -156,7 +156,7 @@ std::vector<ImportedRow> log_rows(const Prediction& predicted, const LogComparis
   rows.push_back({"step (median)", short_time(predicted.step_time, 4), short_time(c.median, 4),
                   signed_percent(error_of(predicted.step_time, c.median))});
   rows.push_back({"  p5 to p95 of the steps", "", short_time(c.p5, 4) + " to " + short_time(c.p95, 4), ""});
-  const Figures rates = measured_rates(predicted, c.median);
+  const LoggedFigures rates = measured_rates(predicted, c.median);
   rows.push_back({"samples/s", significant(predicted.samples_per_s, 4), significant(rates.samples, 4),
                   signed_percent(predicted.samples_per_s / rates.samples - 1)});
   if (predicted.tokens_per_s && rates.tokens)
@@ -197,7 +197,7 @@ void write_log(JsonFields& json, const Prediction& predicted, const LogCompariso
     json.field("measured_p5", c.p5).field("measured_p95", c.p95);
     json.field("error", std::optional(error_of(predicted.step_time, c.median)));
   });
-  const Figures rates = measured_rates(predicted, c.median);
+  const LoggedFigures rates = measured_rates(predicted, c.median);
   write_compared(json, "samples_per_s", std::optional(predicted.samples_per_s), std::optional(rates.samples));
   write_compared(json, "tokens_per_s", predicted.tokens_per_s, rates.tokens);
   write_compared(json, "flop_per_s_device", predicted.flop_rate_device, c.flop_rate_device);

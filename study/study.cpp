@@ -46,14 +46,14 @@ std::vector<std::string> names_in_order(const std::vector<Row>& rows) {
   return names;
 }
 
-struct Summary {
+struct StudySummary {
   int scenarios = 0, judged = 0, withheld = 0, failed = 0, in_band = 0, bubbles = 0, exact = 0, short_ops = 0;
   double mean_error = 0, largest_error = 0;            // of those with long ops
   double mean_with_short = 0, largest_with_short = 0;  // of all that were judged
 };
 
-Summary summary(const std::vector<Row>& rows) {
-  Summary s;
+StudySummary summary(const std::vector<Row>& rows) {
+  StudySummary s;
   for (const std::string& name : names_in_order(rows)) {
     ++s.scenarios;
     const Row* const row = counted(rows, name);
@@ -105,7 +105,7 @@ std::vector<Best> best_of_groups(const std::vector<Row>& rows) {
 
 // What they say together: how many were judged, then a sentence each.
 std::vector<std::string> remarks(const std::vector<Row>& rows) {
-  const Summary s = summary(rows);
+  const StudySummary s = summary(rows);
   const auto errors = [](double mean, double largest, int count) {
     return fmt::format("mean |error| {:.1f} %, largest {:.1f} % over {}", 100 * mean, 100 * largest, count);
   };
@@ -183,13 +183,13 @@ void write_failed(JsonFields& json, const Row& r) {
   json.field("scenario", r.scenario).field("attempt", r.attempt).field("failed", r.failed);
 }
 
-void write(JsonFields& json, const std::vector<Row>& rows, const MachineProfile& profile) {
+void write_study(JsonFields& json, const std::vector<Row>& rows, const MachineProfile& profile) {
   json.field("profile", profile.source).field("date", profile.date).field("revision", profile.machine.revision);
   json.list("attempts", rows, [&](const Row& row) {
     return JsonEither{row.failed.empty(), [&] { write_attempt(json, row); }, [&] { write_failed(json, row); }};
   });
   json.object("summary", [&] {
-    const Summary s = summary(rows);
+    const StudySummary s = summary(rows);
     json.field("scenarios", s.scenarios).field("judged", s.judged).field("withheld", s.withheld);
     json.field("failed", s.failed).field("with_short_ops", s.short_ops);
     json.field("mean_error", s.mean_error).field("largest_error", s.largest_error);
@@ -204,7 +204,7 @@ void write(JsonFields& json, const std::vector<Row>& rows, const MachineProfile&
 }
 
 std::string json(const std::vector<Row>& rows, const MachineProfile& profile) {
-  return kStudyDocument.text([&](JsonFields& fields) { write(fields, rows, profile); });
+  return kStudyDocument.text([&](JsonFields& fields) { write_study(fields, rows, profile); });
 }
 
 std::vector<Scenario> read_all(const Study& study) {
@@ -283,8 +283,8 @@ std::string study_html(const std::vector<Row>& rows, const std::vector<std::stri
 
 }  // namespace
 
-constinit const JsonDocument kStudyDocument{"pipewright.accuracy/1", [](JsonFields& fields) { write(fields, {}, {}); },
-                                            nullptr, false};
+constinit const JsonDocument kStudyDocument{"pipewright.accuracy/1",
+                                            [](JsonFields& fields) { write_study(fields, {}, {}); }, nullptr, false};
 
 int validate_all(const Study& study) {
   const std::vector<Scenario> scenarios = read_all(study);

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kBetweenSigns{1}, kPatience{60}, kLeaving{5};
 constexpr std::int64_t kLargestFrame = std::int64_t{1} << 30;
 
-enum Kind : std::int32_t { kAsk = 1, kWork, kFound, kEnded, kStop, kBye };
+enum SweepMail : std::int32_t { kAsk = 1, kWork, kFound, kEnded, kStop, kBye };
 
 // mpirun ends all processes by SIGTERM when one has died, and on Ctrl-C.
 bool is_terminated() {
