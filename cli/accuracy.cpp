@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 6> kAccuracyOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of every scenario first (repeatable)"},
     {"--profile", "", "FILE", "prices from this profile (`calibrate`) instead of a calibration before each run"},
     {"--budget", "", "TIME", "time for each calibration, as for validate (default: 3 s)"},
@@ -24,7 +24,7 @@ constexpr std::array<Option, 6> kOptions = {{
     {"--json", "", "", "the table as one JSON document on standard output instead of Markdown"},
 }};
 
-int run(const Arguments& arguments) {
+int accuracy_command(const Arguments& arguments) {
   const std::vector<std::string> files = arguments.positional.empty() ? shipped_for_gpus() : arguments.positional;
   AccuracyRequest request{.items = accuracy_items(files, {.set = arguments.all("--set"), .config_path = config_path()}),
                           .folder = arguments.last("--output", "pipewright-out/accuracy"),
@@ -56,9 +56,9 @@ constinit const Command kAccuracy{
         "  pipewright accuracy scenarios/validation/*.yaml       (on CPU cores)\n"
         "Exit status 1: a measured step is neither within 10 % nor in its interval, 2: a scenario was withheld or "
         "failed.\n",
-    .options = kOptions,
+    .options = kAccuracyOptions,
     .most = 64,
-    .run = run,
+    .run = accuracy_command,
 };
 
 }  // namespace pipewright

@@ -30,7 +30,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 9> kCalibrateOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--backend", "", "NAME", "cpu (default) or cuda"},
     {"--virtual-devices", "", "K",
@@ -122,7 +122,7 @@ int calibrate_scenarios(const Arguments& arguments) {
   return kDone;
 }
 
-int run(const Arguments& arguments) {
+int calibrate_command(const Arguments& arguments) {
   if (arguments.positional.empty() && arguments.has("--backend")) return calibrate_device(arguments);
   if (arguments.positional.empty())
     throw InputError(
@@ -146,9 +146,9 @@ constinit const Command kCalibrate{
         "model.\n"
         "  pipewright calibrate --backend cuda --model scenarios/validation/two-stage-gpipe.yaml -o "
         "configs/devices/mine.yaml\n",
-    .options = kOptions,
+    .options = kCalibrateOptions,
     .most = 64,
-    .run = run,
+    .run = calibrate_command,
 };
 
 }  // namespace pipewright

@@ -44,23 +44,23 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<std::string_view, 2> kEndings = {".yaml", ".svg"};
+constexpr std::array<std::string_view, 2> kDeviceEndings = {".yaml", ".svg"};
 constexpr std::array<std::int64_t, 4> kMicroBatches = {1, 2, 4, 8};  // where a model comes without a plan
 
-struct Asked {
+struct DeviceAsked {
   Model model;
   std::vector<std::int64_t> micro_batches;
   std::optional<Scenario> scenario;  // where it has a plan
 };
 
 // A scenario's model at its micro-batch, or a model alone at several.
-Asked asked_model(const std::string& path) {
+DeviceAsked asked_model(const std::string& path) {
   const ReadOptions options{.set = {}, .config_path = config_path()};
   const Yaml root = parse_yaml(read_file(path), path);
   if (root.find("plan") == nullptr && root.find("training") == nullptr)
     return {read_model(path, options), {kMicroBatches.begin(), kMicroBatches.end()}, std::nullopt};
   Scenario scenario = read_scenario(path, options);
-  Asked asked{scenario.model, {kMicroBatches.begin(), kMicroBatches.end()}, scenario};
+  DeviceAsked asked{scenario.model, {kMicroBatches.begin(), kMicroBatches.end()}, scenario};
   if (scenario.training.micro_batch_size) asked.micro_batches = {scenario.training.micro_batch_size->value};
   return asked;
 }
@@ -151,14 +151,14 @@ int calibrate_device(const Arguments& arguments) {
     throw InputError(Place{}, "--backend",
                      "\"" + backend + "\" is not one; use cuda, or cpu for one core of this machine");
   const std::vector<std::string> outputs = arguments.all("--output"), models = arguments.all("--model");
-  const std::vector<std::size_t> endings = check_outputs(outputs, models, kEndings);
+  const std::vector<std::size_t> endings = check_outputs(outputs, models, kDeviceEndings);
   DeviceSettings settings;
   settings.seconds = seconds(option_time(arguments, "--budget", "8min"));
   const std::vector<int> asked_numbers =
       option_numbers(arguments, "--virtual-devices", backend == "cpu" ? "1" : "1,2,4,8");
   const std::set<int> numbers(asked_numbers.begin(), asked_numbers.end());
   const std::vector<Precision> precisions = precisions_of(arguments);
-  std::list<Asked> asked;             // stay where they are
+  std::list<DeviceAsked> asked;       // stay where they are
   std::vector<AccuracyItem> shipped;  // likewise
   std::vector<AskedModel> models_asked;
   if (backend == "cuda" && models.empty()) shipped = shipped_items(), models_asked = asked_models(shipped);
@@ -200,7 +200,7 @@ int calibrate_device(const Arguments& arguments) {
     const std::string path = outputs[i].find('/') == std::string::npos ? "./" + outputs[i] : outputs[i];
     note("wrote " + outputs[i] + (endings[i] == 0 ? " (device: --set cluster.node.device=" + path + ")" : ""));
   }
-  for (const Asked& each : asked)
+  for (const DeviceAsked& each : asked)
     if (each.scenario) note(what_to_measure(on_device(*each.scenario, preset)));
   if (asked_to_end() != 0) return interrupted("the preset lacks what was not measured until then");
   return lost_line(measured).empty() ? kDone : kBadInput;  // what was measured before it is kept all the same

@@ -34,7 +34,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 10> kOptions = {{
+constexpr std::array<Option, 10> kCapacityOptions = {{
     {"--over", "", "KEY", "the whole number to grow: model.layers, model.hidden, training.micro_batch_size, ..."},
     {"--at-most", "", "N", "try no larger value (default: where the training state alone passes all memory)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
@@ -50,12 +50,12 @@ constexpr std::array<Option, 10> kOptions = {{
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
 
-using Write = std::string (*)(const std::vector<Capacity>&, const std::string& scenario);
-struct Ending {
+using CapacityWriter = std::string (*)(const std::vector<Capacity>&, const std::string& scenario);
+struct CapacityFormat {
   std::string_view ending;
-  Write write;
+  CapacityWriter write;
 };
-constexpr std::array<Ending, 3> kEndings = {{
+constexpr std::array<CapacityFormat, 3> kCapacityEndings = {{
     {".json", capacity_json},
     {".csv", [](const std::vector<Capacity>& rows, const std::string&) { return capacity_csv(rows); }},
     {".md", [](const std::vector<Capacity>& rows, const std::string&) { return capacity_markdown(rows); }},
@@ -149,16 +149,16 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   }
 }
 
-struct Rows {
+struct CapacityRows {
   std::vector<Capacity> found;
   std::string failed;  // a line for each variant that has no answer
   std::string ended;   // what was being done when a signal asked to end, or ""
 };
 
-Rows rows_of(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
-             std::optional<std::int64_t> most) {
+CapacityRows rows_of(const ScenarioFile& file, const std::string& over, const std::vector<VariedPoint>& points,
+                     std::optional<std::int64_t> most) {
   const Interruption interruption;
-  Rows rows;
+  CapacityRows rows;
   for (const VariedPoint& point : points) {
     try {
       rows.found.push_back(capacity_row(file, over, point, most));
@@ -174,7 +174,7 @@ Rows rows_of(const ScenarioFile& file, const std::string& over, const std::vecto
   return rows;
 }
 
-int run(const Arguments& arguments) {
+int capacity_command(const Arguments& arguments) {
   if (!arguments.has("--over"))
     throw InputError(Place{}, "capacity",
                      "what is to grow? Name a whole number of the scenario, e.g. --over model.layers");
@@ -183,7 +183,7 @@ int run(const Arguments& arguments) {
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const auto most = option_number(arguments, "--at-most", {}, "128");
   const std::vector<std::string> outputs = arguments.all("--output");
-  const auto writers = checked_formats<Ending>(outputs, {path}, kEndings);
+  const auto writers = checked_formats<CapacityFormat>(outputs, {path}, kCapacityEndings);
   const ScenarioFile file(path,
                           {.set = with_run_settings(settings(arguments), arguments), .config_path = config_path()});
   std::vector<VariedPoint> points = file.varied();
@@ -219,10 +219,10 @@ constinit const Command kCapacity{
         "a worker's arena may span run.memory_cap, or else the device's memory less its reserve.\n"
         "  pipewright capacity scenarios/quickstart.yaml --over training.micro_batch_size\n"
         "Exit status 1: no value fits.\n",
-    .options = kOptions,
+    .options = kCapacityOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = capacity_command,
 };
 
 }  // namespace pipewright

@@ -23,7 +23,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 2> kOptions = {{
+constexpr std::array<Option, 2> kCheckOptions = {{
     {"--resolved", "", "", "print scenarios with every default filled in, and where each value comes from"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
 }};
@@ -102,7 +102,7 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
 
 namespace {
 
-int run(const Arguments& arguments) {
+int check_command(const Arguments& arguments) {
   const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
   const bool resolved = arguments.has("--resolved");
   std::string errors;
@@ -133,10 +133,10 @@ constinit const Command kCheck{
     .details =
         "  pipewright check scenarios/*.yaml configs/devices/*.yaml\n"
         "A file that ends in .csv is a schedule in PyTorch's format; a deadlock is named.\n",
-    .options = kOptions,
+    .options = kCheckOptions,
     .least = 1,
     .most = static_cast<std::size_t>(-1),
-    .run = run,
+    .run = check_command,
 };
 
 }  // namespace pipewright

@@ -39,23 +39,23 @@ namespace {
 constexpr std::size_t kWarmup = 3;  // first steps of a log that do not count, as validate has it
 constexpr std::size_t kLongestName = 60;
 
-enum class Kind { Time, Bytes, Rate };
+enum class FigureKind { Time, Bytes, Rate };
 
 // A figure of both runs: of those that only one of them has, nothing is said.
-struct Row {
+struct FigurePair {
   std::string what;
-  Kind kind;
+  FigureKind kind;
   double a, b;
 };
 
-using Figures = std::map<std::string, std::pair<Kind, double>>;  // by name, which sorts them as they are shown
+using Figures = std::map<std::string, std::pair<FigureKind, double>>;  // by name, which sorts them as they are shown
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
 
-void add_median(Figures& figures, const std::string& what, Kind kind, const std::vector<double>& values) {
+void add_median(Figures& figures, const std::string& what, FigureKind kind, const std::vector<double>& values) {
   if (!values.empty()) figures[what] = {kind, median(values)};
 }
 
@@ -70,14 +70,14 @@ void log_figures(const TrainingLog& log, Figures& figures) {
     if (step.tokens_per_s_device) tokens.push_back(*step.tokens_per_s_device);
     if (step.flop_rate_device && std::isfinite(*step.flop_rate_device)) rates.push_back(*step.flop_rate_device * 1e-12);
   }
-  add_median(figures, "1 step (median)", Kind::Time, times);
-  add_median(figures, "2 samples/s", Kind::Rate, samples);
-  add_median(figures, "3 tokens/s per device", Kind::Rate, tokens);
-  add_median(figures, "4 TFLOP/s per device", Kind::Rate, rates);
+  add_median(figures, "1 step (median)", FigureKind::Time, times);
+  add_median(figures, "2 samples/s", FigureKind::Rate, samples);
+  add_median(figures, "3 tokens/s per device", FigureKind::Rate, tokens);
+  add_median(figures, "4 TFLOP/s per device", FigureKind::Rate, rates);
   if (log.max_allocated)
-    figures["5 memory allocated, most"] = {Kind::Bytes, static_cast<double>(log.max_allocated->value)};
+    figures["5 memory allocated, most"] = {FigureKind::Bytes, static_cast<double>(log.max_allocated->value)};
   if (log.max_reserved)
-    figures["6 memory reserved, most"] = {Kind::Bytes, static_cast<double>(log.max_reserved->value)};
+    figures["6 memory reserved, most"] = {FigureKind::Bytes, static_cast<double>(log.max_reserved->value)};
 }
 
 void trace_figures(const ActionTrace& trace, Figures& figures) {
@@ -85,37 +85,37 @@ void trace_figures(const ActionTrace& trace, Figures& figures) {
   for (const TracedAction& action : trace.actions)
     kinds[fmt::format("7 stage {:3} {}", action.stage, action.kind)].push_back(seconds(action.duration));
   for (const auto& [kind, durations] : kinds)
-    add_median(figures, kind, Kind::Time, durations);
+    add_median(figures, kind, FigureKind::Time, durations);
 }
 
-std::vector<Row> common(const ImportedRun& a, const ImportedRun& b) {
+std::vector<FigurePair> common(const ImportedRun& a, const ImportedRun& b) {
   Figures of_a, of_b;
   for (const auto& [run, figures] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
     if (run->log) log_figures(*run->log, *figures);
     if (run->trace) trace_figures(*run->trace, *figures);
   }
-  std::vector<Row> rows;
+  std::vector<FigurePair> rows;
   for (const auto& [what, figure] : of_a)
     if (const auto other = of_b.find(what); other != of_b.end())
       rows.push_back({what.substr(2), figure.first, figure.second, other->second.second});
   return rows;
 }
 
-std::string shown(Kind kind, double value) {
+std::string shown(FigureKind kind, double value) {
   switch (kind) {
-    case Kind::Time: return short_time(Time{std::llround(std::min(value, 4e9) * 1e9)}, 4);
-    case Kind::Bytes: return short_bytes(Bytes{std::llround(std::min(value, 4e18))});
+    case FigureKind::Time: return short_time(Time{std::llround(std::min(value, 4e9) * 1e9)}, 4);
+    case FigureKind::Bytes: return short_bytes(Bytes{std::llround(std::min(value, 4e18))});
     default: return significant(value, 4);
   }
 }
 
-std::string ratio(const Row& row) {
+std::string ratio(const FigurePair& row) {
   return row.a > 0 ? signed_percent(row.b / row.a - 1) : "";
 }
 
-std::string table(const std::vector<Row>& rows) {
+std::string table(const std::vector<FigurePair>& rows) {
   std::string text = fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", "", kLongestName, "A", "B", "B to A");
-  for (const Row& row : rows)
+  for (const FigurePair& row : rows)
     text += fmt::format("  {:<{}} {:>12} {:>12} {:>9}\n", row.what.substr(0, kLongestName), kLongestName,
                         shown(row.kind, row.a), shown(row.kind, row.b), ratio(row));
   return text;
@@ -124,7 +124,7 @@ std::string table(const std::vector<Row>& rows) {
 // Of two run files. Throws InputError where they have nothing in common.
 std::string two_runs_text(const std::string& first, const std::string& second) {
   const ImportedRun a = read_run_file(first), b = read_run_file(second);
-  const std::vector<Row> figures = common(a, b);
+  const std::vector<FigurePair> figures = common(a, b);
   if (figures.empty())
     throw InputError("compare: " + first + " and " + second +
                      " have no figure in common; compare two logs or two traces");
@@ -134,7 +134,7 @@ std::string two_runs_text(const std::string& first, const std::string& second) {
 
 constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers are 6 MB
 
-constexpr std::array<Option, 6> kOwnOptions = {{
+constexpr std::array<Option, 6> kOwnCompareOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of both scenarios (repeatable)"},
     {"--set-a", "", "KEY=VALUE", "change one value of A, after --set (repeatable)"},
     {"--set-b", "", "KEY=VALUE", "change one value of B, after --set (repeatable)"},
@@ -142,7 +142,7 @@ constexpr std::array<Option, 6> kOwnOptions = {{
     {"--json", "", "", "one JSON document on standard output instead of the report"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
-constexpr auto kOptions = with_campaign(kOwnOptions);
+constexpr auto kCompareOptions = with_campaign(kOwnCompareOptions);
 
 // What a side is made from; the answer refers to the scenario.
 struct Loaded {
@@ -177,12 +177,12 @@ Loaded load(const std::string& path, const std::vector<std::string>& common, con
   return path.ends_with(".json") ? from_document(path, own) : simulated(path, common, own);
 }
 
-using Write = std::string (*)(const ComparedSide&, const ComparedSide&, std::string_view command);
-struct Ending {
+using CompareWriter = std::string (*)(const ComparedSide&, const ComparedSide&, std::string_view command);
+struct CompareFormat {
   std::string_view ending;
-  Write write;
+  CompareWriter write;
 };
-constexpr std::array<Ending, 4> kEndings = {{
+constexpr std::array<CompareFormat, 4> kCompareEndings = {{
     {".html", compare_html},
     {".json", [](const ComparedSide& a, const ComparedSide& b, std::string_view) { return compare_json(a, b); }},
     {".md", [](const ComparedSide& a, const ComparedSide& b, std::string_view) { return compare_markdown(a, b); }},
@@ -229,18 +229,18 @@ int compare_runs(const Arguments& arguments) {
   return validate_import(asked, std::nullopt);
 }
 
-int run(const Arguments& arguments) {
+int compare_command(const Arguments& arguments) {
   const std::vector<std::string>& paths = arguments.positional;
   if (paths[0] == "-" && paths[1] == "-")
     throw InputError("compare: standard input can be one side only; name a file for the other");
   if (is_run_file(paths[0]) || is_run_file(paths[1])) return compare_runs(arguments);
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output"), common = settings(arguments);
-  const auto writers = checked_formats<Ending>(outputs, paths, kEndings);
+  const auto writers = checked_formats<CompareFormat>(outputs, paths, kCompareEndings);
   const Loaded a = load(paths[0], common, arguments.all("--set-a")),
                b = load(paths[1], common, arguments.all("--set-b"));
   std::vector<std::string> files;
-  for (const Ending* each : writers)
+  for (const CompareFormat* each : writers)
     files.push_back(each->write(a.side, b.side, command_line("compare", arguments)));
   print(arguments.has("--json") ? compare_json(a.side, b.side) : compare_text(a.side, b.side, table));
   for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -259,10 +259,10 @@ constinit const Command kCompare{
         "measured runs that `import` wrote: two of them, or one next to a prediction.\n"
         "  pipewright compare scenarios/what_if/hops-1f1b.yaml scenarios/what_if/hops-gpipe.yaml -o both.svg\n"
         "  pipewright compare scenarios/quickstart.yaml scenarios/quickstart.yaml --set-b plan.schedule=gpipe\n",
-    .options = kOptions,
+    .options = kCompareOptions,
     .least = 2,
     .most = 2,
-    .run = run,
+    .run = compare_command,
 };
 
 }  // namespace pipewright

@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<std::string_view, 2> kKinds = {"bash", "man"};
+constexpr std::array<std::string_view, 2> kShells = {"bash", "man"};
 
 std::string all_commands() {
   return fmt::format("{}", fmt::join(commands() | std::views::transform(&Command::name), " "));
@@ -163,11 +163,11 @@ std::string manual_page() {
          "share/pipewright/scenarios.\n";
 }
 
-int run(const Arguments& arguments) {
+int completion_command(const Arguments& arguments) {
   const std::string& shell = arguments.positional.front();
   if (shell == "man") return print(manual_page()), kDone;
   if (shell == "bash") return print(bash()), kDone;
-  throw InputError("completion: " + unknown_name(shell, kKinds));
+  throw InputError("completion: " + unknown_name(shell, kShells));
 }
 
 }  // namespace
@@ -181,10 +181,10 @@ constinit const Command kCompletion{
         "  pipewright completion man | man -l -\n"
         "An installed pipewright has them in place.\n",
     .options = {},
-    .words = kKinds,
+    .words = kShells,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = completion_command,
 };
 
 }  // namespace pipewright

@@ -19,7 +19,7 @@ CpuFindings cpu_findings() {
   return cpu;
 }
 
-int run(const Arguments&) {
+int doctor_command(const Arguments&) {
   const CpuFindings cpu = cpu_findings();
   GpuSystem gpu = gpu_system();
   for (GpuFacts& each : gpu.gpus)
@@ -36,7 +36,7 @@ constinit const Command kDoctor{
     .summary = "what this machine offers: cores, transports, GPUs, their libraries",
     .details = "  Names what is missing and what that means; the exit status is 0 either way.\n",
     .options = {},
-    .run = run,
+    .run = doctor_command,
 };
 
 }  // namespace pipewright

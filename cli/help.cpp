@@ -9,7 +9,7 @@
 namespace pipewright {
 namespace {
 
-std::string padded(std::string text, std::size_t width) {
+std::string help_column(std::string text, std::size_t width) {
   text.resize(std::max(text.size() + 2, width), ' ');
   return text;
 }
@@ -19,10 +19,10 @@ std::string option_line(const Option& option) {
   if (!option.letter.empty()) left += std::string(option.letter) + ", ";
   left += option.name;
   if (!option.value.empty()) left += " " + std::string(option.value);
-  return padded(left, 26) + std::string(option.help) + "\n";
+  return help_column(left, 26) + std::string(option.help) + "\n";
 }
 
-int run(const Arguments& arguments) {
+int help_command(const Arguments& arguments) {
   if (arguments.positional.empty()) {
     print(help_text());
     return kDone;
@@ -55,7 +55,7 @@ std::string help_text() {
       "pipewright predicts how a pipeline-parallel training step behaves: time, bubble, memory, traffic.\n\n"
       "usage: pipewright COMMAND ...\n\n";
   for (const Command& command : commands())
-    text += padded("  " + std::string(command.name) + " " + std::string(command.arguments), 34) +
+    text += help_column("  " + std::string(command.name) + " " + std::string(command.arguments), 34) +
             std::string(command.summary) + "\n";
   text +=
       "\n  --version                       version, compiler and optional parts\n"
@@ -93,7 +93,7 @@ constinit const Command kHelp{
     .details = "",
     .options = {},
     .most = 1,
-    .run = run,
+    .run = help_command,
 };
 
 }  // namespace pipewright

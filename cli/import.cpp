@@ -20,7 +20,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 6> kOptions = {{
+constexpr std::array<Option, 6> kImportOptions = {{
     {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
@@ -134,7 +134,7 @@ void refuse_options(const Arguments& arguments, const ImportFormat& format) {
         throw InputError(std::string(option) + ": is not for " + std::string(format.name) + "; leave it out");
 }
 
-int run(const Arguments& arguments) {
+int import_command(const Arguments& arguments) {
   const ImportFormat& format = format_named(arguments.positional[0]);
   const std::string& path = arguments.positional[1];
   const std::string output = arguments.last("--output", "");
@@ -171,11 +171,11 @@ constinit const Command kImport{
         "\n"
         "  pipewright import hf Qwen3-8B/config.json --sequence-length 4096 -o qwen3-8b.yaml\n"
         "  pipewright import megatron-log run.log -o run.yaml\n",
-    .options = kOptions,
+    .options = kImportOptions,
     .words = kWords,
     .least = 2,
     .most = 2,
-    .run = run,
+    .run = import_command,
 };
 
 }  // namespace pipewright

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Option, 3> kOptions = {{
+constexpr std::array<Option, 3> kInitOptions = {{
     {"--model", "", "NAME|FILE", "a name of configs/models, a model file, or a Hugging Face config.json (llama3-8b)"},
     {"--cluster", "", "NAME|FILE", "a name of configs/clusters, or a cluster file (dgx-h100x8)"},
     {"--batch", "", "N", "samples of an optimizer step (128)"},
@@ -71,7 +71,7 @@ training:
 plan: auto    # pipewright plan finds the best one; or e.g. {{stages: 4, schedule: 1f1b}} for pipewright simulate
 )";
 
-int run(const Arguments& arguments) {
+int init_command(const Arguments& arguments) {
   const std::string file = arguments.positional.empty() ? "scenario.yaml" : arguments.positional.front();
   if (std::error_code none; fs::exists(file, none))
     throw InputError(file + ": is there already; remove it, or name another file: pipewright init other.yaml");
@@ -103,9 +103,9 @@ constinit const Command kInit{
     .details =
         "Writes FILE (default: scenario.yaml), which must not exist yet.\n"
         "  pipewright init llama.yaml --model llama3-8b --cluster dgx-h100x8 --batch 128\n",
-    .options = kOptions,
+    .options = kInitOptions,
     .most = 1,
-    .run = run,
+    .run = init_command,
 };
 
 }  // namespace pipewright

@@ -30,7 +30,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 4> kOptions = {{
+constexpr std::array<Option, 4> kLaunchOptions = {{
     {"--for", "", "NAME", "megatron, torchtitan, torch, deepspeed, or slurm (a job around `pipewright run`)"},
     {"--sbatch", "", "", "as a Slurm job"},
     {"--set", "", "KEY=VALUE", "change one value of the plan first (repeatable)"},
@@ -168,7 +168,7 @@ void check_run(Scenario scenario, const std::string& path, const std::vector<std
   throw InputError(std::move(faults));
 }
 
-int run(const Arguments& arguments) {
+int launch_command(const Arguments& arguments) {
   const std::string name = target(arguments), path = arguments.positional.front();
   const std::string output = arguments.last("--output", "");
   if (!output.empty()) {
@@ -234,10 +234,10 @@ constinit const Command kLaunch{
         "versions and limits.\n"
         "  pipewright launch plan.yaml --for megatron --sbatch -o train.sbatch\n"
         "Exit status 1: written, but what is written does not fit the devices.\n",
-    .options = kOptions,
+    .options = kLaunchOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = launch_command,
 };
 
 }  // namespace pipewright

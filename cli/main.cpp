@@ -26,14 +26,14 @@ namespace {
 
 // What CLI11 fills in for one command. Each command is a parser of its own: CLI11's subcommands would take a file named
 // like a command for that command.
-struct Parsed {
+struct ParsedOptions {
   CLI::App app;
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> values;
   std::map<std::string, bool> switches;
 };
 
-void declare(const Option& option, Parsed& parsed) {
+void declare(const Option& option, ParsedOptions& parsed) {
   const std::string name(option.name);
   const std::string names = option.letter.empty() ? name : std::string(option.letter) + "," + name;
   if (option.value.empty())
@@ -69,7 +69,7 @@ std::string usage(const Command& command) {
 }
 
 Arguments parsed_arguments(const Command& command, int argc, char** argv) {
-  Parsed parsed;
+  ParsedOptions parsed;
   parsed.app.set_help_flag();
   parsed.app.allow_extras();  // told apart below, with a suggestion
   for (const Option* option : options_of(command))

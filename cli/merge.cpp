@@ -17,7 +17,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 1> kOptions = {{
+constexpr std::array<Option, 1> kMergeOptions = {{
     {"--output", "-o", "FILE", "the database to write: .db or .sqlite; it must not exist yet"},
 }};
 
@@ -60,7 +60,7 @@ void write_merged(const std::string& path, SweepStore& first, const std::vector<
   }
 }
 
-int run(const Arguments& arguments) {
+int merge_command(const Arguments& arguments) {
   check_store_available();
   const std::vector<std::string> outputs = arguments.all("--output");
   if (outputs.size() != 1) throw InputError("merge: name the one database to write, e.g. -o all.db");
@@ -108,10 +108,10 @@ constinit const Command kMerge{
         "Databases of other sweeps are refused; rows that several have must be equal. Where points are missing the "
         "exit\n"
         "status is 1, and their shards are named.\n",
-    .options = kOptions,
+    .options = kMergeOptions,
     .least = 1,
     .most = static_cast<std::size_t>(-1),
-    .run = run,
+    .run = merge_command,
 };
 
 }  // namespace pipewright

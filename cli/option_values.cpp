@@ -126,7 +126,7 @@ std::string with_option_as_given(std::string message, const Option& option, cons
 
 namespace {
 
-constexpr int kNarrowest = 40, kWidest = 1000, kDefaultWidth = 100;
+constexpr int kNarrowestLine = 40, kWidestLine = 1000, kDefaultWidth = 100;
 
 bool set_and_true(const char* variable) {
   const char* value = std::getenv(variable);
@@ -148,11 +148,11 @@ bool use_colour(const Arguments& arguments) {
 }
 
 int output_width(const Arguments& arguments) {
-  if (const auto width = option_number(arguments, "--width", {kNarrowest, kWidest}, "100"))
+  if (const auto width = option_number(arguments, "--width", {kNarrowestLine, kWidestLine}, "100"))
     return static_cast<int>(*width);
   winsize size{};
   if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    return std::clamp(static_cast<int>(size.ws_col), kNarrowest, kWidest);
+    return std::clamp(static_cast<int>(size.ws_col), kNarrowestLine, kWidestLine);
   return kDefaultWidth;
 }
 

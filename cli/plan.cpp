@@ -32,7 +32,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 15> kOwnOptions = {{
+constexpr std::array<Option, 15> kOwnPlanOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
@@ -53,7 +53,7 @@ constexpr std::array<Option, 15> kOwnOptions = {{
     {"--json", "", "", "one JSON document on standard output instead of the table"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
-constexpr auto kOptions = with_campaign(kOwnOptions);
+constexpr auto kPlanOptions = with_campaign(kOwnPlanOptions);
 
 Objective objective(const Arguments& arguments) {
   constexpr std::array<std::string_view, 4> known = {"throughput", "step_time", "cost", "memory"};
@@ -77,8 +77,8 @@ std::vector<std::string> axes(const Arguments& arguments) {
   return names;
 }
 
-constexpr std::array<std::string_view, 7> kEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
-                                                      ".schedule.csv", ".csv",  ".md"};
+constexpr std::array<std::string_view, 7> kPlanEndings = {".yaml",         ".html", ".json", ".comms.schedule.csv",
+                                                          ".schedule.csv", ".csv",  ".md"};
 
 constexpr const char* kSoFar = "what the search had found is printed";
 
@@ -121,13 +121,13 @@ void write(const std::string& path, std::string_view ending, const SearchAnswer&
                "ranking");
 }
 
-int run(const Arguments& arguments) {
+int plan_command(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output");
   if (asks_for_nodes(arguments)) check_nodes(arguments);
-  const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kEndings, arguments.last("--format", ""));
+  const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kPlanEndings, arguments.last("--format", ""));
   SearchOptions options{.objective = objective(arguments),
                         .top = static_cast<int>(option_number(arguments, "--top", {1, 1000}, "5").value_or(5)),
                         .gap = option_percentage(arguments, "--gap", "1%", true),
@@ -185,7 +185,7 @@ int run(const Arguments& arguments) {
     note(fmt::format("{} of the {} plans asked for were found before the search ended; --time-limit gives it longer",
                      answer.plans.size(), options.top));
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    write(outputs[i], kEndings[endings[i]], answer, scenario, command_line("plan", arguments));
+    write(outputs[i], kPlanEndings[endings[i]], answer, scenario, command_line("plan", arguments));
   return interruption.requested() ? interrupted(kSoFar) : kDone;
 }
 
@@ -209,10 +209,10 @@ constinit const Command kPlan{
         "Ctrl-C ends the search and prints the best plan so far (exit status 130). A plan must fit with 95 % over the\n"
         "memory model's range, after what context and libraries take (device.reserve); --fit 50% takes plans that may\n"
         "fill a device to the last byte. --pareto searches several times, each within the time limit.\n",
-    .options = kOptions,
+    .options = kPlanOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = plan_command,
 };
 
 }  // namespace pipewright

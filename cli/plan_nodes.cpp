@@ -22,7 +22,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<std::string_view, 5> kEndings = {".html", ".json", ".csv", ".md", ".yaml"};
+constexpr std::array<std::string_view, 5> kNodesEndings = {".html", ".json", ".csv", ".md", ".yaml"};
 constexpr int kMostAsked = 1000;
 
 [[noreturn]] void no_nodes(const std::string& text) {
@@ -130,9 +130,9 @@ void check_nodes(const Arguments& arguments) {
             "{}: --nodes finds the plans of most samples per second, and marks of these the cheapest; leave "
             "--objective out, or plan one cluster: --set cluster.nodes=N --objective {} without --nodes and --deadline",
             objective, objective));
-  for (const std::size_t ending : check_outputs(arguments.all("--output"), {arguments.positional.front()}, kEndings,
-                                                arguments.last("--format", "")))
-    if (kEndings[ending] == ".yaml")
+  for (const std::size_t ending : check_outputs(arguments.all("--output"), {arguments.positional.front()},
+                                                kNodesEndings, arguments.last("--format", "")))
+    if (kNodesEndings[ending] == ".yaml")
       throw InputError(Place{}, "--output",
                        "--nodes has a plan for every number of nodes; for the scenario of one: plan without --nodes, "
                        "with --set cluster.nodes=N -o plan.yaml");
@@ -145,7 +145,7 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   question.deadline = deadline(arguments);
   const std::vector<std::string> outputs = arguments.all("--output");
   const std::vector<std::size_t> endings =
-      check_outputs(outputs, {arguments.positional.front()}, kEndings, arguments.last("--format", ""));
+      check_outputs(outputs, {arguments.positional.front()}, kNodesEndings, arguments.last("--format", ""));
   Sizing sizing = size_cluster(scenario, question, options);
   searched();
   sizing.notes.insert(sizing.notes.end(), notes.begin(), notes.end());
@@ -154,7 +154,7 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   print(arguments.has("--json") ? sizing_json(sizing, scenario)
                                 : sizing_text(sizing, scenario, {output_width(arguments), use_colour(arguments)}));
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    write(outputs[i], kEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
+    write(outputs[i], kNodesEndings[endings[i]], sizing, scenario, command_line("plan", arguments));
   if (sizing.ended != Ended::No) return interrupted("the rows that were found are printed");
   return sizing.smallest && (!sizing.deadline || sizing.in_time) ? kDone : kNo;
 }

@@ -100,7 +100,7 @@ const std::vector<Published>& measured_runs() {
   return table;
 }
 
-constexpr std::array<Option, 9> kOptions = {{
+constexpr std::array<Option, 9> kReproduceOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
     {"--data", "", "DIR", "folder of the published data that a table needs"},
     {"--fit", "", "", "search again for the constants that were fitted on some of these runs, and print them"},
@@ -338,7 +338,7 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   return kDone;
 }
 
-int run(const Arguments& arguments) {
+int reproduce_command(const Arguments& arguments) {
   const bool all = arguments.has("--all");
   if (arguments.positional.empty() && !all) {
     if (arguments.has("--json"))
@@ -403,9 +403,9 @@ constinit const Command kReproduce{
         "  pipewright reproduce zero-bubble\n"
         "  pipewright reproduce --all --md > accuracy.md\n"
         "  pipewright reproduce gpipe-memory --csv > curve.csv\n",
-    .options = kOptions,
+    .options = kReproduceOptions,
     .most = static_cast<std::size_t>(-1),
-    .run = run,
+    .run = reproduce_command,
 };
 
 }  // namespace pipewright

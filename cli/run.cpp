@@ -29,10 +29,10 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 1> kBefore = {{
+constexpr std::array<Option, 1> kScenarioOption = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
 }};
-constexpr std::array<Option, 6> kBehind = {{
+constexpr std::array<Option, 6> kOwnRunOptions = {{
     {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
     {"--every", "", "N", "steps between checkpoints, warm-up included"},
     {"--resume", "", "", "continue from the newest checkpoint in --checkpoint, with bit-identical results"},
@@ -41,7 +41,7 @@ constexpr std::array<Option, 6> kBehind = {{
      "also write the step of median length as FILE, in the format of its extension (repeatable)"},
     {"--json", "", "", "the step of median length as one JSON document instead of the report"},
 }};
-constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);
+constexpr auto kRunCommandOptions = joined(kScenarioOption, kRunOptions, kOwnRunOptions);
 
 std::string memory_line(const RunPlan& run, std::size_t worker, const ArenaUse& measured) {
   const ArenaUse counted = replayed(run, static_cast<PositionId>(worker) % run.plan->positions());
@@ -212,7 +212,7 @@ int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept)
   return kDone;
 }
 
-int run(const Arguments& arguments) {
+int run_command(const Arguments& arguments) {
   std::unique_ptr<Checkpoints> kept;
   return with_run_failures([&] { return run_scenario(arguments, kept); }, [&] { return to_go_on(kept.get()); });
 }
@@ -229,10 +229,10 @@ constinit const Command kRun{
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --check gradients\n"
         "  pipewright run scenarios/validation/two-stage-gpipe.yaml --checkpoint DIR --every 5    (then: --resume)\n"
         "Times and memory are measured; the step of median length is what is shown and written.\n",
-    .options = kOptions,
+    .options = kRunCommandOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = run_command,
 };
 
 }  // namespace pipewright

@@ -53,7 +53,7 @@ std::string schema_named(std::string_view name) {
   throw InputError("schema: " + unknown_name(name, kNames));
 }
 
-int run(const Arguments& arguments) {
+int schema_command(const Arguments& arguments) {
   print(schema_named(arguments.positional.empty() ? "scenario" : arguments.positional.front()));
   return kDone;
 }
@@ -78,7 +78,7 @@ constinit const Command kSchema{
     .options = {},
     .words = kNames,
     .most = 1,
-    .run = run,
+    .run = schema_command,
 };
 
 }  // namespace pipewright

@@ -28,7 +28,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 11> kOptions = {{
+constexpr std::array<Option, 11> kShowOptions = {{
     {"--names", "", "", "of a list: the names alone, a line each"},
     {"--json", "", "", "of a device: one JSON document on standard output instead"},
     {"--set", "", "KEY=VALUE", "of a model: change a parameter, --set model.layers=24 (repeatable)"},
@@ -242,7 +242,7 @@ std::string partitioner_list(const std::string& name) {
   return text;
 }
 
-int run(const Arguments& arguments) {
+int show_command(const Arguments& arguments) {
   const std::string& kind = arguments.positional.front();
   if ((kind == "model" || kind == "device") && arguments.has("--names"))
     throw InputError(fmt::format("show {0}: --names is of a list; write pipewright show {0}s --names", kind));
@@ -312,11 +312,11 @@ constinit const Command kShow{
         "  pipewright show keys recompute    the keys of a scenario that contain this word, and what they take\n"
         "  pipewright show model resnet50    its layers: parameters, FLOPs, bytes, with totals\n"
         "  pipewright show model amoebanet_d --set model.layers=18 --set model.filters=256\n",
-    .options = kOptions,
+    .options = kShowOptions,
     .words = kShelves,
     .least = 1,
     .most = 2,
-    .run = run,
+    .run = show_command,
 };
 
 }  // namespace pipewright

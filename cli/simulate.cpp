@@ -19,7 +19,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 8> kOwnOptions = {{
+constexpr std::array<Option, 8> kOwnSimulateOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario: --set training.micro_batches=32 (repeatable)"},
     {"--output", "-o", "FILE", "also write FILE, in the format of its extension (repeatable)"},
     {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format schedule.csv"},
@@ -29,7 +29,7 @@ constexpr std::array<Option, 8> kOwnOptions = {{
     {"--engine", "", "NAME", "auto (default), static: fixed orders, event: queue with shared links"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
-constexpr auto kOptions = with_campaign(kOwnOptions);
+constexpr auto kSimulateOptions = with_campaign(kOwnSimulateOptions);
 
 int no_answer(const Infeasible& why, bool json, bool outputs_wanted) {
   print(json ? json_infeasible(why) : infeasible_text(why));
@@ -61,7 +61,7 @@ std::vector<std::string> all_settings(const Arguments& arguments) {
   return set;
 }
 
-int run(const Arguments& arguments) {
+int simulate_command(const Arguments& arguments) {
   const bool json = arguments.has("--json");
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   constexpr std::array<std::string_view, 3> kEngines = {"auto", "static", "event"};
@@ -99,10 +99,10 @@ constinit const Command kSimulate{
         "  pipewright simulate scenarios/quickstart.yaml --schedule my.schedule.csv\n"
         "File extensions of -o: .html .json .csv .md .svg .trace.json .trace.json.gz .dot .schedule.csv "
         ".comms.schedule.csv\n",
-    .options = kOptions,
+    .options = kSimulateOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = simulate_command,
 };
 
 }  // namespace pipewright

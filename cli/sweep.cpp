@@ -32,7 +32,7 @@ namespace {
 constexpr int kMostJobs = 1024;
 constexpr int kMostShards = 1'000'000;  // as many as a sweep may have points
 
-constexpr std::array<Option, 14> kOwnOptions = {{
+constexpr std::array<Option, 14> kOwnSweepOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the base first (repeatable)"},
     {"--run", "", "", "run every point for real, and show how its loss falls (docs/how-it-works/running.md)"},
     {"--jobs", "-j", "N", "threads per process (default: one per core); the rows do not depend on it"},
@@ -49,7 +49,7 @@ constexpr std::array<Option, 14> kOwnOptions = {{
     {"--time-limit", "", "TIME", "with replan: true, time limit of the search at each point (default: 10s)"},
     {"--width", "", "N", "columns of the table (default: the terminal's, else 100)"},
 }};
-constexpr auto kOptions = with_campaign(kOwnOptions);
+constexpr auto kSweepOptions = with_campaign(kOwnSweepOptions);
 
 int jobs(const Arguments& arguments) {
   const auto asked = option_number(arguments, "--jobs", {1, kMostJobs}, "4");
@@ -103,11 +103,11 @@ std::string text_of(const SweepShard& shard) {
   return fmt::format("{}/{}", shard.number, shard.of);
 }
 
-struct Ending {
+struct SweepFormat {
   std::string_view ending;
   std::string (*write)(const Sweep&, const SweepAxes&, std::string_view command);
 };
-constexpr std::array<Ending, 6> kEndings = {{
+constexpr std::array<SweepFormat, 6> kSweepEndings = {{
     {".html", sweep_html},
     {".json", [](const Sweep& sweep, const SweepAxes&, std::string_view) { return sweep_json(sweep); }},
     {".csv", [](const Sweep& sweep, const SweepAxes&, std::string_view) { return sweep_csv(sweep); }},
@@ -117,15 +117,15 @@ constexpr std::array<Ending, 6> kEndings = {{
 }};
 
 // The files to write, and the database to keep rows in.
-struct Outputs {
-  std::vector<std::pair<std::string, const Ending*>> files;
+struct SweepOutputs {
+  std::vector<std::pair<std::string, const SweepFormat*>> files;
   std::string database;
 };
 
-Outputs outputs_of(const Arguments& arguments, const std::vector<std::string>& inputs) {
+SweepOutputs outputs_of(const Arguments& arguments, const std::vector<std::string>& inputs) {
   const std::vector<std::string> names = arguments.all("--output");
-  const auto endings = checked_formats<Ending>(names, inputs, kEndings, arguments.last("--format", ""));
-  Outputs outputs;
+  const auto endings = checked_formats<SweepFormat>(names, inputs, kSweepEndings, arguments.last("--format", ""));
+  SweepOutputs outputs;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (endings[i]->write != nullptr) {
       outputs.files.emplace_back(names[i], endings[i]);
@@ -141,7 +141,7 @@ Outputs outputs_of(const Arguments& arguments, const std::vector<std::string>& i
   return outputs;
 }
 
-void check_drawings(const Outputs& outputs, const SweepQuestion& question, const Arguments& arguments) {
+void check_drawings(const SweepOutputs& outputs, const SweepQuestion& question, const Arguments& arguments) {
   const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
   const bool plot = std::any_of(outputs.files.begin(), outputs.files.end(),
                                 [](const auto& each) { return each.second->ending == ".svg"; });
@@ -164,7 +164,7 @@ std::string nothing_to_draw(const Sweep& result, const std::string& y,
   return fmt::format("--y: no row has {}", why.empty() ? y + "; name another figure" : why);
 }
 
-void show(const Sweep& result, const Outputs& outputs, const Arguments& arguments, const TableOptions& table,
+void show(const Sweep& result, const SweepOutputs& outputs, const Arguments& arguments, const TableOptions& table,
           const std::function<std::string(std::int64_t, SweepFigure)>& lacks) {
   const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
   print(arguments.has("--json") ? sweep_json(result)
@@ -191,7 +191,7 @@ int show_database(const Arguments& arguments, const TableOptions& table) {
                      " holds the rows of a sweep that ran; ask for the whole training when it runs");
   check_store_available();
   SweepStore store = SweepStore::existing(path);
-  const Outputs outputs = outputs_of(arguments, {path});
+  const SweepOutputs outputs = outputs_of(arguments, {path});
   if (!outputs.database.empty())
     throw InputError(Place{}, "--output",
                      "a database is written by the sweep itself, and from several by pipewright merge");
@@ -262,7 +262,7 @@ int run_for_real(const SweepFile& file, const Arguments& arguments) {
   return status_of(grid, trained.ended);
 }
 
-int run(const Arguments& arguments) {
+int sweep_command(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const int threads = jobs(arguments);
@@ -277,7 +277,7 @@ int run(const Arguments& arguments) {
   const AskedShard asked = asked_shard(arguments);
   const SweepFile file(path, {.set = settings(arguments), .config_path = config_path()});
   if (arguments.has("--run")) return with_run_failures([&] { return run_for_real(file, arguments); });
-  const Outputs outputs = outputs_of(arguments, {path, file.question().base});
+  const SweepOutputs outputs = outputs_of(arguments, {path, file.question().base});
   check_drawings(outputs, file.question(), arguments);
   if (!asked.by.empty())
     note(fmt::format("shard {}, as {} say; --shard 1/1 asks for all points", text_of(asked.shard), asked.by));
@@ -313,10 +313,10 @@ constinit const Command kSweep{
         "A point that does not fit or is not a valid scenario is a row with the reason; the exit status stays 0. "
         "Ctrl-C\n"
         "prints the finished rows; the exit status is then 130.\n",
-    .options = kOptions,
+    .options = kSweepOptions,
     .least = 1,
     .most = 1,
-    .run = run,
+    .run = sweep_command,
 };
 
 }  // namespace pipewright

@@ -31,7 +31,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 7> kBefore = {{
+constexpr std::array<Option, 7> kBeforeRunOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
     {"--log", "", "FILE", "no run here: the log of one elsewhere, of Megatron-LM or torchtitan (or .gz, or imported)"},
     {"--trace", "", "FILE",
@@ -41,21 +41,21 @@ constexpr std::array<Option, 7> kBefore = {{
     {"--tolerance", "", "PERCENT", "tolerance of the step time, for the verdict (default: 10%)"},
     {"--force", "", "", "judge even if the machine changed too much; marked as forced"},
 }};
-constexpr std::array<Option, 2> kBehind = {{
+constexpr std::array<Option, 2> kBehindRunOptions = {{
     {"--output", "-o", "FOLDER",
      "for profile, prediction, measurement (default: pipewright-out/SCENARIO); FILE.html: a page (repeatable); with "
      "--log or --trace files only: .txt, .json, .html"},
     {"--json", "", "", "the comparison as one JSON document instead of the table"},
 }};
-constexpr auto kOptions = joined(kBefore, kRunOptions, kBehind);
+constexpr auto kValidateOptions = joined(kBeforeRunOptions, kRunOptions, kBehindRunOptions);
 
-struct Outputs {
+struct ValidateOutputs {
   std::string folder;              // "": not named
   std::vector<std::string> pages;  // .html
 };
 
-Outputs outputs_of(const Arguments& arguments) {
-  Outputs outputs;
+ValidateOutputs outputs_of(const Arguments& arguments) {
+  ValidateOutputs outputs;
   for (const std::string& path : arguments.all("--output")) {
     if (path.ends_with(".html")) {
       outputs.pages.push_back(path);
@@ -86,7 +86,7 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
   std::vector<std::string> changes = with_run_settings(arguments.all("--set"), arguments);
   const double within = tolerance(arguments), seconds = calibration_seconds(arguments);
   const bool forced = arguments.has("--force");
-  const Outputs outputs = outputs_of(arguments);
+  const ValidateOutputs outputs = outputs_of(arguments);
   const std::string command = command_line("validate", arguments);
   if (arguments.positional.size() > 1)
     return validate_all({.scenarios = arguments.positional,
@@ -149,7 +149,7 @@ int validate_scenario(const Arguments& arguments, std::string& kept) {
   return exit_status(comparison.verdict());
 }
 
-int run(const Arguments& arguments) {
+int validate_command(const Arguments& arguments) {
   for (const std::string& path : arguments.positional)
     if (!asks_for_import(arguments) && path.ends_with(".json"))
       throw InputError("validate: " + path + " is a result, which cannot be run here; name its scenario, or add --log");
@@ -176,10 +176,10 @@ constinit const Command kValidate{
         "With --log or --trace nothing runs here; the measurements of the file are compared with the prediction.\n"
         "They also take what `import` made of a log or trace; SCENARIO may then be a result of simulate -o FILE.json.\n"
         "  pipewright validate scenario.yaml --log run.log --trace rank0.json.gz --trace rank1.json.gz\n",
-    .options = kOptions,
+    .options = kValidateOptions,
     .least = 1,
     .most = 64,
-    .run = run,
+    .run = validate_command,
 };
 
 }  // namespace pipewright
