@@ -18,7 +18,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kDeepest = 32;  // levels of nesting; configurations have three
+constexpr int kDeepestConfig = 32;  // levels of nesting; configurations have three
 
 // Throws InputError for what is no JSON, no object or nested too deeply.
 Json object_of(const std::string& text, const std::string& file) {
@@ -27,7 +27,7 @@ Json object_of(const std::string& text, const std::string& file) {
   if (text[begin] != '{')
     throw InputError(json_place(text, begin, file),
                      "is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
-  return parse_json(text, file, "copy the file again from its publisher", kDeepest);
+  return parse_json(text, file, "copy the file again from its publisher", kDeepestConfig);
 }
 
 // "llama3-8b" of configs/llama3-8b.json, "Qwen3-8B" of Qwen3-8B/config.json.

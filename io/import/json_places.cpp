@@ -6,7 +6,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t kDeepest = 2;  // objects whose keys are recorded: the outer one and those in it
+constexpr std::size_t kDeepestRecorded = 2;  // objects whose keys are recorded: the outer one and those in it
 
 bool blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -62,7 +62,7 @@ class Scanner {
     open_.back().expects_key = false;
     while (at_ < text_.size() && (blank(text_[at_]) || text_[at_] == ':'))
       step();
-    if (open_.size() > kDeepest) return;
+    if (open_.size() > kDeepestRecorded) return;
     key_ = open_.back().prefix + raw;
     places_.emplace(key_, Place{file_, place_.line, place_.column});
   }

@@ -13,13 +13,14 @@
 
 #include "io/import/byte_source.hpp"
 #include "io/text/errors.hpp"
+#include "io/text/letters.hpp"
 #include "io/text/quantity.hpp"
 
 namespace pipewright {
 namespace {
 
-constexpr std::int64_t kLongestValue = std::int64_t{16} << 20;  // bytes between two values
-constexpr int kDeepest = 512;
+constexpr std::int64_t kMostBetweenValues = std::int64_t{16} << 20;  // bytes between two values
+constexpr int kDeepestTrace = 512;
 constexpr std::size_t kMostActions = std::size_t{1} << 22;
 
 // What a SAX parser reads from: an input iterator over a ByteSource.
@@ -39,7 +40,7 @@ class ByteIterator {
   ByteIterator& operator++() {
     byte_ = source_->next();
     if (byte_ < 0) source_ = nullptr;
-    if (source_ != nullptr && source_->bytes() - *last_value_ > kLongestValue)
+    if (source_ != nullptr && source_->bytes() - *last_value_ > kMostBetweenValues)
       throw InputError(source_->place(), "no value for 16 MiB; is this a trace?");
     return *this;
   }
@@ -55,10 +56,6 @@ class ByteIterator {
   const std::int64_t* last_value_ = nullptr;
   int byte_ = -1;
 };
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // Digits from `at` on, at most nine; -1: none.
 std::int64_t digits(std::string_view text, std::size_t& at) {
@@ -190,8 +187,8 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   void enter() {
-    if (++depth_ > kDeepest)
-      throw InputError(source_.place(), fmt::format("values are more than {} deep; is this a trace?", kDeepest));
+    if (++depth_ > kDeepestTrace)
+      throw InputError(source_.place(), fmt::format("values are more than {} deep; is this a trace?", kDeepestTrace));
   }
 
   bool number_text(const std::string& text) {

@@ -13,8 +13,7 @@
 namespace pipewright {
 namespace {
 
-constexpr double kMebi = 1024.0 * 1024, kGibi = 1024 * kMebi, kGiga = 1e9;
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr double kGibi = 1024 * kMebi, kGiga = 1e9;
 
 struct Words {
   std::string_view before;  // the figure
@@ -68,7 +67,7 @@ LoggedMemory read_logged_memory(const std::string& path) {
   for (int byte = source.next();; byte = source.next()) {
     if (byte >= 0 && byte != '\n') {
       line += static_cast<char>(byte);
-      if (line.size() > kLongestLine)
+      if (line.size() > kLongestLogLine)
         throw InputError(Place{source.name(), number, 1}, "a line of more than 1 MiB; is this the log of a run?");
       continue;
     }

@@ -8,6 +8,7 @@
 //   torchtitan   step: 12  loss: ..  memory: 49.66GiB(52.28%)  ...                the most that was reserved
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@
 #include "core/units.hpp"
 
 namespace pipewright {
+
+inline constexpr double kMebi = 1024.0 * 1024;
+inline constexpr std::size_t kLongestLogLine = std::size_t{1} << 20;
 
 struct LoggedMemory {
   std::optional<Bytes> held, allocated, reserved;  // now (between steps), at the peak, by the allocator at the peak

@@ -20,12 +20,10 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
 constexpr std::string_view kSeparator = " -- ";
-constexpr std::string_view kFigures = " -- forward_compute_time=";
-constexpr int kMillisecond = 6;        // powers of ten to nanoseconds
-constexpr int kBytesPerParameter = 4;  // the profiles are fp32
+constexpr std::string_view kFiguresBegin = " -- forward_compute_time=";
+constexpr int kMillisecond = 6;                // powers of ten to nanoseconds
+constexpr int kProfiledBytesPerParameter = 4;  // the profiles are fp32
 // Image sizes of the profiled models: 3 channels, fp32.  [PipeDream19] ImageNet at 224 x 224, Inception-v3 at 299 x
 // 299.
 constexpr std::int64_t kImages[] = {3 * 224 * 224 * 4, 3 * 299 * 299 * 4};
@@ -37,28 +35,28 @@ struct Node {
   int users = 0;
 };
 
-struct Edge {
+struct ProfileEdge {
   std::string from, to;
   Place place;
 };
 
 struct Profile {
   std::vector<Node> nodes;
-  std::vector<Edge> edges;
+  std::vector<ProfileEdge> edges;
   std::unordered_map<std::string, std::size_t> by_id;  // looked up only
 };
 
 std::int64_t figure(const Place& place, std::string_view key, std::string_view text, int power_of_ten) {
-  const Parsed<std::int64_t> number = parse_scaled(trimmed(text, kBlanks), power_of_ten);
+  const Parsed<std::int64_t> number = parse_scaled(trimmed(text, kLineBlanks), power_of_ten);
   if (!number.value)
-    throw InputError(place, std::string(key), fmt::format("{} {}", in_quotes(trimmed(text, kBlanks)), number.why));
+    throw InputError(place, std::string(key), fmt::format("{} {}", in_quotes(trimmed(text, kLineBlanks)), number.why));
   return *number.value;
 }
 
 // "6291456.0", or the sizes of several tensors, "[6291456.0; 131072.0; 131072.0]": their sum.
 Bytes activation(const Place& place, std::string_view text) {
   constexpr std::string_view key = "activation_size";
-  text = trimmed(text, kBlanks);
+  text = trimmed(text, kLineBlanks);
   if (!text.starts_with('[')) return {figure(place, key, text, 0)};
   if (!text.ends_with(']'))
     throw InputError(place, std::string(key),
@@ -79,7 +77,7 @@ Bytes activation(const Place& place, std::string_view text) {
 std::string_view value_of(const Place& place, std::string_view figures, std::string_view key) {
   for (std::size_t begin = 0; begin <= figures.size();) {
     const std::size_t end = std::min(figures.find(',', begin), figures.size());
-    const std::string_view entry = trimmed(figures.substr(begin, end - begin), kBlanks);
+    const std::string_view entry = trimmed(figures.substr(begin, end - begin), kLineBlanks);
     if (entry.starts_with(key) && entry.substr(key.size()).starts_with('=')) return entry.substr(key.size() + 1);
     begin = end + 1;
   }
@@ -88,20 +86,20 @@ std::string_view value_of(const Place& place, std::string_view figures, std::str
 
 // "MaxPool2d" of "MaxPool2d(kernel_size=2, stride=2)".
 std::string head_of(std::string_view description) {
-  return std::string(trimmed(description.substr(0, description.find('(')), kBlanks));
+  return std::string(trimmed(description.substr(0, description.find('(')), kLineBlanks));
 }
 
 Node parse_node(const Place& place, std::string_view line) {
-  const std::size_t id_end = line.find(kSeparator), figures_begin = line.rfind(kFigures);
+  const std::size_t id_end = line.find(kSeparator), figures_begin = line.rfind(kFiguresBegin);
   if (id_end == std::string_view::npos || figures_begin == std::string_view::npos)
     throw InputError(place, fmt::format("{} is not a line of a PipeDream profile; a node reads \"id -- description -- "
                                         "forward_compute_time=...\"; is the file truncated?",
                                         in_quotes(line)));
   Node node;
-  node.id = trimmed(line.substr(0, id_end), kBlanks);
+  node.id = trimmed(line.substr(0, id_end), kLineBlanks);
   if (figures_begin > id_end)
     node.description =
-        trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()), kBlanks);
+        trimmed(line.substr(id_end + kSeparator.size(), figures_begin - id_end - kSeparator.size()), kLineBlanks);
   std::string_view figures = line.substr(figures_begin + kSeparator.size());
   figures = figures.substr(0, figures.find(kSeparator));  // " -- stage_id=3" of a partitioned profile
   node.layer.name = one_line(node.id + " " + head_of(node.description));
@@ -111,22 +109,22 @@ Node parse_node(const Place& place, std::string_view line) {
       Time{figure(place, "backward_compute_time", value_of(place, figures, "backward_compute_time"), kMillisecond)};
   node.layer.activation = activation(place, value_of(place, figures, "activation_size"));
   const std::int64_t bytes = figure(place, "parameter_size", value_of(place, figures, "parameter_size"), 0);
-  if (bytes % kBytesPerParameter != 0)
+  if (bytes % kProfiledBytesPerParameter != 0)
     throw InputError(place,
                      fmt::format("parameter_size: \"{}\" is not a whole number of fp32 weights (4 B each)", bytes));
-  node.layer.parameters = bytes / kBytesPerParameter;
+  node.layer.parameters = bytes / kProfiledBytesPerParameter;
   node.layer.place = place;
   node.input = node.description.starts_with("Input");
   return node;
 }
 
-Edge parse_edge(const Place& place, std::string_view line) {
+ProfileEdge parse_edge(const Place& place, std::string_view line) {
   const std::size_t separator = line.find(kSeparator);
   if (separator == std::string_view::npos)
     throw InputError(place, fmt::format("{} is not an edge; an edge reads \"node1 -- node2\"; is the file truncated?",
-                                        in_quotes(trimmed(line, kBlanks))));
-  return {std::string(trimmed(line.substr(0, separator), kBlanks)),
-          std::string(trimmed(line.substr(separator + kSeparator.size()), kBlanks)), place};
+                                        in_quotes(trimmed(line, kLineBlanks))));
+  return {std::string(trimmed(line.substr(0, separator), kLineBlanks)),
+          std::string(trimmed(line.substr(separator + kSeparator.size()), kLineBlanks)), place};
 }
 
 Profile parse_lines(std::string_view text, const std::string& file) {
@@ -137,7 +135,7 @@ Profile parse_lines(std::string_view text, const std::string& file) {
     const std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++place.line;
-    if (trimmed(line, kBlanks).empty()) continue;
+    if (trimmed(line, kLineBlanks).empty()) continue;
     if (line.front() == '\t' || line.front() == ' ') {
       profile.edges.push_back(parse_edge(place, line));
       continue;
@@ -162,7 +160,7 @@ std::size_t node_of(const Profile& profile, const Place& place, const std::strin
 // optimizer: inputs first, then every childless `__getitem__`, once.
 std::vector<Layer> layers_of(Profile& profile) {
   std::vector<std::vector<LayerId>> inputs(profile.nodes.size());
-  for (const Edge& edge : profile.edges) {
+  for (const ProfileEdge& edge : profile.edges) {
     const std::size_t from = node_of(profile, edge.place, edge.from), to = node_of(profile, edge.place, edge.to);
     ++profile.nodes[from].users;
     inputs[to].push_back(static_cast<LayerId>(from));

@@ -21,7 +21,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kSchema = "pipewright.run/1";
+constexpr std::string_view kRunSchema = "pipewright.run/1";
 
 // ---- source ---------------------------------------------------------------------------------------------------------
 
@@ -68,12 +68,12 @@ void read_loss(Reader& reader, const At& at, LoggedStep& step) {
   step.loss = negative ? -*value.value : *value.value;
 }
 
-struct Scaled {
+struct StepNumber {
   const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be at least 0"; }
 };
 
 constexpr Field<LoggedStep> kStep[] = {
-    {"number", "whole number", "of the step", member<&LoggedStep::number, Scaled>, Need::Required},
+    {"number", "whole number", "of the step", member<&LoggedStep::number, StepNumber>, Need::Required},
     {"time", "time", "that it took", member<&LoggedStep::time, Positive>},
     {"tokens_per_s_device", "number > 0", "tokens per second and device",
      member<&LoggedStep::tokens_per_s_device, Positive>},
@@ -195,7 +195,7 @@ void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
 }
 
 constexpr Field<ActionTrace> kTrace[] = {
-    {"rank", "whole number", "whose trace it is", member<&ActionTrace::rank, Scaled>},
+    {"rank", "whole number", "whose trace it is", member<&ActionTrace::rank, StepNumber>},
     {"on_device", "true | false", "times of the device; else of the host", member<&ActionTrace::on_device>,
      Need::Required},
     {"other_actions", "whole number", "sends, receives, overlapped pairs, which are left out; default: 0",
@@ -214,15 +214,15 @@ constexpr Field<ActionTrace> kTrace[] = {
 // ---- the file -------------------------------------------------------------------------------------------------------
 
 void read_schema(Reader& reader, const At& at, ImportedRun&) {
-  const std::string* text = scalar(reader, at, std::string(kSchema));
-  if (text != nullptr && *text != kSchema)
+  const std::string* text = scalar(reader, at, std::string(kRunSchema));
+  if (text != nullptr && *text != kRunSchema)
     reader.error(at,
-                 fmt::format("is not a schema of runs that this program knows; import the run again ({})", kSchema));
+                 fmt::format("is not a schema of runs that this program knows; import the run again ({})", kRunSchema));
 }
 
-constexpr Field<ImportedRun> kRun[] = {
+constexpr Field<ImportedRun> kImportedRun[] = {
     {"schema", "pipewright.run/1", "of this format", read_schema,
-     [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kSchema)); },
+     [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kRunSchema)); },
      Need::Required},
     {"source", "map", "where it comes from",
      [](Reader& reader, const At& at, ImportedRun& run) { read_fields<ImportSource>(reader, at, kSource, run.source); },
@@ -291,7 +291,7 @@ std::string run_yaml(ImportedRun run) {
     check_size(run.source, run.trace->actions, kMostRunActions, "actions",
                "give validate --trace the trace itself, or profile fewer steps");
   YamlText out(nullptr, {});
-  write_fields<ImportedRun>(out, kRun, run);
+  write_fields<ImportedRun>(out, kImportedRun, run);
   return comment(
              "A run that was measured elsewhere; `pipewright validate` puts it next to a prediction "
              "(docs/reference/importing.md).") +
@@ -299,7 +299,7 @@ std::string run_yaml(ImportedRun run) {
 }
 
 std::vector<SectionDoc> run_file_docs() {
-  return {document<ImportedRun>("run_file", kRun), document<ImportSource>("run_file.source", kSource),
+  return {document<ImportedRun>("run_file", kImportedRun), document<ImportSource>("run_file.source", kSource),
           document<TrainingLog>("run_file.log", kLog), document<LoggedStep>("run_file.log.steps[]", kStep),
           document<ActionTrace>("run_file.trace", kTrace)};
 }
@@ -311,7 +311,7 @@ ImportedRun parse_run_file(const std::string& text, const std::string& file) {
   reader.keep_origins = false;
   ImportedRun run;
   const Yaml yaml = parse_yaml(text, file);
-  read_fields<ImportedRun>(reader, At{yaml}, kRun, run);
+  read_fields<ImportedRun>(reader, At{yaml}, kImportedRun, run);
   if (errors.empty() && !run.log && !run.trace)
     errors.add(yaml.place, "has neither log nor trace; import the run again");
   errors.throw_if_any();

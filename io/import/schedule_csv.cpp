@@ -7,12 +7,11 @@
 
 #include "io/read/read_file.hpp"
 #include "io/text/errors.hpp"
+#include "io/text/letters.hpp"
 #include "io/text/trimmed.hpp"
 
 namespace pipewright {
 namespace {
-
-constexpr std::string_view kBlanks = " \t";
 
 constexpr std::uint32_t kMostStages = 65535;  // an op keeps its stage in 16 bits
 constexpr std::uint32_t kMostMicroBatches = 1U << 24;
@@ -39,10 +38,6 @@ constexpr std::array<ActionName, 11> kActions = {{
     {"RESHARD", std::nullopt, false},
     {"REDUCE_GRAD", std::nullopt, false},
 }};
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 struct Number {
   std::uint32_t value = 0;  // large ones stop at 2^31

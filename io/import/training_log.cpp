@@ -10,6 +10,7 @@
 #include "io/import/byte_source.hpp"
 #include "io/import/logged_memory.hpp"
 #include "io/text/errors.hpp"
+#include "io/text/letters.hpp"
 #include "io/text/quantity.hpp"
 #include "io/text/trimmed.hpp"
 #include "io/text/utf8.hpp"
@@ -17,11 +18,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
-constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr std::size_t kMostSteps = std::size_t{1} << 22;
-constexpr double kMebi = 1024.0 * 1024.0;
 
 // ESC [ ... letter: colours.
 std::string without_colours(std::string_view text) {
@@ -39,13 +36,6 @@ std::string without_colours(std::string_view text) {
   return plain;
 }
 
-std::string lower(std::string_view text) {
-  std::string copy(text);
-  std::transform(copy.begin(), copy.end(), copy.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return copy;
-}
-
 constexpr std::size_t kLongestKept = 300;  // of a line that is kept as text
 
 class LogReader {
@@ -56,10 +46,10 @@ class LogReader {
     for (std::string line; next_line(line); ++line_) {
       const std::string plain = line.find('\x1b') == std::string::npos ? line : without_colours(line);
       if (line_ == 1 && plain.starts_with('#') && lower(plain).find("synthetic") != std::string::npos)
-        log_.synthetic = printable(trimmed(std::string_view(plain).substr(1, kLongestKept), kBlanks));
+        log_.synthetic = printable(trimmed(std::string_view(plain).substr(1, kLongestKept), kLineBlanks));
       if (const auto world = plain.find("world size: ");
           log_.layout.empty() && world != std::string::npos && plain.find("model-parallel size: ") != std::string::npos)
-        log_.layout = printable(trimmed(std::string_view(plain).substr(world, kLongestKept), kBlanks));
+        log_.layout = printable(trimmed(std::string_view(plain).substr(world, kLongestKept), kLineBlanks));
       if (const auto at = plain.find("iteration "); at != std::string::npos && plain.find('|', at) != std::string::npos)
         megatron_step(std::string_view(plain).substr(at + 10));
       else if (plain.find(") memory (") != std::string::npos)
@@ -88,7 +78,7 @@ class LogReader {
       if (byte < 0) return !line.empty();
       if (byte == '\n') return true;
       line += static_cast<char>(byte);
-      if (line.size() > kLongestLine)
+      if (line.size() > kLongestLogLine)
         throw InputError(here(), "a line of more than 1 MiB; is this the log of a run, or its trace (--trace)?");
     }
   }
@@ -98,7 +88,7 @@ class LogReader {
   // A figure at the end of a file may be the half of one. Whole lines of Megatron-LM end with "|", torchtitan's with
   // "%".
   void check_end(std::string_view line) const {
-    line = trimmed(line, kBlanks);
+    line = trimmed(line, kLineBlanks);
     if (cut_off_ && !line.ends_with('|') && !line.ends_with('%'))
       throw InputError(here(), "the last line is cut off; take it out, e.g. with head -n -1");
   }
@@ -110,15 +100,15 @@ class LogReader {
   }
 
   double number(std::string_view what, std::string_view text) const {
-    std::string digits(trimmed(text, kBlanks));
+    std::string digits(trimmed(text, kLineBlanks));
     std::erase(digits, ',');  // 5,856
     const std::string word = lower(digits);
     if (word == "nan" || word == "inf" || word == "-inf") return std::nan("");
     const bool negative = !digits.empty() && digits.front() == '-';
     const Parsed<double> value = parse_number(negative ? std::string_view(digits).substr(1) : digits);
     if (!value.value)
-      throw InputError(
-          here(), fmt::format("{}: {} {}; is the line cut off?", what, in_quotes(trimmed(text, kBlanks)), value.why));
+      throw InputError(here(), fmt::format("{}: {} {}; is the line cut off?", what,
+                                           in_quotes(trimmed(text, kLineBlanks)), value.why));
     return negative ? -*value.value : *value.value;
   }
 
@@ -131,7 +121,7 @@ class LogReader {
   }
 
   Time milliseconds(std::string_view what, std::string_view text) const {
-    text = trimmed(text.substr(0, text.find('/')), kBlanks);  // ROCm's fork: this one / the mean
+    text = trimmed(text.substr(0, text.find('/')), kLineBlanks);  // ROCm's fork: this one / the mean
     const Parsed<std::int64_t> time = parse_scaled(text, 6);
     if (!time.value || *time.value <= 0)
       throw InputError(here(),
@@ -167,8 +157,8 @@ class LogReader {
       begin = end;
       const auto colon = field.rfind(':');
       if (colon == std::string_view::npos) continue;
-      const std::string_view key = trimmed(field.substr(0, colon), kBlanks),
-                             value = trimmed(field.substr(colon + 1), kBlanks);
+      const std::string_view key = trimmed(field.substr(0, colon), kLineBlanks),
+                             value = trimmed(field.substr(colon + 1), kLineBlanks);
       if (key == kTime) {
         keep_most(step.time, milliseconds(key, value));
       } else if (key == "throughput per GPU (TFLOP/s/GPU)") {

@@ -10,7 +10,8 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kVersion = "DeepSpeed master of 2026 (deepspeed/runtime/pipe/module.py, commit 12e65a6b11)";
+constexpr const char* kDeepspeedVersion =
+    "DeepSpeed master of 2026 (deepspeed/runtime/pipe/module.py, commit 12e65a6b11)";
 
 // "uniform" where the cut is that one, else by the blocks.
 std::string method_of(const Answer& written) {
@@ -23,7 +24,7 @@ std::string method_of(const Answer& written) {
   return "uniform";
 }
 
-const char* dtype_of(Precision precision) {
+const char* deepspeed_dtype(Precision precision) {
   return precision == Precision::Bf16 ? "bf16" : precision == Precision::Fp16 ? "fp16" : "fp32";
 }
 
@@ -64,7 +65,7 @@ WIDTH = 64  # of the layers below; yours have their own
                      training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
                      training.precision == Precision::Bf16 ? "True" : "False",
                      training.precision == Precision::Fp16 ? "True" : "False",
-                     dtype_of(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
+                     deepspeed_dtype(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
                      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
 }
 
@@ -136,7 +137,7 @@ std::string deepspeed_launch(const LaunchRequest& request) {
   const Plan& plan = written.plan;
   const Training& training = written.scenario->training;
   const auto layers = written.scenario->model.layers.size();
-  std::string text = python_head(request, "DeepSpeed", kVersion);
+  std::string text = python_head(request, "DeepSpeed", kDeepspeedVersion);
   const NodeShape shape = nodes_of(written);
   if (!request.sbatch) text += how_to_run(shape);
   text += "import time\n\nimport deepspeed\nimport torch\n";

@@ -15,7 +15,8 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kVersion = "Megatron-LM main of August 2026 (megatron/training/arguments.py, commit d98e8a64dd)";
+constexpr const char* kMegatronVersion =
+    "Megatron-LM main of August 2026 (megatron/training/arguments.py, commit d98e8a64dd)";
 
 std::string letters(const LayoutChunk& chunk) {
   std::string out = chunk.embedding ? "E" : "";
@@ -299,7 +300,7 @@ void training_flags(Flags& flags, const Answer& written) {
   flags.line("--log-interval 1 --log-throughput");
 }
 
-std::string how_to_run(const LaunchRequest& request, bool several) {
+std::string how_to_run_megatron(const LaunchRequest& request, bool several) {
   constexpr const char* where = "in the folder of Megatron-LM, where pretrain_gpt.py is";
   if (request.sbatch) return comment(fmt::format("Submit with: sbatch FILE, {}.", where));
   if (!several) return comment(fmt::format("Run with: bash FILE, {}.", where));
@@ -318,10 +319,10 @@ std::string megatron_launch(const LaunchRequest& request) {
   training_flags(training, written);
   std::string text = "#!/bin/bash\n";
   if (request.sbatch) text += sbatch_lines(request, 1);
-  text += launch_header(request, "Megatron-LM", kVersion,
+  text += launch_header(request, "Megatron-LM", kMegatronVersion,
                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
   const bool several = nodes_of(written).nodes > 1;
-  text += how_to_run(request, several);
+  text += how_to_run_megatron(request, several);
   text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
   if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
   text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";

@@ -11,7 +11,8 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kVersion = "PyTorch main of 2026 (torch/distributed/pipelining/schedules.py, commit 00722e648b)";
+constexpr const char* kTorchVersion =
+    "PyTorch main of 2026 (torch/distributed/pipelining/schedules.py, commit 00722e648b)";
 
 // Stands on both sides: build_layer is the user's, the rest is the plan.
 constexpr const char* kProgram = R"(import contextlib
@@ -154,7 +155,7 @@ std::string optimizer_of(const Training& training, bool divided) {
       name, more);
 }
 
-std::string dtype_of(Precision precision) {
+std::string torch_dtype(Precision precision) {
   switch (precision) {
     case Precision::Bf16: return "torch.bfloat16";
     case Precision::Fp16: return "torch.float16";
@@ -205,7 +206,7 @@ std::string settings_of(const Answer& written) {
                         data_inside ? "pipeline" : "data", data_inside ? "data" : "pipeline");
   text += fmt::format("MICRO_BATCHES, MICRO_BATCH_SIZE, GLOBAL_BATCH = {}, {}, {}\n", plan.micro_batches,
                       plan.micro_batch_size, plan.global_batch_size);
-  text += fmt::format("DTYPE = {}\nSTEPS = 10\n", dtype_of(training.precision));
+  text += fmt::format("DTYPE = {}\nSTEPS = 10\n", torch_dtype(training.precision));
   if (training.precision == Precision::Tf32) text += "torch.set_float32_matmul_precision(\"high\")\n";
   text += python_trained_as(written.scenario->model);
   text +=
@@ -219,7 +220,7 @@ std::string settings_of(const Answer& written) {
 std::string torch_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
   std::string program = kProgram;
-  const std::string head = python_head(request, "torch.distributed.pipelining", kVersion);
+  const std::string head = python_head(request, "torch.distributed.pipelining", kTorchVersion);
   const std::size_t at = program.find("WIDTH = 64");
   program.insert(at, settings_of(written) + "\n\n");
   const std::string text =

@@ -14,7 +14,7 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kVersion = "torchtitan main of 2026 (torchtitan/config/configs.py, commit 0014ac2ca4)";
+constexpr const char* kTorchtitanVersion = "torchtitan main of 2026 (torchtitan/config/configs.py, commit 0014ac2ca4)";
 
 constexpr const char* kTrain = "-m torchtitan.train --module llama3 --config pipewright_plan 2>&1 | tee train.log";
 
@@ -43,7 +43,7 @@ std::string modules_of(const Plan& plan, const Model& model) {
 }
 
 // Comments at the head: what it needs, where to put it, how to start it.
-std::string how_to_run(const LaunchRequest& request, bool traced) {
+std::string how_to_run_torchtitan(const LaunchRequest& request, bool traced) {
   const Answer& written = request.written;
   const Plan& plan = written.plan;
   std::string text;
@@ -173,8 +173,8 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   const bool to_file = plan.stages > 1 && plan.facts.pytorch.empty();
   // PyTorch's classes for one stage per rank do not name their actions in a trace; what runs lists of actions does.
   const bool traced = plan.stages > 1 && (to_file || plan.facts.takes_chunks);
-  std::string text = python_head(request, "torchtitan", kVersion);
-  text += how_to_run(request, traced);
+  std::string text = python_head(request, "torchtitan", kTorchtitanVersion);
+  text += how_to_run_torchtitan(request, traced);
   const bool tf32 = scenario.training.precision == Precision::Tf32;
   std::string imports = traced ? "import os\n" : "";
   if (to_file) imports += "import tempfile\n";

@@ -9,6 +9,7 @@
 #include "io/import/run_file.hpp"
 #include "io/read/expect_text.hpp"
 #include "io/yaml/changes.hpp"
+#include "io/yaml/flat_values.hpp"
 #include "io/yaml/sections.hpp"
 
 namespace pipewright {
@@ -135,8 +136,6 @@ void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& fr
 }
 
 namespace {
-
-using KeysAndValues = std::vector<std::pair<std::string, std::string>>;
 
 bool told_by_key(const Yaml& from, const Yaml& to, const std::string& key) {
   if (!from.is(Yaml::Type::Map) || !to.is(Yaml::Type::Map)) return false;

@@ -15,8 +15,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kBlanks = " ";
-
 constexpr double kLargestAmount = 1e21;
 constexpr std::int64_t kMostTrials = 100'000;
 
@@ -109,11 +107,11 @@ constexpr Field<CampaignRequest> kCampaign[] = {
 }  // namespace
 
 Parsed<double> parse_amount(std::string_view text) {
-  text = trimmed(text, kBlanks);
+  text = trimmed(text, kSpaces);
   double power = 1;
   if (!text.empty() && power_of(text.back()) > 0) {
     power = power_of(text.back());
-    text = trimmed(text.substr(0, text.size() - 1), kBlanks);
+    text = trimmed(text.substr(0, text.size() - 1), kSpaces);
   }
   Parsed<double> number = parse_number(text);
   if (!number.value) return {{}, number.no_number ? "is not a number; write e.g. 15T, 300B or 4.9e9" : number.why};
@@ -125,7 +123,7 @@ Parsed<double> parse_amount(std::string_view text) {
 
 Parsed<CampaignLength> parse_length(std::string_view text) {
   constexpr std::array<std::string_view, 3> words = {"tokens", "samples", "epochs"};  // CampaignLength::Of
-  text = trimmed(text, kBlanks);
+  text = trimmed(text, kSpaces);
   const std::size_t space = text.rfind(' ');
   const std::string_view word = space == std::string_view::npos ? "" : text.substr(space + 1);
   const auto found = std::find(words.begin(), words.end(), word);

@@ -13,8 +13,6 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostFilesDeep = 8;
-
 // What is known of single figures is kept by the section that owns them, without the path that leads to it.
 template <class T>
 std::map<std::string, T> below(const std::map<std::string, T>& all, const std::string& prefix) {

@@ -11,7 +11,7 @@
 namespace pipewright {
 namespace {
 
-struct NotNegative {
+struct AtLeast0 {
   const char* operator()(double value) const { return value >= 0 ? "" : "must be at least 0"; }
 };
 struct UpTo1 {
@@ -25,8 +25,8 @@ constexpr Field<ProductCurve> kTiles[] = {
     {"share", "number in (0, 1]", "of the peak: whole tiles of 256 x 128, a long sum, a cold device",
      member<&ProductCurve::share, UpTo1>, Need::Required},
     {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs",
-     member<&ProductCurve::fill, NotNegative>, Need::Required},
-    {"launch", "number >= 0", "us, of every call", member<&ProductCurve::launch, NotNegative>, Need::Required},
+     member<&ProductCurve::fill, AtLeast0>, Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&ProductCurve::launch, AtLeast0>, Need::Required},
     {"operands", "number in (0, 1]", "share of the memory bandwidth at which the three matrices move",
      member<&ProductCurve::operands, UpTo1>, Need::Required},
     {"tile_128x128", "number in (0, 1]", "rate of such tiles over that of 256 x 128; default: 1",
@@ -35,13 +35,13 @@ constexpr Field<ProductCurve> kTiles[] = {
      member<&ProductCurve::tile_128x64, UpTo1>},
     {"tile_64x64", "number in (0, 1]", "likewise; default: 1", member<&ProductCurve::tile_64x64, UpTo1>},
     {"split", "number >= 0", "us that dividing the sum among multiprocessors costs; default: 0",
-     member<&ProductCurve::split, NotNegative>},
+     member<&ProductCurve::split, AtLeast0>},
     {"waves", "number in [0, 1]",
      "1: the last wave of tiles takes as long as a full one; 0: tiles are balanced over all multiprocessors; default: "
      "1",
      member<&ProductCurve::waves, From0To1>},
     {"slowdown", "number >= 0", "large products take up to this share longer, as the clock falls; default: 0",
-     member<&ProductCurve::slowdown, NotNegative>},
+     member<&ProductCurve::slowdown, AtLeast0>},
     {"slowdown_half", "number > 0", "TFLOP of a product that shows half of it; default: 1",
      member<&ProductCurve::slowdown_half, Positive>},
     {"sustained", "number > 0", "rate in a long training over that of a short measurement; default: 1",
@@ -51,10 +51,10 @@ constexpr Field<ProductCurve> kTiles[] = {
 constexpr Field<AttentionCurve> kCurve[] = {
     {"share", "number in (0, 1]", "of the peak", member<&AttentionCurve::share, UpTo1>, Need::Required},
     {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs in addition to its own",
-     member<&AttentionCurve::start, NotNegative>, Need::Required},
+     member<&AttentionCurve::start, AtLeast0>, Need::Required},
     {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done",
      member<&AttentionCurve::tail, From0To1>, Need::Required},
-    {"launch", "number >= 0", "us, of every call", member<&AttentionCurve::launch, NotNegative>, Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&AttentionCurve::launch, AtLeast0>, Need::Required},
 };
 
 template <AttentionCurve AttentionKernel::*Member>
@@ -71,7 +71,7 @@ void write_curve(YamlText& out, std::string_view key, const AttentionKernel& ker
   out.line(key, curve_text(kernel.*Member));
 }
 
-struct AtLeast1 {
+struct OneOrMore {
   const char* operator()(int value) const { return value >= 1 ? "" : "must be at least 1"; }
 };
 
@@ -79,7 +79,7 @@ constexpr Field<AttentionKernel> kKernel[] = {
     {"kernel", "fa2 | fa3 | cudnn", "FlashAttention 2 or 3, or cuDNN's", member<&AttentionKernel::kernel>,
      Need::Required},
     {"head_size", "whole number >= 1", "another one takes the nearest of its kernel",
-     member<&AttentionKernel::head_size, AtLeast1>, Need::Required},
+     member<&AttentionKernel::head_size, OneOrMore>, Need::Required},
     {"forward", "map", "see device.efficiency.<kind>.kernels[].forward", read_curve<&AttentionKernel::forward>,
      write_curve<&AttentionKernel::forward>, Need::Required},
     {"backward", "map", "likewise, with 2.5 times the work of the forward", read_curve<&AttentionKernel::backward>,
@@ -93,9 +93,9 @@ constexpr Field<AttentionKernel> kKernel[] = {
 };
 
 constexpr Field<SwitchCurve> kSwitch[] = {
-    {"members", "whole number >= 1", "of a group, at least", member<&SwitchCurve::members, AtLeast1>, Need::Required},
-    {"start", "number >= 0", "us", member<&SwitchCurve::start, NotNegative>, Need::Required},
-    {"hop", "number >= 0", "us, times the binary logarithm of the members", member<&SwitchCurve::hop, NotNegative>,
+    {"members", "whole number >= 1", "of a group, at least", member<&SwitchCurve::members, OneOrMore>, Need::Required},
+    {"start", "number >= 0", "us", member<&SwitchCurve::start, AtLeast0>, Need::Required},
+    {"hop", "number >= 0", "us, times the binary logarithm of the members", member<&SwitchCurve::hop, AtLeast0>,
      Need::Required},
     {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass",
      member<&SwitchCurve::share, UpTo1>, Need::Required},
@@ -105,11 +105,11 @@ constexpr Field<MessageCurve> kMessages[] = {
     {"links", "ideal | mesh | nvswitch | pcie",
      "over which they were measured; over others the links' bandwidth holds; default: nvswitch",
      read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
-    {"start", "number >= 0", "us, of every message", member<&MessageCurve::start, NotNegative>, Need::Required},
+    {"start", "number >= 0", "us, of every message", member<&MessageCurve::start, AtLeast0>, Need::Required},
     {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
      member<&MessageCurve::small, UpTo1>, Need::Required},
     {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
-     member<&MessageCurve::middle, NotNegative>, Need::Required},
+     member<&MessageCurve::middle, AtLeast0>, Need::Required},
     {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach",
      member<&MessageCurve::large, UpTo1>, Need::Required},
     {"band", "number in [0, 0.95]", "how far off they may be; default: 0", member<&MessageCurve::band, Band>},
@@ -119,16 +119,16 @@ constexpr Field<MessageCurve> kMessages[] = {
      Need::Required},
 };
 
-constexpr Field<CollectiveCurve> kCollectives[] = {
-    {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, NotNegative>, Need::Required},
-    {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, NotNegative>, Need::Required},
+constexpr Field<CollectiveCurve> kCollectiveFields[] = {
+    {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, AtLeast0>, Need::Required},
+    {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, AtLeast0>, Need::Required},
     {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
      member<&CollectiveCurve::small, UpTo1>, Need::Required},
     {"middle", "number in (0, 1]", "likewise, messages of medium size", member<&CollectiveCurve::middle, UpTo1>,
      Need::Required},
-    {"large_start", "number >= 0", "us, of large messages", member<&CollectiveCurve::large_start, NotNegative>,
+    {"large_start", "number >= 0", "us, of large messages", member<&CollectiveCurve::large_start, AtLeast0>,
      Need::Required},
-    {"large_hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::large_hop, NotNegative>,
+    {"large_hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::large_hop, AtLeast0>,
      Need::Required},
     {"large", "number in (0, 1]", "share of the bandwidth that large messages reach in a large group",
      member<&CollectiveCurve::large, UpTo1>, Need::Required},
@@ -166,7 +166,7 @@ void read_collectives(Reader& reader, const At& at, Device& device) {
   if (!is_map(reader, at, "a map, e.g. {start: 5, hop: 0.8, ...}")) return;
   CollectiveCurve& curve = device.collectives.emplace();
   curve.place = at.yaml.place;
-  read_fields<CollectiveCurve>(reader, at, kCollectives, curve);
+  read_fields<CollectiveCurve>(reader, at, kCollectiveFields, curve);
 }
 
 void read_messages(Reader& reader, const At& at, Device& device) {
@@ -184,7 +184,7 @@ void write_messages(YamlText& out, std::string_view key, const Device& device) {
 void write_collectives(YamlText& out, std::string_view key, const Device& device) {
   if (!device.collectives) return;
   out.open(key);
-  write_fields<CollectiveCurve>(out, kCollectives, *device.collectives);
+  write_fields<CollectiveCurve>(out, kCollectiveFields, *device.collectives);
   out.close();
 }
 
@@ -379,7 +379,7 @@ std::vector<SectionDoc> kernel_curve_docs() {
           document<ProductCurve>("device.efficiency.<kind>.tiles", kTiles),
           document<AttentionKernel>("device.efficiency.<kind>.kernels[]", kKernel),
           document<AttentionCurve>("device.efficiency.<kind>.kernels[].forward", kCurve),
-          document<CollectiveCurve>("device.collectives", kCollectives),
+          document<CollectiveCurve>("device.collectives", kCollectiveFields),
           document<SwitchCurve>("device.collectives.in_switch[]", kSwitch),
           document<MessageCurve>("device.messages", kMessages)};
 }

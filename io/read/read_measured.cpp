@@ -24,7 +24,7 @@ void read_list(Reader& reader, const At& at, std::span<const Field<T>> fields, s
     read_fields<T>(reader, at.entry(i), fields, items.emplace_back());
 }
 
-constexpr Field<RunFile> kFile[] = {
+constexpr Field<RunFile> kRunFileFields[] = {
     {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, write_nothing, Need::Required},
     {"file", "file name", "in the folder of the data; comma-separated, with a header", read_as<&RunFile::file>,
      write_nothing, Need::Required},
@@ -139,7 +139,7 @@ void read_when(Reader& reader, const At& at, RowNote& note) {
   read_test(reader, at, note.when);
 }
 
-constexpr Field<RowNote> kLeftOut[] = {
+constexpr Field<RowNote> kLeftOutRow[] = {
     {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
     {"why", "text", "the reason", read_as<&RowNote::text>, write_nothing, Need::Required},
 };
@@ -208,12 +208,12 @@ struct AtLeast2 {
   const char* operator()(std::int64_t value) const { return value >= 2 ? "" : "must be at least 2"; }
 };
 
-constexpr Field<MeasuredTable> kMeasured[] = {
+constexpr Field<MeasuredTable> kMeasuredTable[] = {
     {"table", "text", "its title", read_as<&MeasuredTable::title>, write_nothing, Need::Required},
     {"source", "text", "where it is published", read_as<&MeasuredTable::source>, write_nothing, Need::Required},
     {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>, write_nothing},
     {"files", "list of {name, file}", "see measured.files",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kFile, t.files); },
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kRunFileFields, t.files); },
      write_nothing, Need::Required},
     {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures, write_nothing,
      Need::Required},
@@ -225,7 +225,7 @@ constexpr Field<MeasuredTable> kMeasured[] = {
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowSetting>(reader, at, kSetting, t.settings); },
      write_nothing},
     {"left_out", "list of {when, why}", "rows that are not compared: counted",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOut, t.left_out); },
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOutRow, t.left_out); },
      write_nothing},
     {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key",
      [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kMissing, t.missing); },
@@ -261,7 +261,7 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
   const bool keep_origins = std::exchange(reader.keep_origins, false);
   MeasuredTable table;
   table.place = at.yaml.place;
-  read_fields<MeasuredTable>(reader, at, kMeasured, table);
+  read_fields<MeasuredTable>(reader, at, kMeasuredTable, table);
   if (!table.constants.empty() && table.fit_every == 0 && table.fit_lines.empty())
     reader.errors.add(at.yaml.place, path(at) + ".constants",
                       "say on which lines they were fitted, e.g. fit_every: 14");
@@ -270,9 +270,9 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
 }
 
 std::vector<SectionDoc> measured_docs() {
-  return {document<MeasuredTable>("measured", kMeasured),           document<RunFile>("measured.files", kFile),
+  return {document<MeasuredTable>("measured", kMeasuredTable),      document<RunFile>("measured.files", kRunFileFields),
           document<FigureText>("measured.figures", kFigure),        document<RunColumn>("measured.column", kColumn),
-          document<RowSetting>("measured.settings", kSetting),      document<RowNote>("measured.left_out", kLeftOut),
+          document<RowSetting>("measured.settings", kSetting),      document<RowNote>("measured.left_out", kLeftOutRow),
           document<RowNote>("measured.missing", kMissing),          document<RowNote>("measured.subsets", kSubset),
           document<FittedConstant>("measured.constants", kConstant)};
 }

@@ -15,7 +15,7 @@
 namespace pipewright {
 namespace {
 
-struct NotNegative {
+struct ZeroOrMore {
   const char* operator()(double value) const { return value >= 0 && value < 1e18 ? "" : "must be 0 or more"; }
   const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
 };
@@ -25,15 +25,15 @@ struct NotNegative {
 constexpr Field<TimeFormula> kFormula[] = {
     {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", member<&TimeFormula::terms>,
      Need::Required},
-    {"fixed_ns", "number >= 0", "t0, ns", member<&TimeFormula::fixed_ns, NotNegative>, Need::Required},
-    {"per_wave_ns", "number >= 0", "waves: a, ns", member<&TimeFormula::per_wave_ns, NotNegative>},
-    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", member<&TimeFormula::per_wave_depth_ns, NotNegative>},
+    {"fixed_ns", "number >= 0", "t0, ns", member<&TimeFormula::fixed_ns, ZeroOrMore>, Need::Required},
+    {"per_wave_ns", "number >= 0", "waves: a, ns", member<&TimeFormula::per_wave_ns, ZeroOrMore>},
+    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", member<&TimeFormula::per_wave_depth_ns, ZeroOrMore>},
     {"tile_rows", "whole number >= 1", "waves: rows of a tile", member<&TimeFormula::tile_rows, AtLeast1>},
     {"tile_columns", "whole number >= 1", "waves: columns of a tile", member<&TimeFormula::tile_columns, AtLeast1>},
     {"floor_ns_per_value", "number >= 0", "waves: no faster than that",
-     member<&TimeFormula::floor_ns_per_value, NotNegative>},
-    {"per_flop_ns", "number >= 0", "work: c, ns", member<&TimeFormula::per_flop_ns, NotNegative>},
-    {"per_value_ns", "number >= 0", "work, values: d, ns", member<&TimeFormula::per_value_ns, NotNegative>},
+     member<&TimeFormula::floor_ns_per_value, ZeroOrMore>},
+    {"per_flop_ns", "number >= 0", "work: c, ns", member<&TimeFormula::per_flop_ns, ZeroOrMore>},
+    {"per_value_ns", "number >= 0", "work, values: d, ns", member<&TimeFormula::per_value_ns, ZeroOrMore>},
 };
 
 // Other numbers of a file are none below 0.
@@ -52,13 +52,13 @@ void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
 
 constexpr Field<FormulaErrors> kErrors[] = {
     {"mean", "number >= 0", "mean |predicted / measured - 1| of sizes that the formula was not fitted on",
-     member<&FormulaErrors::mean, NotNegative>, Need::Required},
-    {"p95", "number >= 0", "95 % of them are below", member<&FormulaErrors::p95, NotNegative>, Need::Required},
+     member<&FormulaErrors::mean, ZeroOrMore>, Need::Required},
+    {"p95", "number >= 0", "95 % of them are below", member<&FormulaErrors::p95, ZeroOrMore>, Need::Required},
     {"bias", "number", "mean of predicted / measured - 1", read_bias, write_as<&FormulaErrors::bias>, Need::Required},
     {"common", "number >= 0", "relative standard error that sizes of one width share",
-     member<&FormulaErrors::common, NotNegative>, Need::Required},
+     member<&FormulaErrors::common, ZeroOrMore>, Need::Required},
     {"independent", "number >= 0", "relative standard error of each size's own",
-     member<&FormulaErrors::independent, NotNegative>, Need::Required},
+     member<&FormulaErrors::independent, ZeroOrMore>, Need::Required},
 };
 
 // {terms: values, fixed_ns: 3000, ...}: on one line.
@@ -126,7 +126,7 @@ constexpr Field<MeasuredSeries> kSeries[] = {
     {"result_error", "number >= 0",
      "|difference| / |right| of a result at its smallest size against double precision, before it was timed; absent: "
      "not compared",
-     read_as<&MeasuredSeries::result_error, NotNegative>,
+     read_as<&MeasuredSeries::result_error, ZeroOrMore>,
      [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
        if (series.result_error) out.line(key, fmt::format("{}", *series.result_error));
      }},
@@ -233,14 +233,14 @@ void write_algorithms(YamlText& out, std::string_view key, const MeasuredDevice&
 
 // ---- collectives ----------------------------------------------------------------------------------------------------
 
-struct AtLeast2 {
+struct TwoOrMore {
   const char* operator()(int value) const { return value < 2 ? "must be 2 or more" : ""; }
 };
 
-constexpr Field<MeasuredCollective> kCollectives[] = {
+constexpr Field<MeasuredCollective> kMeasuredCollectives[] = {
     {"operation", "text", "ring all-reduce, peer copy, peer copy through the host; nccl all-reduce, all-gather, send",
      member<&MeasuredCollective::operation>, Need::Required},
-    {"members", "whole number >= 2", "groups of one GPU, or GPUs", member<&MeasuredCollective::members, AtLeast2>,
+    {"members", "whole number >= 2", "groups of one GPU, or GPUs", member<&MeasuredCollective::members, TwoOrMore>,
      Need::Required},
     {"virtual_devices", "whole number >= 1", "equal groups that the SMs of one GPU were cut into; 1: members are GPUs",
      member<&MeasuredCollective::virtual_devices, AtLeast1>, Need::Required},
@@ -257,13 +257,13 @@ constexpr Field<MeasuredCollective> kCollectives[] = {
 void read_collectives(Reader& reader, const At& at, MeasuredDevice& device) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<MeasuredCollective>(reader, at.entry(i), kCollectives, device.collectives.emplace_back());
+    read_fields<MeasuredCollective>(reader, at.entry(i), kMeasuredCollectives, device.collectives.emplace_back());
 }
 void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice& device) {
   if (device.collectives.empty()) return;
   out.open(key);
   for (const MeasuredCollective& each : device.collectives)
-    out.item(flow<MeasuredCollective>(kCollectives, each), {});
+    out.item(flow<MeasuredCollective>(kMeasuredCollectives, each), {});
   out.close();
 }
 
@@ -337,17 +337,16 @@ constexpr Field<MeasuredPair> kPairs[] = {
      Need::Required},
     {"slowdown", "number > 0", "its time while the other runs, as a multiple of that",
      member<&MeasuredPair::slowdown, Above0>, Need::Required},
-    {"error", "number >= 0", "standard error of the slowdown, relative", member<&MeasuredPair::error, NotNegative>,
+    {"error", "number >= 0", "standard error of the slowdown, relative", member<&MeasuredPair::error, ZeroOrMore>,
      Need::Required},
     {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs",
-     member<&MeasuredPair::spread, NotNegative>, Need::Required},
-    {"alone_spread", "number >= 0", "likewise, alone", member<&MeasuredPair::alone_spread, NotNegative>,
-     Need::Required},
+     member<&MeasuredPair::spread, ZeroOrMore>, Need::Required},
+    {"alone_spread", "number >= 0", "likewise, alone", member<&MeasuredPair::alone_spread, ZeroOrMore>, Need::Required},
     {"clock", "number >= 0", "mean share of the normal clock while the other runs",
-     member<&MeasuredPair::clock, NotNegative>, Need::Required},
+     member<&MeasuredPair::clock, ZeroOrMore>, Need::Required},
     {"readings", "whole number >= 0", "that were kept, taken while the other runs",
-     member<&MeasuredPair::readings, NotNegative>, Need::Required},
-    {"discarded", "whole number >= 0", "likewise, that were not", member<&MeasuredPair::discarded, NotNegative>,
+     member<&MeasuredPair::readings, ZeroOrMore>, Need::Required},
+    {"discarded", "whole number >= 0", "likewise, that were not", member<&MeasuredPair::discarded, ZeroOrMore>,
      Need::Required},
 };
 
@@ -369,17 +368,17 @@ void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
   read_value(reader, at, device.left_out);
 }
 
-constexpr Field<MeasuredDevice> kMeasured[] = {
+constexpr Field<MeasuredDevice> kMeasuredDevice[] = {
     {"gpu", "text", "as the driver names it", member<&MeasuredDevice::gpu>, Need::Required},
     {"sms", "whole number >= 1", "of the whole GPU", member<&MeasuredDevice::sms, AtLeast1>, Need::Required},
     {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names",
-     member<&MeasuredDevice::clock_ghz, NotNegative>, Need::Required},
+     member<&MeasuredDevice::clock_ghz, ZeroOrMore>, Need::Required},
     {"driver", "text", "newest CUDA version that it knows", member<&MeasuredDevice::driver>, Need::Required},
     {"toolkit", "text", "CUDA version of the kernels' compiler", member<&MeasuredDevice::toolkit>, Need::Required},
     {"date", "text", "of the measurement", member<&MeasuredDevice::date>, Need::Required},
     {"revision", "text", "of pipewright", read_as<&MeasuredDevice::revision>, write_text<&MeasuredDevice::revision>},
     {"repeat_error", "number >= 0", "relative deviation of one operation that was measured again and again meanwhile",
-     member<&MeasuredDevice::repeat_error, NotNegative>, Need::Required},
+     member<&MeasuredDevice::repeat_error, ZeroOrMore>, Need::Required},
     {"left_out", "list of text", "what was not measured, and why; default: nothing", read_left_out,
      [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
        if (device.left_out.empty()) return;
@@ -421,7 +420,7 @@ constexpr Field<MeasuredDevice> kMeasured[] = {
 void read_measured_device(Reader& reader, const At& at, Device& device) {
   auto measured = std::make_shared<MeasuredDevice>();
   const bool sourced = std::exchange(reader.sourced, false);
-  read_fields<MeasuredDevice>(reader, at, kMeasured, *measured);
+  read_fields<MeasuredDevice>(reader, at, kMeasuredDevice, *measured);
   reader.sourced = sourced;
   device.measured = std::move(measured);
 }
@@ -429,17 +428,17 @@ void read_measured_device(Reader& reader, const At& at, Device& device) {
 void write_measured_device(YamlText& out, std::string_view key, const Device& device) {
   if (!device.measured) return;
   out.open(key);
-  write_fields<MeasuredDevice>(out, kMeasured, *device.measured);
+  write_fields<MeasuredDevice>(out, kMeasuredDevice, *device.measured);
   out.close();
 }
 
 std::vector<SectionDoc> measured_device_docs() {
-  return {document<MeasuredDevice>("device.measured", kMeasured),
+  return {document<MeasuredDevice>("device.measured", kMeasuredDevice),
           document<MeasuredSeries>("device.measured.series[]", kSeries),
           document<TimeFormula>("device.measured.series[].formula", kFormula),
           document<FormulaErrors>("device.measured.series[].errors", kErrors),
           document<MeasuredPair>("device.measured.interference[]", kPairs),
-          document<MeasuredCollective>("device.measured.collectives[]", kCollectives)};
+          document<MeasuredCollective>("device.measured.collectives[]", kMeasuredCollectives)};
 }
 
 std::string device_yaml(const Device& device) {

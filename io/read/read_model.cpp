@@ -24,7 +24,6 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostFilesDeep = 8;
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
 
 constexpr std::array<std::string_view, 5> kForms = {"layers", "file", "pipedream_profile", "family", "hf"};
@@ -340,7 +339,7 @@ struct ProfileText {
   std::string name;
 };
 
-constexpr Field<ProfileText> kProfile[] = {
+constexpr Field<ProfileText> kModelProfile[] = {
     {"pipedream_profile", "path of a graph.txt", "layers, times and sizes as profiled", member<&ProfileText::file>,
      Need::Required},
     {"batch", "whole number >= 1", "samples it was profiled with; default: derived from the input tensor",
@@ -348,7 +347,7 @@ constexpr Field<ProfileText> kProfile[] = {
     {"name", "text", "for reports; default: the name of the profile", member<&ProfileText::name>},
 };
 
-constexpr Field<std::string> kFile[] = {
+constexpr Field<std::string> kModelFile[] = {
     {"file", "path", "of a model file, whose one key is model:",
      [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); },
      [](YamlText&, std::string_view, const std::string&) {}, Need::Required},
@@ -371,7 +370,7 @@ void read_file_form(Reader& reader, const At& at, const std::string& file, Model
 void read_profile_form(Reader& reader, const At& at, Model& model) {
   const std::size_t errors_before = reader.errors.count();
   ProfileText text;
-  read_fields<ProfileText>(reader, at, kProfile, text);
+  read_fields<ProfileText>(reader, at, kModelProfile, text);
   const Yaml* file = at.yaml.find("pipedream_profile");
   if (reader.errors.count() > errors_before || !file) return;
   try {
@@ -458,7 +457,7 @@ void read_map(Reader& reader, const At& at, Model& model) {
   if (forms[0]->text == "hf") return read_hf_form(reader, at, model);
   if (forms[0]->text == "pipedream_profile") return read_profile_form(reader, at, model);
   std::string file;
-  read_fields<std::string>(reader, at, kFile, file);
+  read_fields<std::string>(reader, at, kModelFile, file);
   if (!file.empty()) read_file_form(reader, at, relative_to(at.yaml.find("file")->place, file), model);
 }
 
@@ -508,9 +507,10 @@ void write_model_section(YamlText& out, const Model& model) {
 }
 
 std::vector<SectionDoc> model_docs() {
-  std::vector<SectionDoc> docs = {
-      document<Model>("model (layers)", kExplicit), document<LayerText>("model.layers", kLayer),
-      document<std::string>("model (file)", kFile), hf_form_doc(), document<ProfileText>("model (profile)", kProfile)};
+  std::vector<SectionDoc> docs = {document<Model>("model (layers)", kExplicit),
+                                  document<LayerText>("model.layers", kLayer),
+                                  document<std::string>("model (file)", kModelFile), hf_form_doc(),
+                                  document<ProfileText>("model (profile)", kModelProfile)};
   for (const auto& more : {family_docs(), trained_as_docs(), operator_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;

@@ -13,8 +13,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kBlanks = " ";
-
 std::size_t at_place(LayerId layer) {
   return static_cast<std::size_t>(layer);
 }
@@ -56,8 +54,8 @@ class OrderReader {
     if (text == nullptr) return;
     std::optional<LayerId> first = layer(*text, at.yaml.quoted), last = first;
     if (const auto dots = text->find(".."); !first && dots != std::string::npos) {
-      first = layer(trimmed(std::string_view(*text).substr(0, dots), kBlanks), false);
-      last = layer(trimmed(std::string_view(*text).substr(dots + 2), kBlanks), false);
+      first = layer(trimmed(std::string_view(*text).substr(0, dots), kSpaces), false);
+      last = layer(trimmed(std::string_view(*text).substr(dots + 2), kSpaces), false);
     }
     if (!first || !last)
       return reader_.error(at, fmt::format("is not a layer of the model; write a layer's name, its number from 0 to {} "

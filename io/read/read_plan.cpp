@@ -131,7 +131,7 @@ std::int64_t place_in(const LayerOrder& order, std::int64_t layer) {
   return std::find(order.layers.begin(), order.layers.end(), static_cast<LayerId>(layer)) - order.layers.begin();
 }
 
-bool is_number(std::string_view text) {
+bool is_layer_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
@@ -170,9 +170,9 @@ bool read_layers(Reader& reader, const At& at, const LayerOrder& order, std::vec
     const std::size_t dots = ranges == Ranges::Yes && scalar ? text.find("..") : text.npos;
     if (const auto named = by_name.find(text); scalar && named != by_name.end()) {
       layers.push_back(place_in(order, named->second));
-    } else if (dots != text.npos && is_number(text.substr(0, dots)) && is_number(text.substr(dots + 2))) {
+    } else if (dots != text.npos && is_layer_number(text.substr(0, dots)) && is_layer_number(text.substr(dots + 2))) {
       read_range(reader, here, dots, layers);
-    } else if (scalar && (!is_number(text) || here.yaml.quoted)) {
+    } else if (scalar && (!is_layer_number(text) || here.yaml.quoted)) {
       reader.error(here, "is not a layer of the model; write a layer's name, or its number counted from 0");
     } else {
       read_value(reader, here, layers.emplace_back());

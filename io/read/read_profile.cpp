@@ -37,7 +37,7 @@ constexpr Field<LinearTime> kLinear[] = {
     {"ns_per_unit", "number >= 0", "ns per byte", member<&LinearTime::ns_per_unit, NotNegative>, Need::Required},
 };
 
-constexpr Field<LayerTimes> kLayer[] = {
+constexpr Field<LayerTimes> kProfileLayer[] = {
     {"computes", "text", "operations with shapes and settings", member<&LayerTimes::key>, Need::Required},
     {"samples", "whole number >= 1", "of the micro-batch", member<&LayerTimes::samples, AtLeast1>, Need::Required},
     {"forward", "time", "mean over the middle half of the rounds", member<&LayerTimes::forward, NotNegative>,
@@ -76,7 +76,7 @@ void read_version(Reader& reader, const At& at, MachineProfile&) {
 void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
   if (!is_list(reader, at, "a list of layers")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_fields<LayerTimes>(reader, at.entry(i), kLayer, profile.layers.emplace_back());
+    read_fields<LayerTimes>(reader, at.entry(i), kProfileLayer, profile.layers.emplace_back());
   std::sort(profile.layers.begin(), profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
     return std::tie(a.key, a.samples, a.active) < std::tie(b.key, b.samples, b.active);
   });
@@ -157,7 +157,7 @@ std::string flow_text(const LayerTimes& layer) {
       value_text(layer.weight_gradient), value_text(layer.spread), layer.measured, layer.active);
 }
 
-constexpr Field<MachineProfile> kProfile[] = {
+constexpr Field<MachineProfile> kMachineProfile[] = {
     {"version", "3", "of this format", read_version,
      [](YamlText& out, std::string_view key, const MachineProfile&) { out.line(key, std::to_string(kProfileVersion)); },
      Need::Required},
@@ -222,7 +222,7 @@ constexpr Field<MachineProfile> kProfile[] = {
 }  // namespace
 
 void read_profile_section(Reader& reader, const At& at, MachineProfile& profile) {
-  read_fields<MachineProfile>(reader, at, kProfile, profile);
+  read_fields<MachineProfile>(reader, at, kMachineProfile, profile);
 }
 
 MachineProfile read_profile(const std::string& path, const ReadOptions& options) {
@@ -240,13 +240,13 @@ MachineProfile read_profile(const std::string& path, const ReadOptions& options)
 std::string profile_yaml(const MachineProfile& profile) {
   YamlText out(nullptr, {});
   out.open("profile");
-  write_fields<MachineProfile>(out, kProfile, profile);
+  write_fields<MachineProfile>(out, kMachineProfile, profile);
   out.close();
   return out.text();
 }
 
 std::vector<SectionDoc> profile_docs() {
-  return {document<MachineProfile>("profile", kProfile), document<Fingerprint>("profile.machine", kMachine),
+  return {document<MachineProfile>("profile", kMachineProfile), document<Fingerprint>("profile.machine", kMachine),
           document<LinearTime>("profile.send", kLinear)};
 }
 

@@ -8,7 +8,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kSchema = "pipewright.result/1";
+constexpr std::string_view kResultSchema = "pipewright.result/1";
 
 // What says who wrote it, not what was asked.
 bool is_label(const std::string& key) {
@@ -112,11 +112,11 @@ ResultFigures parse_result(const std::string& text, const std::string& file) {
   const std::string way_out = "write one with pipewright simulate SCENARIO -o FILE.json";
   const Json json = parse_json(text, file, way_out);
   const auto schema = json.is_object() ? json.find("schema") : json.end();
-  if (schema == json.end() || *schema != Json(std::string(kSchema)))
-    throw InputError(place, fmt::format("is not a {} document; {}", kSchema, way_out));
+  if (schema == json.end() || *schema != Json(std::string(kResultSchema)))
+    throw InputError(place, fmt::format("is not a {} document; {}", kResultSchema, way_out));
   if (!json.contains("stages"))
     throw InputError(place, "has no figures: the plan did not fit; " + way_out + " --ignore-memory");
-  return figures_of(JsonValue(json, file, fmt::format("this is not a whole {} document: {}", kSchema, way_out)));
+  return figures_of(JsonValue(json, file, fmt::format("this is not a whole {} document: {}", kResultSchema, way_out)));
 }
 
 }  // namespace pipewright

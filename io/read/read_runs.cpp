@@ -17,8 +17,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r";
-
 class RunReader {
  public:
   RunReader(const MeasuredTable& table, const RunFile& group, const std::string& file)
@@ -32,7 +30,7 @@ class RunReader {
       begin = end + 1;
       place_ = {file_, ++number, 1};
       // A header may begin with "# GPUs": where it names the columns that are asked for, it is one.
-      if (trimmed(line, kBlanks).empty() || (line.starts_with('#') && !is_header(line))) continue;
+      if (trimmed(line, kLineBlanks).empty() || (line.starts_with('#') && !is_header(line))) continue;
       if (columns_of_.empty())
         header(line);
       else

@@ -123,7 +123,7 @@ CostSourceKind default_cost(const Model& model) {
   return times ? CostSourceKind::Explicit : CostSourceKind::Roofline;
 }
 
-std::string stem(const std::string& path) {
+std::string scenario_stem(const std::string& path) {
   return path == "-" ? "scenario" : printable(std::filesystem::path(path).stem().string());
 }
 
@@ -270,7 +270,7 @@ bool left_to_planner(const PlanRequest& plan) {
 
 void complete(Scenario& scenario, const Yaml& root) {
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
-  if (scenario.name.empty()) scenario.name = stem(scenario.file);
+  if (scenario.name.empty()) scenario.name = scenario_stem(scenario.file);
   if (scenario.model.name.empty()) scenario.model.name = scenario.name;
   const Training& training = scenario.training;
   if (training.low_precision.value != LowPrecision::None && weight_bytes(training.precision).value != 2)
@@ -407,7 +407,7 @@ std::optional<std::int64_t> ScenarioFile::whole_number(const std::string& key, i
 
 Model read_model(const std::string& path, const ReadOptions& options) {
   Model model = read_single<Model>(path, options, "model", read_model_section);
-  if (model.name.empty()) model.name = stem(path);
+  if (model.name.empty()) model.name = scenario_stem(path);
   settle(model, Bytes{4}, {});  // as in fp32
   return model;
 }

@@ -14,9 +14,6 @@
 namespace pipewright {
 namespace {
 
-// Points that are read to find one with which a value makes a scenario, before the value is called wrong.
-constexpr std::int64_t kMostTried = 200;
-
 // Each is read alone before the sweep begins.
 constexpr std::size_t kMostValuesOfKey = 10'000;
 

@@ -13,6 +13,9 @@ namespace pipewright {
 
 struct SectionDoc;
 
+// Points that are read to find one with which a value makes a scenario, before the value is called wrong.
+inline constexpr std::int64_t kMostTried = 200;
+
 class SweepFile {
  public:
   // `options.set` changes the base, before every point. Throws InputError with the errors of the sweep file, of the

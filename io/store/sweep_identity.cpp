@@ -15,8 +15,6 @@ namespace {
 
 // Texts are kept to say what differs; of models with thousands of layers a hash must do.
 constexpr std::size_t kLongestText = 65536;
-// Points that are read to find one with which a value makes a scenario, as SweepFile does.
-constexpr std::int64_t kMostTried = 200;
 
 std::string kept(std::string text) {
   return text.size() <= kLongestText ? text : "sha256 " + sha256(text) + "\n";

@@ -17,11 +17,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kSchema = "pipewright.sweep-db/1";
+constexpr std::string_view kDatabaseSchema = "pipewright.sweep-db/1";
 constexpr std::size_t kMostKeys = 1000;  // each is a column, of which SQLite allows 2000
 
 constexpr std::array<std::string_view, 5> kOutcomes = {"fits", "does_not_fit", "no_plan", "invalid", "left_out"};
-constexpr std::size_t kLeftOut = 4;
+constexpr std::size_t kLeftOutOutcome = 4;
 
 // The columns of a row behind its point: kind in SQL, and the value in a row that has figures. The grid's follow.
 struct Column {
@@ -63,7 +63,7 @@ constexpr Column column(std::string_view name) {
 }
 
 // speed_up and plan_changes follow from other rows and are worked out when all are there.
-constexpr std::array kColumns = {
+constexpr std::array kFigureColumns = {
     column<&SweepRow::step_time>("step_time_ns"),
     column<&SweepRow::samples_per_s>("samples_per_s"),
     column<&SweepRow::tokens_per_s>("tokens_per_s"),
@@ -82,7 +82,7 @@ constexpr std::array kColumns = {
     column<&SweepRow::layers>("layers"),
 };
 // Before them point and outcome, behind them reason and variant.
-constexpr std::size_t kBefore = 2, kReason = kBefore + kColumns.size(), kBehind = 2;
+constexpr std::size_t kBefore = 2, kReason = kBefore + kFigureColumns.size(), kBehind = 2;
 
 std::string in_sql_quotes(const std::string& name) {
   std::string text = "\"";
@@ -100,7 +100,7 @@ std::vector<std::string> grid_columns(const SweepQuestion& question) {
     return name;
   };
   std::set<std::string> fixed = {"point", "outcome", "reason", "variant"};
-  for (const Column& column : kColumns)
+  for (const Column& column : kFigureColumns)
     fixed.emplace(column.name);
   std::set<std::string> taken = fixed;
   std::vector<std::string> columns;
@@ -179,8 +179,9 @@ SweepQuestion question_of(const std::string& text) {
 std::vector<StoreValue> values_of(const SweepQuestion& question, const SweepFinding& finding) {
   const SweepRow* const row = finding.row ? &*finding.row : nullptr;
   std::vector<StoreValue> values = {finding.point};
-  values.emplace_back(std::string(kOutcomes[row != nullptr ? static_cast<std::size_t>(row->outcome) : kLeftOut]));
-  for (const Column& column : kColumns)
+  values.emplace_back(
+      std::string(kOutcomes[row != nullptr ? static_cast<std::size_t>(row->outcome) : kLeftOutOutcome]));
+  for (const Column& column : kFigureColumns)
     values.push_back(row != nullptr && row->has_figures() ? column.value(*row) : std::monostate{});
   values.push_back(row != nullptr ? StoreValue(row->reason) : std::monostate{});
   values.emplace_back(question.variants[question.variant(finding.point)]);
@@ -198,14 +199,14 @@ SweepFinding finding_of(std::span<const StoreValue> values) {
   const auto outcome =
       static_cast<std::size_t>(std::find(kOutcomes.begin(), kOutcomes.end(), word) - kOutcomes.begin());
   if (outcome == kOutcomes.size()) throw InputError(fmt::format("outcome \"{}\"", word.substr(0, 64)));
-  if (outcome == kLeftOut) return finding;
+  if (outcome == kLeftOutOutcome) return finding;
   SweepRow& row = finding.row.emplace();
   row.point = finding.point;
   row.outcome = static_cast<SweepRow::Outcome>(outcome);
   row.reason = std::get<std::string>(values[kReason]);
   if (row.has_figures())
-    for (std::size_t i = 0; i < kColumns.size(); ++i)
-      kColumns[i].set(row, values[kBefore + i]);
+    for (std::size_t i = 0; i < kFigureColumns.size(); ++i)
+      kFigureColumns[i].set(row, values[kBefore + i]);
   return finding;
 }
 
@@ -226,7 +227,7 @@ void SweepStore::make(const SweepQuestion& question, const SweepIdentity& identi
   store_->run("CREATE TABLE identity(place INTEGER PRIMARY KEY, name TEXT NOT NULL, value TEXT NOT NULL)");
   store_->run("CREATE TABLE shards(number INTEGER, of INTEGER, PRIMARY KEY(of, number)) WITHOUT ROWID");
   std::string columns = "CREATE TABLE points(point INTEGER PRIMARY KEY, outcome TEXT NOT NULL";
-  for (const Column& column : kColumns)
+  for (const Column& column : kFigureColumns)
     columns += fmt::format(", {} {}", column.name, column.type);
   columns += ", reason TEXT, variant TEXT NOT NULL";
   for (const std::string& name : grid_columns(question))
@@ -236,7 +237,7 @@ void SweepStore::make(const SweepQuestion& question, const SweepIdentity& identi
     const std::array<StoreValue, 2> values = {key, value};
     store_->run("INSERT INTO meta VALUES(?, ?)", values);
   };
-  meta("schema", std::string(kSchema));
+  meta("schema", std::string(kDatabaseSchema));
   meta("question", question_json(question));
   for (std::size_t i = 0; i < identity.size(); ++i) {
     const std::array<StoreValue, 3> values = {static_cast<std::int64_t>(i), identity[i].first, identity[i].second};
@@ -255,9 +256,9 @@ void SweepStore::load() {
   store_->each("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'", [&](auto) { sweep = true; });
   if (!sweep) store_->damaged("holds no sweep");
   store_->each("SELECT key, value FROM meta", [&](auto row) { meta[text(row[0])] = text(row[1]); });
-  if (meta["schema"] != kSchema)
+  if (meta["schema"] != kDatabaseSchema)
     throw InputError(fmt::format("{}: is of schema \"{}\", and this program reads {}; use the program that wrote it",
-                                 path(), meta["schema"].substr(0, 64), kSchema));
+                                 path(), meta["schema"].substr(0, 64), kDatabaseSchema));
   try {
     question_ = question_of(meta["question"]);
     if (meta.contains("asked"))
@@ -303,7 +304,7 @@ SweepStore SweepStore::existing(const std::string& path) {
 
 std::vector<SweepFinding> SweepStore::findings() {
   std::string columns = "point, outcome";
-  for (const Column& column : kColumns)
+  for (const Column& column : kFigureColumns)
     columns += fmt::format(", {}", column.name);
   columns += ", reason";
   std::vector<SweepFinding> found;

@@ -9,19 +9,19 @@
 namespace pipewright {
 namespace {
 
-struct Unit {
+struct ShownUnit {
   double size;
   std::string_view name;
 };
-constexpr std::array<Unit, 4> kTimes{{{1, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e9, "s"}}};
-constexpr std::array<Unit, 5> kSizes{
+constexpr std::array<ShownUnit, 4> kShownTimes{{{1, "ns"}, {1e3, "us"}, {1e6, "ms"}, {1e9, "s"}}};
+constexpr std::array<ShownUnit, 5> kShownSizes{
     {{1, "B"}, {1024, "KiB"}, {1048576, "MiB"}, {1073741824, "GiB"}, {1099511627776, "TiB"}}};
-constexpr std::array<Unit, 5> kRates{{{1, "B/s"}, {1e3, "kB/s"}, {1e6, "MB/s"}, {1e9, "GB/s"}, {1e12, "TB/s"}}};
-constexpr std::array<Unit, 5> kCounts{{{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}}};
+constexpr std::array<ShownUnit, 5> kRates{{{1, "B/s"}, {1e3, "kB/s"}, {1e6, "MB/s"}, {1e9, "GB/s"}, {1e12, "TB/s"}}};
+constexpr std::array<ShownUnit, 5> kShownCounts{{{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "B"}, {1e12, "T"}}};
 
 // Largest unit in which the value, once rounded to `digits`, is at least 1.
 template <std::size_t N>
-const Unit& unit_of(double value, const std::array<Unit, N>& units, int digits) {
+const ShownUnit& unit_of(double value, const std::array<ShownUnit, N>& units, int digits) {
   const double just_below = 1 - 0.5 * std::pow(10.0, -digits);
   std::size_t best = 0;
   for (std::size_t i = 1; i < N; ++i)
@@ -38,8 +38,8 @@ int decimals_for(double value, int digits) {
 }
 
 template <std::size_t N>
-std::string in_unit(double value, const std::array<Unit, N>& units, int digits) {
-  const Unit& unit = unit_of(value, units, digits);
+std::string in_unit(double value, const std::array<ShownUnit, N>& units, int digits) {
+  const ShownUnit& unit = unit_of(value, units, digits);
   const bool whole = unit.size == 1;
   return (whole ? fmt::format("{:.0f}", value) : significant(value / unit.size, digits)) +
          (unit.name.empty() ? "" : " ") + std::string(unit.name);
@@ -59,7 +59,7 @@ std::string significant(double value, int digits) {
 }
 
 std::string short_time(Time time, int digits) {
-  return time.value == 0 ? "0 s" : in_unit(static_cast<double>(time.value), kTimes, digits);
+  return time.value == 0 ? "0 s" : in_unit(static_cast<double>(time.value), kShownTimes, digits);
 }
 
 std::string brief(double value) {
@@ -73,16 +73,16 @@ std::string brief(double value) {
 std::string brief_time(Time time) {
   if (time.value == 0) return "0 s";
   const auto value = static_cast<double>(time.value);
-  const Unit& unit = unit_of(value, kTimes, 4);
+  const ShownUnit& unit = unit_of(value, kShownTimes, 4);
   return brief(value / unit.size) + " " + std::string(unit.name);
 }
 
 std::string short_bytes(Bytes bytes) {
-  return in_unit(static_cast<double>(bytes.value), kSizes, 3);
+  return in_unit(static_cast<double>(bytes.value), kShownSizes, 3);
 }
 
 std::string short_count(double count) {
-  return in_unit(count, kCounts, 3);
+  return in_unit(count, kShownCounts, 3);
 }
 
 std::string short_bandwidth(Bandwidth bandwidth) {
@@ -106,13 +106,13 @@ std::string signed_percent(double share) {
 
 Scale time_scale(Time largest) {
   const double value = static_cast<double>(largest.value);
-  const Unit& unit = unit_of(value, kTimes, 4);
+  const ShownUnit& unit = unit_of(value, kShownTimes, 4);
   return {unit.size, std::string(unit.name), unit.size == 1 ? 0 : decimals_for(value / unit.size, 4)};
 }
 
 Scale bytes_scale(Bytes largest) {
   const double value = static_cast<double>(largest.value);
-  const Unit& unit = unit_of(value, kSizes, 3);
+  const ShownUnit& unit = unit_of(value, kShownSizes, 3);
   return {unit.size, std::string(unit.name), unit.size == 1 ? 0 : decimals_for(value / unit.size, 3)};
 }
 

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "io/text/errors.hpp"
+#include "io/text/letters.hpp"
 #include "io/text/trimmed.hpp"
 
 namespace pipewright {
@@ -25,13 +26,6 @@ namespace {
 // "byte" written out, and an upper-case B, tell bits and bytes apart; where nothing does, both are named.
 
 constexpr std::size_t kLongest = 16;  // of a unit that somebody could have meant
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
 
 void replace_end(std::string& text, std::string_view end, std::string_view with) {
   if (lower(text).ends_with(end)) text.replace(text.size() - end.size(), end.size(), with);
@@ -104,54 +98,52 @@ std::string unit_suggestion(std::string_view typed, std::span<const std::string_
   return fmt::format(" did you mean \"{}\"?", fmt::join(meant, "\" or \""));
 }
 
-constexpr std::string_view kBlanks = " \t";
-
 __extension__ typedef __int128 Wide;
 
 // value in base units = number * factor * 10^power / divisor
-struct Unit {
+struct UnitRule {
   std::string_view name;
   std::int64_t factor;
   int power = 0;
   int divisor = 1;
 };
 
-enum class Dimension { Time, Bytes, Bandwidth, Flops, FlopRate, Power };
+enum class DimensionRule { Time, Bytes, Bandwidth, Flops, FlopRate, Power };
 
-constexpr Unit kTimes[] = {{"ns", 1}, {"us", 1, 3}, {"ms", 1, 6}, {"s", 1, 9}, {"min", 60, 9}, {"h", 3600, 9}};
-constexpr Unit kSizes[] = {{"B", 1},
-                           {"kB", 1, 3},
-                           {"MB", 1, 6},
-                           {"GB", 1, 9},
-                           {"TB", 1, 12},
-                           {"KiB", std::int64_t{1} << 10},
-                           {"MiB", std::int64_t{1} << 20},
-                           {"GiB", std::int64_t{1} << 30},
-                           {"TiB", std::int64_t{1} << 40}};
-constexpr Unit kBandwidths[] = {{"B/s", 1},
-                                {"kB/s", 1, 3},
-                                {"MB/s", 1, 6},
-                                {"GB/s", 1, 9},
-                                {"TB/s", 1, 12},
-                                {"KiB/s", std::int64_t{1} << 10},
-                                {"MiB/s", std::int64_t{1} << 20},
-                                {"GiB/s", std::int64_t{1} << 30},
-                                {"TiB/s", std::int64_t{1} << 40},
-                                {"b/s", 1, 0, 8},
-                                {"kb/s", 1, 3, 8},
-                                {"Mb/s", 1, 6, 8},
-                                {"Gb/s", 1, 9, 8},
-                                {"Tb/s", 1, 12, 8}};
-constexpr Unit kFlops[] = {{"FLOP", 1},      {"kFLOP", 1, 3},  {"MFLOP", 1, 6}, {"GFLOP", 1, 9},
-                           {"TFLOP", 1, 12}, {"PFLOP", 1, 15}, {"EFLOP", 1, 18}};
-constexpr Unit kFlopRates[] = {{"FLOP/s", 1},      {"kFLOP/s", 1, 3},  {"MFLOP/s", 1, 6}, {"GFLOP/s", 1, 9},
-                               {"TFLOP/s", 1, 12}, {"PFLOP/s", 1, 15}, {"EFLOP/s", 1, 18}};
-constexpr Unit kPowers[] = {{"W", 1}, {"kW", 1, 3}, {"MW", 1, 6}};
+constexpr UnitRule kTimes[] = {{"ns", 1}, {"us", 1, 3}, {"ms", 1, 6}, {"s", 1, 9}, {"min", 60, 9}, {"h", 3600, 9}};
+constexpr UnitRule kSizes[] = {{"B", 1},
+                               {"kB", 1, 3},
+                               {"MB", 1, 6},
+                               {"GB", 1, 9},
+                               {"TB", 1, 12},
+                               {"KiB", std::int64_t{1} << 10},
+                               {"MiB", std::int64_t{1} << 20},
+                               {"GiB", std::int64_t{1} << 30},
+                               {"TiB", std::int64_t{1} << 40}};
+constexpr UnitRule kBandwidths[] = {{"B/s", 1},
+                                    {"kB/s", 1, 3},
+                                    {"MB/s", 1, 6},
+                                    {"GB/s", 1, 9},
+                                    {"TB/s", 1, 12},
+                                    {"KiB/s", std::int64_t{1} << 10},
+                                    {"MiB/s", std::int64_t{1} << 20},
+                                    {"GiB/s", std::int64_t{1} << 30},
+                                    {"TiB/s", std::int64_t{1} << 40},
+                                    {"b/s", 1, 0, 8},
+                                    {"kb/s", 1, 3, 8},
+                                    {"Mb/s", 1, 6, 8},
+                                    {"Gb/s", 1, 9, 8},
+                                    {"Tb/s", 1, 12, 8}};
+constexpr UnitRule kFlops[] = {{"FLOP", 1},      {"kFLOP", 1, 3},  {"MFLOP", 1, 6}, {"GFLOP", 1, 9},
+                               {"TFLOP", 1, 12}, {"PFLOP", 1, 15}, {"EFLOP", 1, 18}};
+constexpr UnitRule kFlopRates[] = {{"FLOP/s", 1},      {"kFLOP/s", 1, 3},  {"MFLOP/s", 1, 6}, {"GFLOP/s", 1, 9},
+                                   {"TFLOP/s", 1, 12}, {"PFLOP/s", 1, 15}, {"EFLOP/s", 1, 18}};
+constexpr UnitRule kPowers[] = {{"W", 1}, {"kW", 1, 3}, {"MW", 1, 6}};
 
 struct DimensionInfo {
   std::string_view name;     // with its article
   std::string_view example;  // with a number of its own: the user's digits behind a guessed unit could be far off
-  std::span<const Unit> units;
+  std::span<const UnitRule> units;
 };
 constexpr DimensionInfo kDimensions[] = {{"a time", "2.5 ms", kTimes},
                                          {"a size", "25 MB", kSizes},
@@ -160,17 +152,13 @@ constexpr DimensionInfo kDimensions[] = {{"a time", "2.5 ms", kTimes},
                                          {"a FLOP rate", "312 TFLOP/s", kFlopRates},
                                          {"a power", "400 W", kPowers}};
 
-const DimensionInfo& info(Dimension dimension) {
+const DimensionInfo& info(DimensionRule dimension) {
   return kDimensions[static_cast<std::size_t>(dimension)];
 }
 
-const Unit* find_unit(std::span<const Unit> units, std::string_view name) {
-  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.name == name; });
+const UnitRule* find_unit(std::span<const UnitRule> units, std::string_view name) {
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const UnitRule& u) { return u.name == name; });
   return unit == units.end() ? nullptr : &*unit;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 // A decimal number taken apart: mantissa * 10^power. At most 24 digits, so that products stay in 128 bits.
@@ -197,7 +185,7 @@ std::string odd_number(std::string_view text) {
   return "";
 }
 
-struct Split {
+struct SplitQuantity {
   Decimal number;
   std::string_view unit;
   std::string why;
@@ -274,8 +262,8 @@ std::string fill(Decimal& decimal) {
   return {};
 }
 
-Split split(std::string_view text) {
-  Split result;
+SplitQuantity split(std::string_view text) {
+  SplitQuantity result;
   text = trimmed(text, kBlanks);
   if (text.size() > 1000) return result.why = "is too long for a number", result;
   const std::size_t length = number_length(text);
@@ -294,7 +282,7 @@ Split split(std::string_view text) {
 
 std::string unit_names(const DimensionInfo& wanted) {
   std::vector<std::string_view> names;
-  for (const Unit& unit : wanted.units)
+  for (const UnitRule& unit : wanted.units)
     names.push_back(unit.name);
   return fmt::format("{}", fmt::join(names, " "));
 }
@@ -302,7 +290,7 @@ std::string unit_names(const DimensionInfo& wanted) {
 // "900 GB" where a bandwidth is needed is "900 GB/s", "25 MB/s" as a size is "25 MB"; for other kinds there is no such
 // neighbour of the same magnitude.
 std::string_view neighbour(std::string_view unit, const DimensionInfo& wanted) {
-  const auto found = std::find_if(wanted.units.begin(), wanted.units.end(), [&](const Unit& each) {
+  const auto found = std::find_if(wanted.units.begin(), wanted.units.end(), [&](const UnitRule& each) {
     const std::string_view name = each.name;
     return (name.ends_with("/s") && name.substr(0, name.size() - 2) == unit) ||
            (unit.ends_with("/s") && unit.substr(0, unit.size() - 2) == name);
@@ -310,9 +298,9 @@ std::string_view neighbour(std::string_view unit, const DimensionInfo& wanted) {
   return found == wanted.units.end() ? std::string_view() : found->name;
 }
 
-std::string wrong_unit(const Split& split, Dimension dimension) {
+std::string wrong_unit(const SplitQuantity& split, DimensionRule dimension) {
   const DimensionInfo& wanted = info(dimension);
-  if (split.unit.empty() && dimension == Dimension::Bandwidth)  // an eighth of it, or eightfold, is easily meant
+  if (split.unit.empty() && dimension == DimensionRule::Bandwidth)  // an eighth of it, or eightfold, is easily meant
     return "has no unit; write e.g. \"400 Gb/s\" (bits) or \"50 GB/s\" (bytes)";
   if (split.unit.empty()) return fmt::format("has no unit; write e.g. \"{}\"", wanted.example);
   for (const DimensionInfo& other : kDimensions) {
@@ -322,14 +310,14 @@ std::string wrong_unit(const Split& split, Dimension dimension) {
                        near.empty() ? std::string(wanted.example) : fmt::format("{} {}", split.number.text, near));
   }
   std::vector<std::string_view> names;
-  for (const Unit& unit : wanted.units)
+  for (const UnitRule& unit : wanted.units)
     names.push_back(unit.name);
   return fmt::format("has the unknown unit {};{} units of {}: {}", in_quotes(split.unit),
                      unit_suggestion(split.unit, names), wanted.name, unit_names(wanted));
 }
 
 // number * factor * 10^power / divisor, rounded once, halves up; nothing when it is larger than kLargest.
-std::optional<std::int64_t> exact(const Decimal& number, const Unit& unit) {
+std::optional<std::int64_t> exact(const Decimal& number, const UnitRule& unit) {
   Wide value = number.mantissa * unit.factor;  // < 10^24 * 3.6e3 (h), or * 2^40: below 2^121
   int power = number.power + unit.power;
   if (value == 0) return 0;
@@ -350,7 +338,7 @@ std::optional<std::int64_t> exact(const Decimal& number, const Unit& unit) {
 
 // number * factor * 10^power / divisor as the nearest double: the power of ten goes into the text before it is
 // converted, the factors that remain are powers of two.
-std::optional<double> inexact(const Decimal& number, const Unit& unit) {
+std::optional<double> inexact(const Decimal& number, const UnitRule& unit) {
   const std::string_view mantissa = number.text.substr(0, number.text.find_first_of("eE"));
   int power = unit.power;
   if (mantissa.size() < number.text.size()) {
@@ -369,8 +357,8 @@ std::optional<double> inexact(const Decimal& number, const Unit& unit) {
 }
 
 template <class T>
-Parsed<T> parse(std::string_view text, Dimension dimension) {
-  const Split parts = split(text);
+Parsed<T> parse(std::string_view text, DimensionRule dimension) {
+  const SplitQuantity parts = split(text);
   if (!parts.why.empty()) {
     if (parts.no_number)
       return {
@@ -379,13 +367,13 @@ Parsed<T> parse(std::string_view text, Dimension dimension) {
   }
   std::string_view name = parts.unit;
   if (name == "\u00b5s" || name == "\u03bcs") name = "us";
-  const Unit* unit = find_unit(info(dimension).units, name);
+  const UnitRule* unit = find_unit(info(dimension).units, name);
   if (!unit) return {{}, wrong_unit(parts, dimension)};
   if constexpr (std::is_same_v<typename T::rep, std::int64_t>) {
     if (const auto value = exact(parts.number, *unit)) return {T{*value}, {}};
     return {{},
-            dimension == Dimension::Time ? "overflows: the longest time is 2^62 ns (146 years); write a smaller one"
-                                         : "overflows: the largest size is 2^62 B (4 EiB); write a smaller one"};
+            dimension == DimensionRule::Time ? "overflows: the longest time is 2^62 ns (146 years); write a smaller one"
+                                             : "overflows: the largest size is 2^62 B (4 EiB); write a smaller one"};
   } else {
     if (const auto value = inexact(parts.number, *unit)) return {T{*value}, {}};
     return {{}, "overflows: it is not a finite number; write a smaller one"};
@@ -395,26 +383,26 @@ Parsed<T> parse(std::string_view text, Dimension dimension) {
 }  // namespace
 
 Parsed<Time> parse_time(std::string_view text) {
-  return parse<Time>(text, Dimension::Time);
+  return parse<Time>(text, DimensionRule::Time);
 }
 Parsed<Bytes> parse_bytes(std::string_view text) {
-  return parse<Bytes>(text, Dimension::Bytes);
+  return parse<Bytes>(text, DimensionRule::Bytes);
 }
 Parsed<Bandwidth> parse_bandwidth(std::string_view text) {
-  return parse<Bandwidth>(text, Dimension::Bandwidth);
+  return parse<Bandwidth>(text, DimensionRule::Bandwidth);
 }
 Parsed<Flops> parse_flops(std::string_view text) {
-  return parse<Flops>(text, Dimension::Flops);
+  return parse<Flops>(text, DimensionRule::Flops);
 }
 Parsed<FlopRate> parse_flop_rate(std::string_view text) {
-  return parse<FlopRate>(text, Dimension::FlopRate);
+  return parse<FlopRate>(text, DimensionRule::FlopRate);
 }
 Parsed<Power> parse_power(std::string_view text) {
-  return parse<Power>(text, Dimension::Power);
+  return parse<Power>(text, DimensionRule::Power);
 }
 
 Parsed<std::int64_t> parse_count(std::string_view text) {
-  const Split parts = split(text);
+  const SplitQuantity parts = split(text);
   if (parts.no_number) return {{}, parts.why + "; write a whole number, e.g. 8", true};
   if (!parts.why.empty()) return {{}, parts.why};
   if (!parts.unit.empty())
@@ -427,7 +415,7 @@ Parsed<std::int64_t> parse_count(std::string_view text) {
 
 namespace {
 
-constexpr Unit kCounts[] = {{"", 1}, {"k", 1, 3}, {"M", 1, 6}, {"G", 1, 9}};
+constexpr UnitRule kCounts[] = {{"", 1}, {"k", 1, 3}, {"M", 1, 6}, {"G", 1, 9}};
 constexpr std::int64_t kBytesPerParameter = 4;  // fp32
 
 std::string billions_or_bytes(std::string_view number) {
@@ -439,18 +427,18 @@ std::string billions_or_bytes(std::string_view number) {
 }  // namespace
 
 Parsed<std::int64_t> parse_parameters(std::string_view text) {
-  const Split parts = split(text);
+  const SplitQuantity parts = split(text);
   if (parts.no_number)
     return {{}, parts.why + "; write a count or the size of the fp32 weights, e.g. 1.5M or \"6 MB\"", true};
   if (!parts.why.empty()) return {{}, parts.why};
-  if (const Unit* unit = find_unit(kCounts, parts.unit)) {
+  if (const UnitRule* unit = find_unit(kCounts, parts.unit)) {
     const bool whole = parts.number.mantissa == 0 || parts.number.power + unit->power >= 0;
     if (!whole) return {{}, "is not a whole number of parameters; write the count, e.g. 1.5M or 1500000"};
     if (const auto value = exact(parts.number, *unit)) return {*value, {}};
     return {{}, "overflows: the largest number is 2^62; write a smaller one"};
   }
   if (parts.unit == "B") return {{}, billions_or_bytes(parts.number.text)};
-  const Unit* unit = find_unit(kSizes, parts.unit == "bytes" ? "B" : parts.unit);
+  const UnitRule* unit = find_unit(kSizes, parts.unit == "bytes" ? "B" : parts.unit);
   if (!unit)
     return {{},
             fmt::format("has the unknown unit {}; a count takes k M G (1.5M), a size of the fp32 weights bytes kB MB "
@@ -464,7 +452,7 @@ Parsed<std::int64_t> parse_parameters(std::string_view text) {
 }
 
 Parsed<double> parse_number(std::string_view text) {
-  const Split parts = split(text);
+  const SplitQuantity parts = split(text);
   if (parts.no_number) return {{}, parts.why + "; write e.g. 0.5", true};
   if (!parts.why.empty()) return {{}, parts.why};
   if (parts.unit == "%") return {{}, "is a percentage; write it as a fraction: 90 % is 0.9"};
@@ -474,7 +462,7 @@ Parsed<double> parse_number(std::string_view text) {
 }
 
 Parsed<std::int64_t> parse_scaled(std::string_view text, int power_of_ten) {
-  const Split parts = split(text);
+  const SplitQuantity parts = split(text);
   if (!parts.why.empty()) return {{}, parts.why};
   if (!parts.unit.empty()) return {{}, fmt::format("has {} after the number", in_quotes(parts.unit))};
   if (const auto value = exact(parts.number, {"", 1, power_of_ten})) return {*value, {}};
@@ -498,7 +486,7 @@ constexpr std::int64_t kPowersOfTen[] = {1, 1'000, 1'000'000, 1'000'000'000, 1'0
 // The largest unit in which the shortest decimal is at most 4 digits longer than a whole number would be, and which
 // reads back to the very same double.
 template <class T>
-std::string shortest(T quantity, Parsed<T> (*parse_text)(std::string_view), std::span<const Unit> units) {
+std::string shortest(T quantity, Parsed<T> (*parse_text)(std::string_view), std::span<const UnitRule> units) {
   for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
     if (unit->divisor != 1 || unit->factor != 1) continue;
     const double scaled = quantity.value / std::pow(10.0, unit->power);

@@ -9,6 +9,7 @@
 
 #include "core/check.hpp"
 #include "io/text/errors.hpp"
+#include "io/text/letters.hpp"
 #include "io/text/utf8.hpp"
 
 namespace pipewright {
@@ -16,10 +17,6 @@ namespace {
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 bool is_word(char c) {

@@ -5,6 +5,9 @@
 
 namespace pipewright {
 
+inline constexpr std::string_view kSpaces = " ", kBlanks = " \t";
+inline constexpr std::string_view kLineBlanks = " \t\r";  // of a line that may end as on Windows
+
 // `blanks`: each of its characters is one. A text of blanks alone gives an empty one.
 inline std::string_view trimmed(std::string_view text, std::string_view blanks) {
   const std::size_t begin = text.find_first_not_of(blanks);

@@ -98,7 +98,7 @@ std::string published_inside(const Cell& cell) {
   return *cell.lowest <= *cell.row.published && *cell.row.published <= *cell.highest ? "yes" : "no";
 }
 
-std::vector<TextColumn> columns(const TableResult& table) {
+std::vector<TextColumn> table_columns(const TableResult& table) {
   std::vector<TextColumn> all = {{"cell", true},
                                  {"quantity", true},
                                  {"published"},
@@ -320,7 +320,7 @@ std::string unit_of(const Expectation& row) {
 
 std::string accuracy_text(const TableResult& table, const TableOptions& options) {
   std::string text = wrapped("", table.title, options.width) + wrapped("  ", table.source, options.width) + "\n";
-  text += text_table(columns(table), options.width) + "\n";
+  text += text_table(table_columns(table), options.width) + "\n";
   text += wrapped("  ", in_short(table), options.width);
   for (const std::string& line : over_the_box(table))
     text += wrapped("  ", line, options.width);
@@ -335,7 +335,7 @@ std::string accuracy_text(const TableResult& table, const TableOptions& options)
 
 std::string accuracy_markdown(const TableResult& table) {
   std::string text = "## " + markdown_text(table.title) + "\n\n" + markdown_text(table.source) + "\n\n" +
-                     filled_table(columns(table)) + "\n" + markdown_text(in_short(table)) + ".\n";
+                     filled_table(table_columns(table)) + "\n" + markdown_text(in_short(table)) + ".\n";
   for (const std::string& line : over_the_box(table))
     text += "\n" + markdown_text(line) + ".\n";
   if (const auto cells = with_choice(table); !cells.empty())
@@ -368,7 +368,7 @@ std::string accuracy_html(const std::vector<TableResult>& tables, const std::str
   for (const TableResult& table : tables) {
     page.heading(table.title);
     page.paragraph(table.source);
-    page.table(columns(table));
+    page.table(table_columns(table));
     page.paragraph(in_short(table) + ".");
     for (const std::string& line : over_the_box(table))
       page.paragraph(line + ".");

@@ -46,7 +46,8 @@ void write_accuracy(JsonFields& json, const Accuracy& accuracy) {
   json.field("mean_error_beside_baseline", accuracy.mean_beside_baseline).field("kendall_tau", accuracy.tau);
 }
 
-void write(JsonFields& json, const std::vector<TableResult>& tables, const std::vector<std::string>& written) {
+void write_reproduction(JsonFields& json, const std::vector<TableResult>& tables,
+                        const std::vector<std::string>& written) {
   json.list("tables", tables, [&](const TableResult& table) {
     json.field("table", table.title).field("source", table.source);
     json.field("note", unless_empty(table.note)).field("box", table.box);
@@ -59,10 +60,10 @@ void write(JsonFields& json, const std::vector<TableResult>& tables, const std::
 }  // namespace
 
 constinit const JsonDocument kReproductionDocument{"pipewright.reproduction/1",
-                                                   [](JsonFields& json) { write(json, {}, {}); }};
+                                                   [](JsonFields& json) { write_reproduction(json, {}, {}); }};
 
 std::string accuracy_json(const std::vector<TableResult>& tables, const std::vector<std::string>& written) {
-  return kReproductionDocument.text([&](JsonFields& json) { write(json, tables, written); });
+  return kReproductionDocument.text([&](JsonFields& json) { write_reproduction(json, tables, written); });
 }
 
 }  // namespace pipewright

@@ -15,16 +15,16 @@ namespace pipewright {
 namespace {
 
 // GiB, or MiB where no device has one.
-struct Unit {
+struct SizeUnit {
   std::string_view name = "GiB";
   double bytes = 1073741824.0;
   std::string operator()(Bytes value) const { return fmt::format("{:.2f}", static_cast<double>(value.value) / bytes); }
 };
 
-Unit unit_of(Bytes largest) {
-  return largest < Bytes{std::int64_t{1} << 30} ? Unit{"MiB", 1048576.0} : Unit{};
+SizeUnit unit_of(Bytes largest) {
+  return largest < Bytes{std::int64_t{1} << 30} ? SizeUnit{"MiB", 1048576.0} : SizeUnit{};
 }
-Unit unit_of(const Capacity& row) {
+SizeUnit unit_of(const Capacity& row) {
   return unit_of(std::max({row.device_memory, row.peak, row.next_need}));
 }
 
@@ -33,7 +33,7 @@ std::string short_key(const std::string& key) {
   return key.substr(key.rfind('.') + 1);
 }
 
-std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
+std::vector<TextColumn> capacity_columns(const std::vector<Capacity>& rows) {
   std::vector<TextColumn> all;
   if (!rows.empty())
     for (const auto& [key, value] : rows.front().varied)
@@ -42,7 +42,7 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
   Bytes most;
   for (const Capacity& row : rows)
     most = std::max({most, row.device_memory, row.peak, row.next_need});
-  const Unit unit = unit_of(most);
+  const SizeUnit unit = unit_of(most);
   for (const char* head : {"largest", "devices", "parameters", "state {}", "activations {}", "per device", "peak {}",
                            "left {}", "next", "needs {}"})
     all.push_back({fmt::format(fmt::runtime(head), unit.name)});
@@ -70,7 +70,7 @@ std::vector<TextColumn> columns(const std::vector<Capacity>& rows) {
 }
 
 // "weights 3.1, stash 10.2, reserve 1.5"
-std::string parts(const MemoryBytes& bytes, const Unit& unit) {
+std::string parts(const MemoryBytes& bytes, const SizeUnit& unit) {
   std::string text;
   for (std::size_t i = 0; i < kMemoryCategories.size(); ++i)
     if (category(bytes, i).value > 0)
@@ -100,7 +100,7 @@ std::vector<std::string> changes(const Capacity& row) {
 
 // What stops the next one, and between which amounts of memory the answer stays what it is.
 std::vector<std::string> explanation(const Capacity& row) {
-  const Unit unit = unit_of(row);
+  const SizeUnit unit = unit_of(row);
   std::vector<std::string> lines;
   if (!row.largest) {
     lines.push_back(
@@ -144,7 +144,7 @@ std::vector<std::string> explanation(const Capacity& row) {
 }  // namespace
 
 std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions& options) {
-  std::string text = text_table(columns(rows), options.width, 0) + "\n";
+  std::string text = text_table(capacity_columns(rows), options.width, 0) + "\n";
   for (const Capacity& row : rows) {
     const std::string name = name_of(row);
     if (!name.empty()) text += name + "\n";
@@ -156,7 +156,7 @@ std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions&
 
 namespace {
 
-void write(JsonFields& json, const Capacity& row) {
+void write_row(JsonFields& json, const Capacity& row) {
   json.field("over", row.over).field("varied", row.varied).field("largest", row.largest);
   json.word("limited_by", limited_by(row), {"memory", "scenario", "search"});
   json.field("method", row.method).field("upper_end", row.upper_end).field("tried", row.tried);
@@ -176,16 +176,17 @@ void write(JsonFields& json, const Capacity& row) {
   });
 }
 
-void write(JsonFields& json, const std::vector<Capacity>& rows, const std::string& scenario) {
-  json.field("scenario", scenario).list("rows", rows, [&](const Capacity& row) { write(json, row); });
+void write_capacities(JsonFields& json, const std::vector<Capacity>& rows, const std::string& scenario) {
+  json.field("scenario", scenario).list("rows", rows, [&](const Capacity& row) { write_row(json, row); });
 }
 
 }  // namespace
 
-constinit const JsonDocument kCapacityDocument{"pipewright.capacity/1", [](JsonFields& json) { write(json, {}, ""); }};
+constinit const JsonDocument kCapacityDocument{"pipewright.capacity/1",
+                                               [](JsonFields& json) { write_capacities(json, {}, ""); }};
 
 std::string capacity_json(const std::vector<Capacity>& rows, const std::string& scenario) {
-  return kCapacityDocument.text([&](JsonFields& json) { write(json, rows, scenario); });
+  return kCapacityDocument.text([&](JsonFields& json) { write_capacities(json, rows, scenario); });
 }
 
 std::string capacity_csv(const std::vector<Capacity>& rows) {
@@ -228,7 +229,7 @@ std::string capacity_csv(const std::vector<Capacity>& rows) {
 }
 
 std::string capacity_markdown(const std::vector<Capacity>& rows) {
-  std::string text = markdown_table(columns(rows));
+  std::string text = markdown_table(capacity_columns(rows));
   text += "\n";
   for (const Capacity& row : rows) {
     const std::string name = name_of(row);

@@ -18,16 +18,16 @@ namespace pipewright {
 namespace {
 
 constexpr std::size_t kInputRows = 24;  // of the terminal; Markdown and JSON have all
-constexpr int kStageRows = 16;
-constexpr std::size_t kLinkRows = 8, kPathRows = 8;
+constexpr int kComparedStageRows = 16;
+constexpr std::size_t kComparedLinkRows = 8, kPathRows = 8;
 constexpr int kLongestValue = 36;
 
-enum class Kind { Time, Bytes, Rate, Share, Factor, Count };
+enum class FigureKind { Time, Bytes, Rate, Share, Factor, Count };
 
 // One figure of both sides; absent where a side has none.
 struct Row {
   std::string what;
-  Kind kind;
+  FigureKind kind;
   std::optional<double> a, b;
   bool differs() const { return a != b; }
 };
@@ -59,7 +59,7 @@ std::vector<Input> inputs(const ComparedSide& a, const ComparedSide& b) {
   return whole_inputs(a, b) ? inputs(a.values, b.values) : inputs(a.figures.inputs, b.figures.inputs);
 }
 
-std::optional<double> fullest(const ResultFigures& figures) {
+std::optional<double> largest_need(const ResultFigures& figures) {
   std::optional<double> most;
   for (const auto& stage : figures.stages)
     most = std::max(most.value_or(0), stage.need);
@@ -77,40 +77,41 @@ std::vector<Row> figures(const ResultFigures& a, const ResultFigures& b) {
       bytes += link.bytes;
     return bytes;
   };
-  std::vector<Row> rows = {{"step time", Kind::Time, a.step_time, b.step_time},
-                           {"samples/s", Kind::Rate, a.samples_per_s, b.samples_per_s},
-                           {"tokens/s", Kind::Rate, a.tokens_per_s, b.tokens_per_s},
-                           {"MFU", Kind::Share, a.mfu, b.mfu},
-                           {"speed-up over one device", Kind::Factor, a.speedup_one_device, b.speedup_one_device},
-                           {"bubble", Kind::Share, a.bubble, b.bubble},
-                           {"bubble of the longest span", Kind::Share, a.bubble_span, b.bubble_span},
-                           {"memory of the fullest", Kind::Bytes, fullest(a), fullest(b)},
-                           {"carried by all links", Kind::Bytes, total(a), total(b)},
-                           {"workers", Kind::Count, static_cast<double>(a.workers), static_cast<double>(b.workers)}};
+  std::vector<Row> rows = {
+      {"step time", FigureKind::Time, a.step_time, b.step_time},
+      {"samples/s", FigureKind::Rate, a.samples_per_s, b.samples_per_s},
+      {"tokens/s", FigureKind::Rate, a.tokens_per_s, b.tokens_per_s},
+      {"MFU", FigureKind::Share, a.mfu, b.mfu},
+      {"speed-up over one device", FigureKind::Factor, a.speedup_one_device, b.speedup_one_device},
+      {"bubble", FigureKind::Share, a.bubble, b.bubble},
+      {"bubble of the longest span", FigureKind::Share, a.bubble_span, b.bubble_span},
+      {"memory of the fullest", FigureKind::Bytes, largest_need(a), largest_need(b)},
+      {"carried by all links", FigureKind::Bytes, total(a), total(b)},
+      {"workers", FigureKind::Count, static_cast<double>(a.workers), static_cast<double>(b.workers)}};
   // Of the whole training, and with repeated forwards: where a side has such a figure.
-  const Row more[] = {{"HFU", Kind::Share, a.hfu, b.hfu},
-                      {"days of the whole training", Kind::Rate, a.days, b.days},
-                      {"device-hours", Kind::Rate, a.device_hours, b.device_hours},
-                      {"cost", Kind::Rate, a.cost, b.cost},
-                      {"energy in kWh, at most", Kind::Rate, kwh(a.energy), kwh(b.energy)},
-                      {"goodput by formula", Kind::Share, a.goodput, b.goodput}};
+  const Row more[] = {{"HFU", FigureKind::Share, a.hfu, b.hfu},
+                      {"days of the whole training", FigureKind::Rate, a.days, b.days},
+                      {"device-hours", FigureKind::Rate, a.device_hours, b.device_hours},
+                      {"cost", FigureKind::Rate, a.cost, b.cost},
+                      {"energy in kWh, at most", FigureKind::Rate, kwh(a.energy), kwh(b.energy)},
+                      {"goodput by formula", FigureKind::Share, a.goodput, b.goodput}};
   for (const Row& row : more)
     if (row.a || row.b) rows.push_back(row);
   return rows;
 }
 
 std::vector<Row> times(const ResultFigures& a, const ResultFigures& b) {
-  return {{"busy", Kind::Share, a.busy, b.busy},
-          {"fill", Kind::Share, a.fill, b.fill},
-          {"waiting for a producer", Kind::Share, a.imbalance, b.imbalance},
-          {"communication", Kind::Share, a.communication, b.communication},
-          {"stall", Kind::Share, a.stall, b.stall},
-          {"drain", Kind::Share, a.drain, b.drain}};
+  return {{"busy", FigureKind::Share, a.busy, b.busy},
+          {"fill", FigureKind::Share, a.fill, b.fill},
+          {"waiting for a producer", FigureKind::Share, a.imbalance, b.imbalance},
+          {"communication", FigureKind::Share, a.communication, b.communication},
+          {"stall", FigureKind::Share, a.stall, b.stall},
+          {"drain", FigureKind::Share, a.drain, b.drain}};
 }
 
 // Rows of both lists by name, in the order of the larger figure of the two; those that are equal are left out.
 template <class Entry>
-std::vector<Row> by_name(const std::vector<Entry>& a, const std::vector<Entry>& b, Kind kind, const auto& name,
+std::vector<Row> by_name(const std::vector<Entry>& a, const std::vector<Entry>& b, FigureKind kind, const auto& name,
                          const auto& value) {
   std::vector<Row> rows;
   for (const Entry& each : a)
@@ -130,13 +131,13 @@ std::vector<Row> by_name(const std::vector<Entry>& a, const std::vector<Entry>& 
 
 std::vector<Row> links(const ResultFigures& a, const ResultFigures& b) {
   return by_name(
-      a.links, b.links, Kind::Bytes, [](const auto& link) { return link.name; },
+      a.links, b.links, FigureKind::Bytes, [](const auto& link) { return link.name; },
       [](const auto& link) { return link.bytes; });
 }
 
 std::vector<Row> path(const ResultFigures& a, const ResultFigures& b) {
   return by_name(
-      a.critical_path, b.critical_path, Kind::Time, [](const auto& part) { return part.what; },
+      a.critical_path, b.critical_path, FigureKind::Time, [](const auto& part) { return part.what; },
       [](const auto& part) { return part.time; });
 }
 
@@ -156,15 +157,15 @@ bool stages_differ(const ResultFigures& a, const ResultFigures& b) {
 
 // ---- as text --------------------------------------------------------------------------------------------------------
 
-std::string shown(const std::optional<double>& value, Kind kind) {
+std::string shown(const std::optional<double>& value, FigureKind kind) {
   if (!value) return "-";
   switch (kind) {
-    case Kind::Time: return short_time(Time{std::llround(*value * 1e9)}, 4);
-    case Kind::Bytes: return short_bytes(Bytes{static_cast<std::int64_t>(*value)});
-    case Kind::Rate: return significant(*value, 4);
-    case Kind::Share: return percent(*value);
-    case Kind::Factor: return significant(*value) + "x";
-    case Kind::Count: return fmt::format("{:.0f}", *value);
+    case FigureKind::Time: return short_time(Time{std::llround(*value * 1e9)}, 4);
+    case FigureKind::Bytes: return short_bytes(Bytes{static_cast<std::int64_t>(*value)});
+    case FigureKind::Rate: return significant(*value, 4);
+    case FigureKind::Share: return percent(*value);
+    case FigureKind::Factor: return significant(*value) + "x";
+    case FigureKind::Count: return fmt::format("{:.0f}", *value);
   }
   return "";
 }
@@ -173,11 +174,11 @@ std::string shown(const std::optional<double>& value, Kind kind) {
 std::string change(const Row& row) {
   if (!row.differs()) return "same";
   if (!row.a || !row.b) return "";
-  if (row.kind == Kind::Share) {
+  if (row.kind == FigureKind::Share) {
     const double points = 100 * (*row.b - *row.a);
     return std::abs(points) < 0.05 ? "<0.1 points" : fmt::format("{:+.1f} points", points);
   }
-  if (row.kind == Kind::Count) return fmt::format("{:+.0f}", *row.b - *row.a);
+  if (row.kind == FigureKind::Count) return fmt::format("{:+.0f}", *row.b - *row.a);
   if (*row.a == 0) return "";
   const double share = *row.b / *row.a - 1;
   if (share >= 1) return fmt::format("x {}", significant(*row.b / *row.a));
@@ -193,7 +194,7 @@ std::string cut(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-std::vector<TextColumn> columns(const std::vector<Row>& rows, std::string_view head) {
+std::vector<TextColumn> compare_columns(const std::vector<Row>& rows, std::string_view head) {
   std::vector<TextColumn> all = {{std::string(head), true}, {"A"}, {"B"}, {"B against A"}};
   for (const Row& row : rows) {
     all[0].cells.push_back(row.what);
@@ -204,7 +205,7 @@ std::vector<TextColumn> columns(const std::vector<Row>& rows, std::string_view h
   return all;
 }
 
-std::vector<TextColumn> columns(const std::vector<Input>& rows) {
+std::vector<TextColumn> compare_columns(const std::vector<Input>& rows) {
   std::vector<TextColumn> all = {{"key", true}, {"A", true}, {"B", true}};
   for (const Input& row : rows) {
     all[0].cells.push_back(row.key);
@@ -227,7 +228,7 @@ std::vector<int> shown_stages(const ResultFigures& a, const ResultFigures& b) {
   std::vector<int> fullest;
   for (const auto* side : {&a, &b})
     if (!side->stages.empty()) fullest.push_back(fullest_stage(*side));
-  return spread(static_cast<int>(std::max(a.stages.size(), b.stages.size())), kStageRows, fullest);
+  return spread(static_cast<int>(std::max(a.stages.size(), b.stages.size())), kComparedStageRows, fullest);
 }
 
 // Stages of both sides under one number.
@@ -268,9 +269,10 @@ std::string no_timelines(const ComparedSide& a, const ComparedSide& b) {
                      !a.answer && !b.answer ? "s themselves" : " of " + (a.answer ? b.name : a.name));
 }
 
-class Page {
+class ComparePage {
  public:
-  Page(const ComparedSide& a, const ComparedSide& b, const TableOptions& options) : a_(a), b_(b), options_(options) {}
+  ComparePage(const ComparedSide& a, const ComparedSide& b, const TableOptions& options)
+      : a_(a), b_(b), options_(options) {}
 
   std::string print() {
     text_ = wrapped("A  ", a_.name, options_.width) + wrapped("B  ", b_.name, options_.width);
@@ -284,7 +286,8 @@ class Page {
     timelines();
     table("all workers' time: busy, and idle for what", times(a_.figures, b_.figures), 100);
     stages();
-    differing("links whose traffic differs, largest first", "traffic", links(a_.figures, b_.figures), kLinkRows);
+    differing("links whose traffic differs, largest first", "traffic", links(a_.figures, b_.figures),
+              kComparedLinkRows);
     differing("critical path where it differs, longest first", "critical path", path(a_.figures, b_.figures),
               kPathRows);
     limits();
@@ -304,7 +307,7 @@ class Page {
     if (!rows.empty()) {
       const std::vector<Input> first(rows.begin(),
                                      rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), kInputRows)));
-      text_ += text_table(columns(first), options_.width);
+      text_ += text_table(compare_columns(first), options_.width);
     }
     if (rows.size() > kInputRows) text_ += fmt::format("  and {} more; -o FILE.md has all\n", rows.size() - kInputRows);
     if (!whole_inputs(a_, b_))
@@ -319,7 +322,7 @@ class Page {
     if (name.empty()) text_ += "\n";
     std::vector<Row> first(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), most)));
     std::erase_if(first, [](const Row& row) { return !row.a && !row.b; });
-    text_ += text_table(columns(first, ""), options_.width);
+    text_ += text_table(compare_columns(first, ""), options_.width);
     if (rows.size() > most) text_ += fmt::format("  and {} more; -o FILE.md has all\n", rows.size() - most);
   }
 
@@ -368,16 +371,16 @@ std::string markdown_rows(const std::vector<Row>& rows, const std::string& head)
 std::vector<Row> stage_rows(const ResultFigures& a, const ResultFigures& b) {
   std::vector<Row> rows;
   for (std::size_t k = 0; k < std::max(a.stages.size(), b.stages.size()); ++k) {
-    const auto add = [&](std::string_view what, Kind kind, double ResultFigures::Stage::*member) {
+    const auto add = [&](std::string_view what, FigureKind kind, double ResultFigures::Stage::*member) {
       const auto of = [&](const ResultFigures& side) {
         return k < side.stages.size() ? std::optional(side.stages[k].*member) : std::nullopt;
       };
       rows.push_back({fmt::format("stage {}: {}", k, what), kind, of(a), of(b)});
     };
-    add("forward", Kind::Time, &ResultFigures::Stage::forward);
-    add("backward", Kind::Time, &ResultFigures::Stage::backward);
-    add("busy", Kind::Time, &ResultFigures::Stage::busy);
-    add("memory", Kind::Bytes, &ResultFigures::Stage::need);
+    add("forward", FigureKind::Time, &ResultFigures::Stage::forward);
+    add("backward", FigureKind::Time, &ResultFigures::Stage::backward);
+    add("busy", FigureKind::Time, &ResultFigures::Stage::busy);
+    add("memory", FigureKind::Bytes, &ResultFigures::Stage::need);
   }
   return rows;
 }
@@ -391,7 +394,7 @@ bool same(const ComparedSide& a, const ComparedSide& b) {
 }
 
 std::string compare_text(const ComparedSide& a, const ComparedSide& b, const TableOptions& options) {
-  return Page(a, b, options).print();
+  return ComparePage(a, b, options).print();
 }
 
 std::string compare_markdown(const ComparedSide& a, const ComparedSide& b) {
@@ -419,13 +422,13 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
   } else {
     const auto table = [&](std::string heading, std::vector<Row> rows, std::string_view head) {
       std::erase_if(rows, [](const Row& row) { return !row.a && !row.b; });
-      if (!rows.empty()) page.table(ReportTable{std::move(heading), columns(rows, head), {}});
+      if (!rows.empty()) page.table(ReportTable{std::move(heading), compare_columns(rows, head), {}});
     };
     for (const ComparedSide* side : {&a, &b})
       if (!side->figures.fits)
         page.warning((side == &a ? "A does not fit: " : "B does not fit: ") + side->figures.shortfall);
     if (const std::vector<Input> changed = inputs(a, b); !changed.empty())
-      page.table(ReportTable{"Inputs that differ", columns(changed), {}});
+      page.table(ReportTable{"Inputs that differ", compare_columns(changed), {}});
     else
       page.paragraph("The inputs are the same.");
     table("Figures", figures(a.figures, b.figures), "figure");
@@ -448,7 +451,7 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
 
 namespace {
 
-void write(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
+void write_comparison(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
   json.field("a", a.name).field("b", b.name).field("same", same(a, b)).field("all_inputs", whole_inputs(a, b));
   json.list("inputs", inputs(a, b),
             [&](const Input& row) { json.field("key", row.key).field("a", row.a).field("b", row.b); });
@@ -465,10 +468,10 @@ void write(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
 }  // namespace
 
 constinit const JsonDocument kComparisonDocument{"pipewright.comparison/1",
-                                                 [](JsonFields& json) { write(json, {}, {}); }};
+                                                 [](JsonFields& json) { write_comparison(json, {}, {}); }};
 
 std::string compare_json(const ComparedSide& a, const ComparedSide& b) {
-  return kComparisonDocument.text([&](JsonFields& json) { write(json, a, b); });
+  return kComparisonDocument.text([&](JsonFields& json) { write_comparison(json, a, b); });
 }
 
 }  // namespace pipewright

@@ -37,11 +37,11 @@ KernelFigure figure(double us, double flop, const DeviceRates& rates) {
   return {us, rate, rate / rates.peak};
 }
 
-constexpr std::array<const char*, 4> kHeads = {"m", "n", "k", "time_us"};
+constexpr std::array<const char*, 4> kTableHeads = {"m", "n", "k", "time_us"};
 
-class PointReader {
+class ProductPointReader {
  public:
-  PointReader(const std::string& path, int every) : path_(path), every_(every) {}
+  ProductPointReader(const std::string& path, int every) : path_(path), every_(every) {}
 
   std::vector<MeasuredProduct> read() {
     const std::string text = read_file(path_);
@@ -67,11 +67,11 @@ class PointReader {
     for (CsvField& field : csv_fields(line))
       heads.push_back(std::move(field.text));
     columns_ = heads.size();
-    for (std::size_t i = 0; i < kHeads.size(); ++i) {
-      const auto found = std::find(heads.begin(), heads.end(), kHeads[i]);
+    for (std::size_t i = 0; i < kTableHeads.size(); ++i) {
+      const auto found = std::find(heads.begin(), heads.end(), kTableHeads[i]);
       if (found == heads.end())
         throw InputError(place_, fmt::format("has no column {}; points need m,n,k,time_us, and it has: {}",
-                                             in_quotes(kHeads[i]), fmt::join(heads, ", ")));
+                                             in_quotes(kTableHeads[i]), fmt::join(heads, ", ")));
       at_[i] = static_cast<std::size_t>(found - heads.begin());
     }
   }
@@ -86,7 +86,7 @@ class PointReader {
       const auto parsed = parse_number(field.text);
       if (!parsed.value || !(*parsed.value > 0) || !std::isfinite(*parsed.value))
         return errors_.add({path_, place_.line, field.column},
-                           fmt::format("{}: {} is not a number above 0", kHeads[i], in_quotes(field.text)));
+                           fmt::format("{}: {} is not a number above 0", kTableHeads[i], in_quotes(field.text)));
       values[i] = *parsed.value;
     }
     const bool fitted = every_ > 0 && points_.size() % static_cast<std::size_t>(every_) == 0;
@@ -201,7 +201,7 @@ std::vector<double> shown_bytes() {
 }
 
 std::vector<MeasuredProduct> read_measured_products(const std::string& path, int every) {
-  return PointReader(path, every).read();
+  return ProductPointReader(path, every).read();
 }
 
 bool is_large(const ProductShape& shape) {

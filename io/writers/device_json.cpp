@@ -103,16 +103,16 @@ struct KindName {
   CollectiveKind kind;
   const char* name;
 };
-constexpr KindName kKinds[] = {{CollectiveKind::AllReduce, "all_reduce"},
-                               {CollectiveKind::AllGather, "all_gather"},
-                               {CollectiveKind::ReduceScatter, "reduce_scatter"}};
+constexpr KindName kCollectiveKinds[] = {{CollectiveKind::AllReduce, "all_reduce"},
+                                         {CollectiveKind::AllGather, "all_gather"},
+                                         {CollectiveKind::ReduceScatter, "reduce_scatter"}};
 
-void write_collectives(JsonText& json, const ShownDevice& shown, const CollectiveCurve& curve) {
+void write_collective_curves(JsonText& json, const ShownDevice& shown, const CollectiveCurve& curve) {
   json.key("collectives").open('{').field("links_bytes_per_s", shown.links);
   json.field("links_from", shown.links_from);
   write_known(json, curve.band, curve.provenance, curve.source);
   json.key("ways").open('[');
-  for (const auto& [kind, word] : kKinds)
+  for (const auto& [kind, word] : kCollectiveKinds)
     for (const int members : kShownMembers)
       for (const CollectiveWay& way : ways_inside(curve, kind, members))
         json.open('{')
@@ -123,7 +123,7 @@ void write_collectives(JsonText& json, const ShownDevice& shown, const Collectiv
             .close();
   json.close().key("rows").open('[');
   if (shown.links)
-    for (const auto& [kind, word] : kKinds)
+    for (const auto& [kind, word] : kCollectiveKinds)
       for (const int members : kShownMembers)
         for (const double bytes : shown_bytes()) {
           const CollectiveFigure each = collective_figure(curve, kind, members, bytes, *shown.links);
@@ -159,11 +159,11 @@ void write_document(JsonText& json, const ShownDevice& shown) {
     write_attention(json, shown);
   }
   if (const auto base = convolution_base(shown.device); shown.curve && base) write_convolutions(json, *base);
-  if (shown.curve && shown.device.collectives) write_collectives(json, shown, *shown.device.collectives);
+  if (shown.curve && shown.device.collectives) write_collective_curves(json, shown, *shown.device.collectives);
   if (!shown.points_file.empty()) write_points(json, shown);
 }
 
-void write(JsonFields& json, const ShownDevice& shown) {
+void write_shown(JsonFields& json, const ShownDevice& shown) {
   json.field("kind", "device").list("entries", std::span(&shown, 1), [&](const ShownDevice& one) {
     json.field("name", one.device.name).field("summary", one.summary).field("file", one.file);
     json.anything("document", [&](JsonText& document) { write_document(document, one); });
@@ -173,11 +173,11 @@ void write(JsonFields& json, const ShownDevice& shown) {
 
 }  // namespace
 
-constinit const JsonDocument kShowDocument{"pipewright.show/1", [](JsonFields& json) { write(json, {}); }, nullptr,
-                                           false};
+constinit const JsonDocument kShowDocument{"pipewright.show/1", [](JsonFields& json) { write_shown(json, {}); },
+                                           nullptr, false};
 
 std::string device_json(const ShownDevice& shown) {
-  return kShowDocument.text([&](JsonFields& json) { write(json, shown); });
+  return kShowDocument.text([&](JsonFields& json) { write_shown(json, shown); });
 }
 
 }  // namespace pipewright

@@ -33,10 +33,11 @@ struct CurvePanel {
   std::vector<CurveSeries> series;
 };
 
-constexpr double kWidth = 420, kHeight = 250, kLeft = 60, kTop = 74, kAcross = 70, kDown = 78, kLegendRow = 16;
-constexpr std::size_t kPanelsAcross = 2;
+constexpr double kCurveWidth = 420, kCurveHeight = 250, kCurveLeft = 60, kCurveTop = 74, kCurveAcross = 70,
+                 kCurveDown = 78, kLegendRow = 16;
+constexpr std::size_t kCurvesAcross = 2;
 
-constexpr std::string_view kStyle = R"svg(<style>
+constexpr std::string_view kCurveStyle = R"svg(<style>
 .c{fill:none;stroke-width:1.8;stroke-linejoin:round}.dash{stroke-dasharray:5 3}.dots{stroke-width:2.6;stroke-linecap:round;opacity:.55}
 .c0{stroke:#3b78c9}.c1{stroke:#2e8b57}.c2{stroke:#b07d00}.c3{stroke:#c0392b}.c4{stroke:#7d5ba6}.c5{stroke:#8c96a3}
 @media(prefers-color-scheme:dark){.c0{stroke:#6aa5f0}.c1{stroke:#57bd84}.c2{stroke:#f0b849}.c3{stroke:#f0776b}.c4{stroke:#b79be0}.c5{stroke:#9ca6b1}}
@@ -53,7 +54,7 @@ void legend(Canvas& canvas, const CurvePanel& panel, double left, double top) {
   for (const CurveSeries& series : panel.series) {
     if (!series.named) continue;
     const double width = 26 + text_width(series.name, 11);
-    if (x > left && x + width > left + kWidth) x = left, top += kLegendRow;
+    if (x > left && x + width > left + kCurveWidth) x = left, top += kLegendRow;
     const bool dots = series.mark == CurveSeries::Mark::Dots;
     canvas.path(fmt::format("M{} {}h{}", coordinate(x + (dots ? 7 : 0)), coordinate(top - 4), dots ? 0 : 16),
                 css(series));
@@ -64,25 +65,27 @@ void legend(Canvas& canvas, const CurvePanel& panel, double left, double top) {
 
 void draw(Canvas& canvas, const CurvePanel& panel, double left, double top) {
   const double from = std::log(panel.marks.front().first), to = std::log(panel.marks.back().first);
-  const auto x_of = [&](double x) { return left + kWidth * std::clamp((std::log(x) - from) / (to - from), 0.0, 1.0); };
+  const auto x_of = [&](double x) {
+    return left + kCurveWidth * std::clamp((std::log(x) - from) / (to - from), 0.0, 1.0);
+  };
   const auto y_of = [&](double y) {
-    return top + kHeight * (1 - std::clamp((y - panel.least) / (panel.most - panel.least), 0.0, 1.0));
+    return top + kCurveHeight * (1 - std::clamp((y - panel.least) / (panel.most - panel.least), 0.0, 1.0));
   };
   canvas.text(left, top - 10, panel.title, "title", 12);
   const int steps = static_cast<int>(std::lround((panel.most - panel.least) / panel.step));
   for (int i = 0; i <= steps; ++i) {
     const double share = panel.least + i * panel.step, percent = std::round(100 * share);
-    canvas.line(left, y_of(share), left + kWidth, y_of(share), panel.is_error && percent == 0 ? "tick" : "grid");
+    canvas.line(left, y_of(share), left + kCurveWidth, y_of(share), panel.is_error && percent == 0 ? "tick" : "grid");
     canvas.text(
         left - 6, y_of(share) + 4,
         panel.is_error && percent != 0 ? fmt::format("{:+} %", percent) : fmt::format("{} %", std::abs(percent)),
         "end quiet", 11);
   }
   for (const auto& [x, label] : panel.marks) {
-    canvas.line(x_of(x), top, x_of(x), top + kHeight, "grid");
-    canvas.text(x_of(x), top + kHeight + 16, label, "mid quiet", 10);
+    canvas.line(x_of(x), top, x_of(x), top + kCurveHeight, "grid");
+    canvas.text(x_of(x), top + kCurveHeight + 16, label, "mid quiet", 10);
   }
-  canvas.text(left + kWidth / 2, top + kHeight + 32, panel.below, "mid quiet", 11);
+  canvas.text(left + kCurveWidth / 2, top + kCurveHeight + 32, panel.below, "mid quiet", 11);
   for (const CurveSeries& series : panel.series) {
     const bool dots = series.mark == CurveSeries::Mark::Dots;
     std::string d;
@@ -91,21 +94,21 @@ void draw(Canvas& canvas, const CurvePanel& panel, double left, double top) {
                        dots ? "h0" : "");
     if (!d.empty()) canvas.path(d, css(series), series.name);
   }
-  legend(canvas, panel, left, top + kHeight + 50);
+  legend(canvas, panel, left, top + kCurveHeight + 50);
 }
 
 std::string curve_svg(const std::string& title, const std::string& what, const std::vector<CurvePanel>& panels) {
   Canvas canvas;
-  canvas.raw(kStyle);
+  canvas.raw(kCurveStyle);
   canvas.text(12, 24, title, "title", 15);
   canvas.text(12, 44, what, "quiet", 12);
   for (std::size_t i = 0; i < panels.size(); ++i)
-    draw(canvas, panels[i], kLeft + static_cast<double>(i % kPanelsAcross) * (kWidth + kAcross),
-         kTop + 16 + static_cast<double>(i / kPanelsAcross) * (kHeight + kTop + kDown - 30));
-  const auto across = static_cast<double>(std::min(panels.size(), kPanelsAcross));
-  const auto down = static_cast<double>((panels.size() + kPanelsAcross - 1) / kPanelsAcross);
-  return canvas.document(std::max(640.0, kLeft + across * (kWidth + kAcross) - 30),
-                         kTop + 16 + down * (kHeight + kTop + kDown - 30), title);
+    draw(canvas, panels[i], kCurveLeft + static_cast<double>(i % kCurvesAcross) * (kCurveWidth + kCurveAcross),
+         kCurveTop + 16 + static_cast<double>(i / kCurvesAcross) * (kCurveHeight + kCurveTop + kCurveDown - 30));
+  const auto across = static_cast<double>(std::min(panels.size(), kCurvesAcross));
+  const auto down = static_cast<double>((panels.size() + kCurvesAcross - 1) / kCurvesAcross);
+  return canvas.document(std::max(640.0, kCurveLeft + across * (kCurveWidth + kCurveAcross) - 30),
+                         kCurveTop + 16 + down * (kCurveHeight + kCurveTop + kCurveDown - 30), title);
 }
 
 double flop(const ProductShape& shape) {

@@ -30,7 +30,7 @@ std::string figure_line(const std::string& what, const std::string& value, const
   return from.empty() ? head + value + "\n" : wrapped(head + padded(value, 17) + " ", from, width);
 }
 
-std::string signed_percent(double share) {
+std::string signed_share(double share) {
   return fmt::format("{:+.1f} %", std::round(1000 * share) == 0 ? 0.0 : 100 * share);
 }
 
@@ -178,14 +178,14 @@ struct KindOfCollective {
   CollectiveKind kind;
   const char* words;
 };
-constexpr std::array<KindOfCollective, 2> kKinds = {
+constexpr std::array<KindOfCollective, 2> kKindsOfCollective = {
     {{CollectiveKind::AllReduce, "all-reduce"}, {CollectiveKind::AllGather, "all-gather and reduce-scatter"}}};
 
 // The ways alone: no links are known.
 std::string ways(const CollectiveCurve& curve, int width) {
   TextColumn what{"", true, false, {}}, way{"way", false, false, {}}, start{"start us", false, false, {}},
       share{"share of the links", false, false, {}};
-  for (const auto& [kind, words] : kKinds)
+  for (const auto& [kind, words] : kKindsOfCollective)
     for (const int members : kShownMembers) {
       int number = 0;
       for (const CollectiveWay& each : ways_inside(curve, kind, members)) {
@@ -209,7 +209,7 @@ std::string collectives(const ShownDevice& shown, const CollectiveCurve& curve, 
   } else {
     text = fmt::format("\ncollectives inside a node with links of {} ({}): us (share of the links' bandwidth)\n",
                        to_text(*shown.links), one_line(shown.links_from));
-    for (const auto& [kind, words] : kKinds) {
+    for (const auto& [kind, words] : kKindsOfCollective) {
       TextColumn sizes{"bytes", false, false, {}};
       for (const double bytes : shown_bytes())
         sizes.cells.push_back(to_text(Bytes{static_cast<std::int64_t>(bytes)}));
@@ -257,7 +257,7 @@ std::string points(const ShownDevice& shown, const ProductCurve& curve, int widt
       for (std::size_t i = 0; i < values.size(); ++i)
         columns[i + 1].cells.push_back(errors.points == 0 ? "-"
                                        : i < 2            ? fmt::format("{:.1f} %", 100 * values[i])
-                                                          : signed_percent(values[i]));
+                                                          : signed_share(values[i]));
     }
   };
   add("all", [](const MeasuredProduct&) { return true; });

@@ -9,7 +9,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
+constexpr int kDotColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
 
 std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   const Layer& layer = model.layers[static_cast<std::size_t>(id)];
@@ -19,7 +19,7 @@ std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   else if (layer.flops)
     label += fmt::format("\n{}FLOP", short_count(layer.flops->value));
   if (layer.parameters > 0) label += fmt::format("\n{} parameters", short_count(static_cast<double>(layer.parameters)));
-  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, dot_string(label), chunk % kColours + 1);
+  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, dot_string(label), chunk % kDotColours + 1);
 }
 
 std::string edges(const Model& model, std::int64_t samples) {

@@ -18,8 +18,8 @@
 namespace pipewright {
 namespace {
 
-constexpr double kReach = 0.3;  // of both plots, to either side
-constexpr int kColumns = 31;    // characters of the text plot, each 2 %
+constexpr double kReach = 0.3;    // of both plots, to either side
+constexpr int kTextColumns = 31;  // characters of the text plot, each 2 %
 
 // formula / measured - 1.
 double off(const MeasuredSeries& series, const MeasuredSize& size) {
@@ -31,20 +31,20 @@ std::string_view words(MeasuredPass pass) {
   return all[static_cast<std::size_t>(pass)];
 }
 
-struct Family {
-  std::array<int, kColumns> counts{};
+struct FittedFamily {
+  std::array<int, kTextColumns> counts{};
   std::size_t sizes = 0, fitted = 0;
   double mean = 0, p95 = 0, bias = 0;  // sums over sizes
 };
 
-std::string histogram(const Family& family) {
+std::string histogram(const FittedFamily& family) {
   constexpr std::string_view kMarks = " .:+#";
   const int most = *std::max_element(family.counts.begin(), family.counts.end());
   std::string text;
-  for (int i = 0; i < kColumns; ++i) {
+  for (int i = 0; i < kTextColumns; ++i) {
     const int count = family.counts[static_cast<std::size_t>(i)];
     const auto mark = count == 0 ? 0U : std::min(4U, 1U + static_cast<unsigned>(4 * (count - 1) / std::max(1, most)));
-    text += i == kColumns / 2 && count == 0 ? '|' : kMarks[mark];
+    text += i == kTextColumns / 2 && count == 0 ? '|' : kMarks[mark];
   }
   return text;
 }
@@ -115,17 +115,17 @@ std::string interference(const MeasuredDevice& device) {
 }  // namespace
 
 std::string fit_table(const MeasuredDevice& device) {
-  std::map<std::tuple<std::string, MeasuredPass, Precision>, Family> families;
+  std::map<std::tuple<std::string, MeasuredPass, Precision>, FittedFamily> families;
   for (const MeasuredSeries& series : device.series) {
-    Family& family = families[{series.operation, series.pass, series.precision}];
+    FittedFamily& family = families[{series.operation, series.pass, series.precision}];
     family.sizes += series.sizes.size();
     if (!series.formula) continue;
     const auto n = static_cast<double>(series.sizes.size());
     family.fitted += series.sizes.size();
     family.mean += n * series.errors.mean, family.p95 += n * series.errors.p95, family.bias += n * series.errors.bias;
     for (const MeasuredSize& size : series.sizes) {
-      const double place = std::round(off(series, size) / kReach * (kColumns / 2)) + kColumns / 2;
-      ++family.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kColumns - 1.0))];
+      const double place = std::round(off(series, size) / kReach * (kTextColumns / 2)) + kTextColumns / 2;
+      ++family.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kTextColumns - 1.0))];
     }
   }
   std::string text = fmt::format(
@@ -151,10 +151,10 @@ std::string fit_table(const MeasuredDevice& device) {
 
 namespace {
 
-constexpr double kWidth = 400, kHeight = 170, kLeft = 56, kTop = 76, kAcross = 64, kDown = 58;
-constexpr std::size_t kPanelsAcross = 2;
+constexpr double kFitWidth = 400, kFitHeight = 170, kFitLeft = 56, kFitTop = 76, kFitAcross = 64, kFitDown = 58;
+constexpr std::size_t kFitsAcross = 2;
 
-constexpr std::string_view kStyle = R"svg(<style>
+constexpr std::string_view kFitStyle = R"svg(<style>
 .m{stroke-width:1.2}.g0{fill:#3b78c9;stroke:#3b78c9}.g1{fill:#2e8b57;stroke:#2e8b57}.g2{fill:#b07d00;stroke:#b07d00}.g3{fill:#c0392b;stroke:#c0392b}.hollow{fill:none}
 @media(prefers-color-scheme:dark){.g0{fill:#6aa5f0;stroke:#6aa5f0}.g1{fill:#57bd84;stroke:#57bd84}.g2{fill:#f0b849;stroke:#f0b849}.g3{fill:#f0776b;stroke:#f0776b}.hollow{fill:none}}
 </style>
@@ -168,7 +168,7 @@ class FitPlot {
   }
 
   std::string draw() {
-    canvas_.raw(kStyle);
+    canvas_.raw(kFitStyle);
     canvas_.text(12, 24, device_.gpu + ": formulas against measured times", "title", 15);
     canvas_.text(12, 44,
                  "formula / measured - 1 over the measured time; filled: alone, hollow: other virtual devices busy",
@@ -177,8 +177,9 @@ class FitPlot {
     std::size_t number = 0;
     for (const auto& [operation, series] : panels_)
       panel(number++, operation, series);
-    const auto rows = static_cast<double>((number + kPanelsAcross - 1) / kPanelsAcross);
-    return canvas_.document(kLeft + kPanelsAcross * (kWidth + kAcross), kTop + std::max(1.0, rows) * (kHeight + kDown),
+    const auto rows = static_cast<double>((number + kFitsAcross - 1) / kFitsAcross);
+    return canvas_.document(kFitLeft + kFitsAcross * (kFitWidth + kFitAcross),
+                            kFitTop + std::max(1.0, rows) * (kFitHeight + kFitDown),
                             device_.gpu + ": formulas against measured times");
   }
 
@@ -199,8 +200,8 @@ class FitPlot {
   }
 
   void panel(std::size_t number, const std::string& operation, const std::vector<const MeasuredSeries*>& all) {
-    const double left = kLeft + static_cast<double>(number % kPanelsAcross) * (kWidth + kAcross);
-    const double top = kTop + 24 + static_cast<double>(number / kPanelsAcross) * (kHeight + kDown);
+    const double left = kFitLeft + static_cast<double>(number % kFitsAcross) * (kFitWidth + kFitAcross);
+    const double top = kFitTop + 24 + static_cast<double>(number / kFitsAcross) * (kFitHeight + kFitDown);
     double least = 1e300, most = 0, mean = 0, sizes = 0;
     for (const MeasuredSeries* series : all) {
       for (const MeasuredSize& size : series->sizes)
@@ -213,19 +214,20 @@ class FitPlot {
                  fmt::format("{}: {} sizes, cross-validated {:.1f} %", operation, sizes, 100 * mean / sizes), "label",
                  12);
     const auto y_of = [&](double share) {
-      return top + kHeight * (0.5 - 0.5 * std::clamp(share, -kReach, kReach) / kReach);
+      return top + kFitHeight * (0.5 - 0.5 * std::clamp(share, -kReach, kReach) / kReach);
     };
-    const auto x_of = [&](double ns) { return left + kWidth * (std::log10(ns) - from) / (to - from); };
+    const auto x_of = [&](double ns) { return left + kFitWidth * (std::log10(ns) - from) / (to - from); };
     for (const int percent : {-30, -20, -10, 0, 10, 20, 30}) {
-      canvas_.line(left, y_of(percent / 100.0), left + kWidth, y_of(percent / 100.0), percent == 0 ? "tick" : "grid");
-      if (number % kPanelsAcross == 0)
+      canvas_.line(left, y_of(percent / 100.0), left + kFitWidth, y_of(percent / 100.0),
+                   percent == 0 ? "tick" : "grid");
+      if (number % kFitsAcross == 0)
         canvas_.text(12, y_of(percent / 100.0) + 4, percent == 0 ? std::string("0 %") : fmt::format("{:+} %", percent),
                      "quiet", 11);
     }
     for (double power = from; power <= to; ++power) {
-      const double x = left + kWidth * (power - from) / (to - from);
-      canvas_.line(x, top, x, top + kHeight, "grid");
-      canvas_.text(x - 10, top + kHeight + 16, short_time({std::llround(std::pow(10, power))}), "quiet", 11);
+      const double x = left + kFitWidth * (power - from) / (to - from);
+      canvas_.line(x, top, x, top + kFitHeight, "grid");
+      canvas_.text(x - 10, top + kFitHeight + 16, short_time({std::llround(std::pow(10, power))}), "quiet", 11);
     }
     for (const MeasuredSeries* series : all)
       for (const MeasuredSize& size : series->sizes) {

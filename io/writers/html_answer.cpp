@@ -17,7 +17,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kMostRows = 256;  // of a table; more stages are listed evenly spread
+constexpr int kMostTableRows = 256;  // of a table; more stages are listed evenly spread
 constexpr std::size_t kMostLinks = 32, kMostParts = 20;
 
 ReportTable critical_path_table(const Answer& answer, std::size_t most) {
@@ -124,9 +124,9 @@ std::vector<std::string> all_warnings(const Report& report) {
 void add_timeline_and_tables(HtmlPage& page, const Answer& answer) {
   page.heading("Timeline and memory");
   page.drawing(svg_timeline(answer));
-  page.table(stage_table(answer, kMostRows));
-  page.table(idle_table(answer, kMostRows));
-  page.table(memory_table(answer, kMostRows));
+  page.table(stage_table(answer, kMostTableRows));
+  page.table(idle_table(answer, kMostTableRows));
+  page.table(memory_table(answer, kMostTableRows));
   page.table(link_table(answer, kMostLinks));
   page.table(critical_path_table(answer, kMostParts));
   page.table(sensitivity_table(answer));

@@ -16,7 +16,7 @@ namespace pipewright {
 namespace {
 
 // Class names of one letter belong to the drawings, whose rules hold for the whole page.
-constexpr std::string_view kStyle = R"css(
+constexpr std::string_view kPageStyle = R"css(
 :root{color-scheme:light dark;--text:#1f2328;--quiet:#59636e;--page:#fff;--card:#f6f8fa;--line:#d1d9e0;--warn:#fff8e1;--warnline:#d4a72c;--shade:#59636e66}
 @media(prefers-color-scheme:dark){:root{--text:#e6edf3;--quiet:#9ca6b1;--page:#0d1117;--card:#161b22;--line:#30363d;--warn:#2d2408;--warnline:#9e7a1b;--shade:#9ca6b199}}
 *{box-sizing:border-box}
@@ -215,7 +215,7 @@ std::string HtmlPage::document() const {
       "data:\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n{}"
       "<footer>pipewright {}</footer>\n</body>\n</html>\n",
-      xml(title_), kStyle, narrow_style(), body_, PIPEWRIGHT_VERSION);
+      xml(title_), kPageStyle, narrow_style(), body_, PIPEWRIGHT_VERSION);
 }
 
 }  // namespace pipewright

@@ -75,7 +75,7 @@ std::string losses_csv(const LossGrid& grid) {
 
 namespace {
 
-void write(JsonFields& json, const LossGrid& grid) {
+void write_losses(JsonFields& json, const LossGrid& grid) {
   const SweepQuestion& question = grid.question;
   write_question(json, question);
   write_grid(json, question);
@@ -90,10 +90,10 @@ void write(JsonFields& json, const LossGrid& grid) {
 
 }  // namespace
 
-constinit const JsonDocument kLossesDocument{"pipewright.losses/1", [](JsonFields& json) { write(json, {}); }};
+constinit const JsonDocument kLossesDocument{"pipewright.losses/1", [](JsonFields& json) { write_losses(json, {}); }};
 
 std::string losses_json(const LossGrid& grid) {
-  return kLossesDocument.text([&](JsonFields& json) { write(json, grid); });
+  return kLossesDocument.text([&](JsonFields& json) { write_losses(json, grid); });
 }
 
 }  // namespace pipewright

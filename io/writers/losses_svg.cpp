@@ -13,10 +13,10 @@
 namespace pipewright {
 namespace {
 
-constexpr double kPanelWidth = 260, kPanelHeight = 150, kGap = 18, kLeft = 104, kTop = 84;
-constexpr std::size_t kColours = 8;
+constexpr double kPanelWidth = 260, kPanelHeight = 150, kLossGap = 18, kLossLeft = 104, kLossTop = 84;
+constexpr std::size_t kLossColours = 8;
 
-constexpr std::string_view kStyle = R"svg(<style>
+constexpr std::string_view kLossStyle = R"svg(<style>
 .c{fill:none;stroke-width:1.8}.b{opacity:.16}
 .c0{stroke:#3b78c9}.c1{stroke:#c0392b}.c2{stroke:#2e8b57}.c3{stroke:#b07d00}.c4{stroke:#7d5ba6}.c5{stroke:#0b7c8c}.c6{stroke:#c2558f}.c7{stroke:#59636e}
 .b0{fill:#3b78c9}.b1{fill:#c0392b}.b2{fill:#2e8b57}.b3{fill:#b07d00}.b4{fill:#7d5ba6}.b5{fill:#0b7c8c}.b6{fill:#c2558f}.b7{fill:#59636e}
@@ -45,7 +45,7 @@ class Panels {
   }
 
   std::string draw() {
-    canvas_.raw(kStyle);
+    canvas_.raw(kLossStyle);
     const std::string name = question_.description.empty() ? question_.file : question_.description;
     canvas_.text(12, 24, name, "title", 15);
     canvas_.text(12, 46, "loss over samples trained on: mean of the seeds (line), and the range that they span (band)",
@@ -57,12 +57,12 @@ class Panels {
       band(curve);
     for (const LossCurve& curve : curves_)
       line(curve);
-    const double bottom = kTop + static_cast<double>(rows_) * (kPanelHeight + kGap) + 18;
+    const double bottom = kLossTop + static_cast<double>(rows_) * (kPanelHeight + kLossGap) + 18;
     return canvas_.document(right() + 24, legend(bottom + 16) + 18, name);
   }
 
  private:
-  double right() const { return kLeft + static_cast<double>(columns_) * (kPanelWidth + kGap) - kGap; }
+  double right() const { return kLossLeft + static_cast<double>(columns_) * (kPanelWidth + kLossGap) - kLossGap; }
 
   // From the best loss of all to a little above where the middle one of the curves begins: what diverges leaves its
   // panel at the top.
@@ -91,8 +91,10 @@ class Panels {
   }
   std::size_t column_of(const LossCurve& curve) const { return curve.values.empty() ? 0 : curve.values.back(); }
 
-  static double left_of(std::size_t column) { return kLeft + static_cast<double>(column) * (kPanelWidth + kGap); }
-  static double top_of(std::size_t row) { return kTop + static_cast<double>(row) * (kPanelHeight + kGap); }
+  static double left_of(std::size_t column) {
+    return kLossLeft + static_cast<double>(column) * (kPanelWidth + kLossGap);
+  }
+  static double top_of(std::size_t row) { return kLossTop + static_cast<double>(row) * (kPanelHeight + kLossGap); }
   double x(const LossCurve& curve, std::int64_t samples) const {
     return left_of(column_of(curve)) + kPanelWidth * static_cast<double>(samples) / std::max(1.0, most_samples_);
   }
@@ -138,7 +140,7 @@ class Panels {
                        coordinate(y(curve, at.largest)));
     for (auto at = curve.at.rbegin(); at != curve.at.rend(); ++at)
       d += fmt::format("L{} {}", coordinate(x(curve, at->samples)), coordinate(y(curve, at->least)));
-    canvas_.path(d + "Z", fmt::format("b b{}", curve.variant % kColours));
+    canvas_.path(d + "Z", fmt::format("b b{}", curve.variant % kLossColours));
   }
 
   void line(const LossCurve& curve) {
@@ -151,11 +153,11 @@ class Panels {
     if (curve.failed > 0 && !curve.at.empty()) {
       const double at_x = x(curve, curve.at.back().samples), at_y = y(curve, curve.at.back().mean);
       canvas_.path(fmt::format("M{} {}l8 8m0 -8l-8 8", coordinate(at_x - 4), coordinate(at_y - 4)),
-                   fmt::format("c c{}", curve.variant % kColours), tooltip(curve));
+                   fmt::format("c c{}", curve.variant % kLossColours), tooltip(curve));
     }
   }
 
-  static std::string css(std::size_t variant) { return fmt::format("c c{} d{}", variant % kColours, variant % 5); }
+  static std::string css(std::size_t variant) { return fmt::format("c c{} d{}", variant % kLossColours, variant % 5); }
 
   std::string tooltip(const LossCurve& curve) const {
     std::string text = question_.variants[curve.variant];
@@ -167,13 +169,13 @@ class Panels {
   }
 
   double legend(double at) {
-    double x_at = kLeft;
+    double x_at = kLossLeft;
     bool ended = false;
     for (const LossCurve& curve : curves_)
       ended |= curve.failed > 0;
     const auto entry = [&](const std::string& name, const auto& swatch) {
       const double width = 36 + text_width(name, 12) + 16;
-      if (x_at > kLeft && x_at + width > right()) x_at = kLeft, at += 20;
+      if (x_at > kLossLeft && x_at + width > right()) x_at = kLossLeft, at += 20;
       swatch();
       canvas_.text(x_at + 36, at + 4, name, "", 12);
       x_at += width;

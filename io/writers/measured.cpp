@@ -18,7 +18,7 @@ constexpr std::string_view kErrorsHead =
 constexpr int kRunsWidth = 140, kSummaryWidth = 180;
 constexpr double kNear = 0.03;  // of the group's fastest: as good
 
-std::string percent(double share) {
+std::string error_percent(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
 }
 std::string size(double share) {
@@ -75,7 +75,7 @@ std::vector<TextColumn> runs_columns(const MeasuredResult& result) {
       const auto& measured = each.run.figures[f];
       columns[c++].cells.push_back(measured ? value_of(result.figures[f], *measured) : "-");
       columns[c++].cells.push_back(value_of(result.figures[f], each.figures[f]));
-      columns[c++].cells.push_back(measured ? percent(each.figures[f] / *measured - 1) : "-");
+      columns[c++].cells.push_back(measured ? error_percent(each.figures[f] / *measured - 1) : "-");
     }
     columns[c++].cells.push_back(std::string(each.run.fitted ? "fitted on" : "") + (each.fits ? "" : " memory short"));
   }
@@ -107,7 +107,7 @@ std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>
                                               size(each.mean),
                                               size(each.median),
                                               size(each.largest),
-                                              percent(each.bias),
+                                              error_percent(each.bias),
                                               each.ranged > 0 ? fmt::format("{:.0f} %", 100 * each.inside) : "-",
                                               each.ranged > 0 ? fmt::format("{:.1f} %", 100 * each.half_width) : "-"};
       for (std::size_t i = 0; i < cells.size(); ++i)

@@ -62,7 +62,8 @@ void write_set(JsonFields& json, const MeasuredResult& result) {
   });
 }
 
-void write(JsonFields& json, const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
+void write_measured_runs(JsonFields& json, const std::vector<MeasuredResult>& results,
+                         const std::vector<TableResult>& published) {
   json.list("sets", results, [&](const MeasuredResult& each) { write_set(json, each); });
   json.list("published", published, [&](const TableResult& each) {
     const Accuracy accuracy = each.accuracy();
@@ -74,10 +75,10 @@ void write(JsonFields& json, const std::vector<MeasuredResult>& results, const s
 }  // namespace
 
 constinit const JsonDocument kMeasuredRunsDocument{"pipewright.measured-runs/2",
-                                                   [](JsonFields& json) { write(json, {}, {}); }};
+                                                   [](JsonFields& json) { write_measured_runs(json, {}, {}); }};
 
 std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
-  return kMeasuredRunsDocument.text([&](JsonFields& json) { write(json, results, published); });
+  return kMeasuredRunsDocument.text([&](JsonFields& json) { write_measured_runs(json, results, published); });
 }
 
 }  // namespace pipewright

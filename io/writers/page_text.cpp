@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "io/text/letters.hpp"
+
 namespace pipewright {
 namespace {
-
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
 
 bool is_one_of(char letter, std::string_view letters) {
   return letters.find(letter) != std::string_view::npos;

@@ -28,11 +28,12 @@ namespace {
 // The plans that no other beats, as points: time per sample to the right, since plans may have different batches;
 // memory upwards, or cost where memory was not asked for.
 
-constexpr double kLeft = 90, kTop = 30, kWidth = 760, kHeight = 340, kRight = 40, kBottom = 64;
+constexpr double kParetoLeft = 90, kParetoTop = 30, kParetoWidth = 760, kParetoHeight = 340, kParetoRight = 40,
+                 kParetoBottom = 64;
 
-struct Scaled {
+struct AxisSteps {
   double step, end;
-  explicit Scaled(double largest)
+  explicit AxisSteps(double largest)
       : step(round_step(largest > 0 ? largest : 1)), end(step * std::ceil(1.02 * (largest > 0 ? largest : 1) / step)) {}
 };
 
@@ -51,27 +52,29 @@ std::string pareto_svg(const Ranking& ranking) {
   double largest_x = 0, largest_y = 0;
   for (const Found& found : plans)
     largest_x = std::max(largest_x, x_of(found)), largest_y = std::max(largest_y, y_of(found));
-  const Scaled x(largest_x), y(largest_y);
-  const auto px = [&](double value) { return kLeft + kWidth * value / x.end; };
-  const auto py = [&](double value) { return kTop + kHeight * (1 - value / y.end); };
+  const AxisSteps x(largest_x), y(largest_y);
+  const auto px = [&](double value) { return kParetoLeft + kParetoWidth * value / x.end; };
+  const auto py = [&](double value) { return kParetoTop + kParetoHeight * (1 - value / y.end); };
   Canvas canvas;
   for (double at = 0; at <= x.end * 1.001; at += x.step) {
-    canvas.line(px(at), kTop, px(at), kTop + kHeight, "grid");
-    canvas.text(px(at), kTop + kHeight + 18, fmt::format("{:.4g}", at), "mid quiet", 11);
+    canvas.line(px(at), kParetoTop, px(at), kParetoTop + kParetoHeight, "grid");
+    canvas.text(px(at), kParetoTop + kParetoHeight + 18, fmt::format("{:.4g}", at), "mid quiet", 11);
   }
   for (double at = 0; at <= y.end * 1.001; at += y.step) {
-    canvas.line(kLeft, py(at), kLeft + kWidth, py(at), "grid");
-    canvas.text(kLeft - 8, py(at) + 4, fmt::format("{:.4g}", at), "end quiet", 11);
+    canvas.line(kParetoLeft, py(at), kParetoLeft + kParetoWidth, py(at), "grid");
+    canvas.text(kParetoLeft - 8, py(at) + 4, fmt::format("{:.4g}", at), "end quiet", 11);
   }
-  canvas.text(kLeft + kWidth / 2, kTop + kHeight + 38, "ms per sample", "mid quiet", 12);
-  canvas.text(12, kTop - 12, memory ? "memory of the fullest device in GiB" : "device seconds per sample", "quiet", 12);
+  canvas.text(kParetoLeft + kParetoWidth / 2, kParetoTop + kParetoHeight + 38, "ms per sample", "mid quiet", 12);
+  canvas.text(12, kParetoTop - 12, memory ? "memory of the fullest device in GiB" : "device seconds per sample",
+              "quiet", 12);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const double at_x = px(x_of(plans[i])), at_y = py(y_of(plans[i]));
     canvas.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"9\" class=\"f\"><title>{}</title></circle>\n",
                            coordinate(at_x), coordinate(at_y), xml(in_words(plans[i].layout))));
     canvas.text(at_x, at_y + 4, std::to_string(i + 1), "mid num", 11);
   }
-  return canvas.document(kLeft + kWidth + kRight, kTop + kHeight + kBottom, "plans that no other beats");
+  return canvas.document(kParetoLeft + kParetoWidth + kParetoRight, kParetoTop + kParetoHeight + kParetoBottom,
+                         "plans that no other beats");
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ std::string message_cell(VirtualStageId v, const char* action, std::uint32_t m) 
 }
 
 // What stands in one cell: an op, or several at a time.
-using Cell = std::vector<Op>;
+using ActionCell = std::vector<Op>;
 
 // Of each worker, in order.
-std::vector<std::vector<Cell>> cells_of(const Schedule& schedule) {
-  std::vector<std::vector<Cell>> all(schedule.positions.size());
+std::vector<std::vector<ActionCell>> cells_of(const Schedule& schedule) {
+  std::vector<std::vector<ActionCell>> all(schedule.positions.size());
   for (std::size_t worker = 0; worker < all.size(); ++worker)
     for (const Op& op : schedule.positions[worker].compute) {
       if (!is_written(op)) continue;
@@ -43,7 +43,7 @@ std::string text_of(Op op, const Seating& seating) {
   return label(op);
 }
 
-std::string text_of(const Cell& cell, const Seating& seating) {
+std::string text_of(const ActionCell& cell, const Seating& seating) {
   if (cell.size() == 1) return text_of(cell.front(), seating);
   std::string inside;
   for (const Op& op : cell)
@@ -55,7 +55,7 @@ std::string text_of(const Cell& cell, const Seating& seating) {
 // and received at that moment, so that both ends of a pair have their messages in one order.
 class WithMessages {
  public:
-  WithMessages(const Schedule& schedule, const std::vector<std::vector<Cell>>& cells)
+  WithMessages(const Schedule& schedule, const std::vector<std::vector<ActionCell>>& cells)
       : cells_(cells),
         shape_(schedule.shape),
         rows_(schedule.positions.size()),
@@ -86,7 +86,7 @@ class WithMessages {
     if (op.kind != Kind::W) done(op.virtual_stage, op.micro_batch) ^= op.kind == Kind::F ? 1 : 2;
   }
   // Whether all its ops may run, each behind those before it.
-  bool may_run(const Cell& cell) {
+  bool may_run(const ActionCell& cell) {
     std::size_t runs = 0;
     for (; runs < cell.size() && may_run(cell[runs]); ++runs)
       mark(cell[runs]);
@@ -97,7 +97,7 @@ class WithMessages {
   bool step(std::size_t worker) {
     std::size_t& i = next_[worker];
     if (i == cells_[worker].size() || !may_run(cells_[worker][i])) return false;
-    const Cell& cell = cells_[worker][i++];
+    const ActionCell& cell = cells_[worker][i++];
     add(rows_[worker], text_of(cell, shape_.seating()));
     for (const Op& op : cell) {
       mark(op);
@@ -115,7 +115,7 @@ class WithMessages {
     add(rows_[other], message_cell(shape_.seating().number_in_file(to, m), receive, m));
   }
 
-  const std::vector<std::vector<Cell>>& cells_;
+  const std::vector<std::vector<ActionCell>>& cells_;
   const ScheduleShape& shape_;
   std::vector<std::string> rows_;
   std::vector<std::size_t> next_;
@@ -154,13 +154,13 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
 std::string schedule_csv(const Schedule& given, ScheduleActions actions) {
   if (const std::string why = not_in_schedule_csv(given); !why.empty()) throw InputError(why);
   const Schedule schedule = of_whole_chunks(given);
-  const std::vector<std::vector<Cell>> cells = cells_of(schedule);
+  const std::vector<std::vector<ActionCell>> cells = cells_of(schedule);
   std::vector<std::string> rows(cells.size());
   if (actions == ScheduleActions::WithMessages) {
     rows = WithMessages(schedule, cells).rows();
   } else {
     for (std::size_t worker = 0; worker < rows.size(); ++worker)
-      for (const Cell& cell : cells[worker])
+      for (const ActionCell& cell : cells[worker])
         add(rows[worker], text_of(cell, schedule.seating()));
   }
   std::string text;

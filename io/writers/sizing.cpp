@@ -273,7 +273,7 @@ std::string sizing_text(const Sizing& sizing, const Scenario& asked, const Table
 
 namespace {
 
-void write(JsonFields& json, const Sizing& sizing, const Scenario& asked) {
+void write_sizing(JsonFields& json, const Sizing& sizing, const Scenario& asked) {
   json.field("scenario", asked.name).field("devices_per_node", asked.cluster.devices_per_node);
   json.field("deadline_days", sizing.deadline);
   json.field("smallest_nodes", sizing.smallest).field("cheapest_nodes", sizing.cheapest);
@@ -298,10 +298,11 @@ void write(JsonFields& json, const Sizing& sizing, const Scenario& asked) {
 
 }  // namespace
 
-constinit const JsonDocument kSizingDocument{"pipewright.sizing/1", [](JsonFields& json) { write(json, {}, {}); }};
+constinit const JsonDocument kSizingDocument{"pipewright.sizing/1",
+                                             [](JsonFields& json) { write_sizing(json, {}, {}); }};
 
 std::string sizing_json(const Sizing& sizing, const Scenario& asked) {
-  return kSizingDocument.text([&](JsonFields& json) { write(json, sizing, asked); });
+  return kSizingDocument.text([&](JsonFields& json) { write_sizing(json, sizing, asked); });
 }
 
 std::string sizing_csv(const Sizing& sizing) {

@@ -19,7 +19,7 @@ namespace {
 constexpr double kPlotWidth = 1000;
 constexpr double kRightMargin = 76;       // "busy 100 %"
 constexpr std::size_t kMostBoxes = 5000;  // beyond it files grow and viewers slow down: 65 536 boxes are 7 MB
-constexpr int kMostRows = 64;
+constexpr int kMostDrawnRows = 64;
 constexpr std::size_t kMostMessages = 600;     // between neighbouring rows: lines in the gap between them
 constexpr std::size_t kMostRowsCrossed = 150;  // by messages that pass over rows: more would hide the boxes there
 constexpr double kLeastMessageRow = 15;        // height; lower rows have no room for lines between them
@@ -40,7 +40,7 @@ class Gantt {
  public:
   Gantt(const Answer& answer, Canvas& canvas)
       : answer_(answer),
-        rows_(drawn_workers(answer, kMostRows)),
+        rows_(drawn_workers(answer, kMostDrawnRows)),
         bars_(stream_rows(answer, rows_)),
         size_(row_size(static_cast<int>(rows_.size()))),
         boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),

@@ -10,7 +10,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kStyle = R"svg(<style>
+constexpr std::string_view kCanvasStyle = R"svg(<style>
 svg{color-scheme:light dark;color:#1f2328;font-family:system-ui,-apple-system,"Segoe UI","Liberation Sans",Arial,sans-serif}
 text{fill:currentColor}
 .bg{fill:#fff}.i{fill:#e8eaed}.tick{stroke:#59636e;stroke-width:1}.grid{stroke:#d1d9e0;stroke-width:.6}
@@ -114,7 +114,7 @@ std::string Canvas::document(double width, double height, std::string_view name)
              "{1}\" style=\"max-width:100%;height:auto\">\n"
              "<title>{2}</title>\n",
              coordinate(width), coordinate(height), xml(name)) +
-         std::string(kStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
+         std::string(kCanvasStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
 }
 
 }  // namespace pipewright

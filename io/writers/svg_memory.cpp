@@ -14,7 +14,7 @@ namespace pipewright {
 namespace {
 
 constexpr int kMostStrips = 8;
-constexpr double kStrip = 40, kGap = 7;
+constexpr double kStrip = 40, kStripGap = 7;
 constexpr int kLayers = 4;
 constexpr std::array<std::string_view, kLayers> kNames = {"weights, gradients, optimizer, reserve", "stash and logits",
                                                           "recomputed, workspace", "buffers"};
@@ -43,7 +43,7 @@ std::vector<MemoryBytes> by_pixel(const std::vector<MemoryPoint>& points, Time e
   return result;
 }
 
-WorkerId fullest(const Answer& answer, const StageReport& stage) {
+WorkerId fullest_worker_of(const Answer& answer, const StageReport& stage) {
   return *std::max_element(stage.workers.begin(), stage.workers.end(), [&](WorkerId a, WorkerId b) {
     const auto total = [&](WorkerId w) {
       return answer.report.workers[static_cast<std::size_t>(w)].memory.bytes.total();
@@ -117,7 +117,7 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
   for (const int k : shown) {
     const StageReport& stage = stages[static_cast<std::size_t>(k)];
     canvas.rect(axis.left, y, axis.width, kStrip, "i");
-    strip(canvas, answer, axis, y, fullest(answer, stage), full_scale);
+    strip(canvas, answer, axis, y, fullest_worker_of(answer, stage), full_scale);
     if (capacity_shown) {
       const double line = y + kStrip * (1 - static_cast<double>(stage.need.capacity.value) / full_scale);
       canvas.line(axis.left, line, axis.left + axis.width, line, "cap");
@@ -127,7 +127,7 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
     if (capacity > 0)
       canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
                   whole_percent(ratio(stage.memory.bytes.total(), stage.need.capacity)) + " full", "quiet", 11);
-    y += kStrip + kGap;
+    y += kStrip + kStripGap;
   }
   if (shown.size() < stages.size()) {
     canvas.text(axis.left, y + 9,

@@ -20,7 +20,7 @@
 namespace pipewright {
 namespace {
 
-constexpr std::size_t kMostRows = 200, kRowsOfCut = 40;  // a longer table is cut to so many rows
+constexpr std::size_t kMostSweepRows = 200, kRowsOfCut = 40;  // a longer table is cut to so many rows
 
 constexpr std::array<SweepFigure, 7> kUsual = {SweepFigure::StepTime, SweepFigure::SamplesPerS, SweepFigure::TokensPerS,
                                                SweepFigure::Mfu,      SweepFigure::Bubble,      SweepFigure::PeakMemory,
@@ -63,7 +63,7 @@ bool all_fit(const Sweep& sweep) {
                      [](const SweepRow& row) { return row.outcome == SweepRow::Outcome::Fits; });
 }
 
-std::vector<TextColumn> columns(const Sweep& sweep) {
+std::vector<TextColumn> sweep_columns(const Sweep& sweep) {
   std::vector<TextColumn> all = key_columns(sweep);
   for (const SweepFigure figure : shown(sweep)) {
     const Scale scale = scale_of(sweep, figure);
@@ -103,7 +103,7 @@ int width_of(const std::vector<TextColumn>& columns) {
 
 // A table that must be broken repeats its first column, which then has to name the point.
 std::string table(const Sweep& sweep, int width) {
-  std::vector<TextColumn> all = columns(sweep);
+  std::vector<TextColumn> all = sweep_columns(sweep);
   if (width_of(all) <= width + 2) return text_table(all, width, 0);
   const std::size_t keys = key_columns(sweep).size();
   TextColumn point{"point", true};
@@ -217,7 +217,7 @@ std::string sweep_text(const Sweep& sweep, const TableOptions& options, SweepTab
   if (!sweep.question.description.empty()) text += wrapped("", sweep.question.description, options.width) + "\n";
   if (sweep.rows.empty()) {
     text += "no rows\n";
-  } else if (rows == SweepTable::All || sweep.rows.size() <= kMostRows) {
+  } else if (rows == SweepTable::All || sweep.rows.size() <= kMostSweepRows) {
     text += table(sweep, options.width);
   } else {
     const auto [part, which] = cut(sweep);
@@ -255,7 +255,7 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
   if (sweep.rows.empty())
     page.paragraph("No rows.");
   else
-    page.table(columns(sweep));
+    page.table(sweep_columns(sweep));
   constexpr int kUnbroken = 1'000'000;
   const std::string more = remarks(sweep) + reasons(sweep, kUnbroken);
   std::vector<std::string> lines;
@@ -361,7 +361,7 @@ void write_figures(JsonFields& json, const std::vector<SweepFigureName>& figures
   json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
 }
 
-void write(JsonFields& json, const Sweep& sweep) {
+void write_sweep(JsonFields& json, const Sweep& sweep) {
   const SweepQuestion& question = sweep.question;
   write_question(json, question);
   json.field("baseline", [&] { return question.variants[question.baseline]; }).field("replan", question.replan);
@@ -387,10 +387,10 @@ void write(JsonFields& json, const Sweep& sweep) {
 
 }  // namespace
 
-constinit const JsonDocument kSweepDocument{"pipewright.sweep/1", [](JsonFields& json) { write(json, {}); }};
+constinit const JsonDocument kSweepDocument{"pipewright.sweep/1", [](JsonFields& json) { write_sweep(json, {}); }};
 
 std::string sweep_json(const Sweep& sweep) {
-  return kSweepDocument.text([&](JsonFields& json) { write(json, sweep); });
+  return kSweepDocument.text([&](JsonFields& json) { write_sweep(json, sweep); });
 }
 
 }  // namespace pipewright

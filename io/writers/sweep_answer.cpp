@@ -34,7 +34,7 @@ std::string counts(const Sweep& sweep) {
   return text;
 }
 
-std::string value_text(const Sweep& sweep, double value) {
+std::string axis_value_text(const Sweep& sweep, double value) {
   const SweepFigure figure = main_figure(sweep.question);
   return cell_of(figure, value, scale_of(sweep, figure));
 }
@@ -133,7 +133,7 @@ std::string answer_text(const Sweep& sweep, int width) {
                                  head_of(main_figure(sweep.question), scale_of(sweep, main_figure(sweep.question))));
   for (const BestRow& best : best_rows(sweep, kBest)) {
     if (!head.empty()) text += std::exchange(head, "") + "\n";
-    text += wrapped("              " + padded(value_text(sweep, best.value), 8) + "  ",
+    text += wrapped("              " + padded(axis_value_text(sweep, best.value), 8) + "  ",
                     named_point(sweep.question, best.row->point) + alike_text(best), width);
   }
   return text;
@@ -149,7 +149,7 @@ void add_answer(HtmlPage& page, const Sweep& sweep) {
   TextColumn values{head_of(main_figure(sweep.question), scale_of(sweep, main_figure(sweep.question)))};
   alike.drop_zero = true;
   for (const BestRow& each : best) {
-    values.cells.push_back(value_text(sweep, each.value));
+    values.cells.push_back(axis_value_text(sweep, each.value));
     points.cells.push_back(named_point(sweep.question, each.row->point));
     alike.cells.push_back(std::to_string(each.alike));
   }

@@ -23,14 +23,14 @@ namespace {
 struct PanelSize {
   double width, height;
 };
-constexpr std::array<PanelSize, 4> kSizes = {{{}, {820, 380}, {510, 260}, {336, 210}}};
-constexpr double kGap = 28, kRight = 24, kBetweenRows = 64;
+constexpr std::array<PanelSize, 4> kPanelSizes = {{{}, {820, 380}, {510, 260}, {336, 210}}};
+constexpr double kPanelGap = 28, kPanelRight = 24, kBetweenRows = 64;
 constexpr std::size_t kMostPanels = 24;
-constexpr std::size_t kColours = 8;
-constexpr std::size_t kMostLines = 2 * kColours;  // the second half is dashed
+constexpr std::size_t kSweepColours = 8;
+constexpr std::size_t kMostLines = 2 * kSweepColours;  // the second half is dashed
 constexpr double kLogarithmicFrom = 8;  // largest over smallest value: below it equal steps are easier to read
 
-constexpr std::string_view kStyle = R"svg(<style>
+constexpr std::string_view kSweepStyle = R"svg(<style>
 .s{fill:none;stroke-width:2}.dash{stroke-dasharray:6 4}.p{stroke-width:1.6}.hollow{fill:#fff}
 .s0{stroke:#3b78c9}.s1{stroke:#c0392b}.s2{stroke:#2e8b57}.s3{stroke:#b07d00}.s4{stroke:#7d5ba6}.s5{stroke:#0b7c8c}.s6{stroke:#c2558f}.s7{stroke:#59636e}
 .p0{fill:#3b78c9}.p1{fill:#c0392b}.p2{fill:#2e8b57}.p3{fill:#b07d00}.p4{fill:#7d5ba6}.p5{fill:#0b7c8c}.p6{fill:#c2558f}.p7{fill:#59636e}
@@ -92,19 +92,19 @@ class Plot {
     collect();
     keep_best();
     columns_ = panels_.size() <= 2 ? panels_.size() : panels_.size() == 4 ? 2 : 3;
-    size_ = kSizes[columns_];
+    size_ = kPanelSizes[columns_];
     scale_y();
     scale_x();
   }
 
   std::string draw() {
-    canvas_.raw(kStyle);
+    canvas_.raw(kSweepStyle);
     const std::string name =
         without_folders(sweep_.question.description.empty() ? sweep_.question.file : sweep_.question.description);
     title(name);
     for (std::size_t i = 0; i < panels_.size(); ++i) {
       panels_[i].labelled = i % columns_ == 0;
-      panels_[i].left = left_ + static_cast<double>(i % columns_) * (size_.width + kGap);
+      panels_[i].left = left_ + static_cast<double>(i % columns_) * (size_.width + kPanelGap);
       panels_[i].top = top_ + static_cast<double>(i / columns_) * (size_.height + kBetweenRows);
       grid(panels_[i]);
       for (std::size_t line = 0; line < lines_.size(); ++line)
@@ -114,7 +114,7 @@ class Plot {
     canvas_.text((left_ + right()) / 2, bottom + 38, axis().key + (logarithmic_ ? " (logarithmic)" : ""), "mid quiet",
                  12);
     const double height = legend(bottom + 62);
-    return canvas_.document(right() + kRight, height, name);
+    return canvas_.document(right() + kPanelRight, height, name);
   }
 
  private:
@@ -127,7 +127,7 @@ class Plot {
 
   const SweepQuestion& question() const { return sweep_.question; }
   const SweepAxis& axis() const { return question().axes[axis_]; }
-  double right() const { return left_ + static_cast<double>(columns_) * (size_.width + kGap) - kGap; }
+  double right() const { return left_ + static_cast<double>(columns_) * (size_.width + kPanelGap) - kPanelGap; }
 
   // Which keys make lines and which make panels.
   void choose_axes() {
@@ -332,7 +332,7 @@ class Plot {
 
   // Of the line style: the second half of the colours is dashed.
   static std::string css(std::size_t number) {
-    return fmt::format("s s{}{}", number % kColours, number >= kColours ? " dash" : "");
+    return fmt::format("s s{}{}", number % kSweepColours, number >= kSweepColours ? " dash" : "");
   }
 
   void draw_line(const Panel& panel, std::size_t number) {
@@ -361,12 +361,12 @@ class Plot {
     if (!fits) tooltip += " (does not fit)";
     if (question().replan) tooltip += " · " + row.plan;
     canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.6\" class=\"p s{} {}\"><title>{}</title></circle>\n",
-                            coordinate(at_x), coordinate(at_y), number % kColours,
-                            fits ? fmt::format("p{}", number % kColours) : "hollow", xml(tooltip)));
+                            coordinate(at_x), coordinate(at_y), number % kSweepColours,
+                            fits ? fmt::format("p{}", number % kSweepColours) : "hollow", xml(tooltip)));
     if (question().replan && row.plan_changes) {
       changed_ = true;
       canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"7\" class=\"s s{}\"/>\n", coordinate(at_x),
-                              coordinate(at_y), number % kColours));
+                              coordinate(at_y), number % kSweepColours));
     }
   }
 

@@ -9,7 +9,7 @@
 namespace pipewright {
 namespace {
 
-constexpr int kGap = 2;
+constexpr int kColumnGap = 2;
 
 bool is_empty(const TextColumn& column) {
   return std::all_of(column.cells.begin(), column.cells.end(),
@@ -38,7 +38,7 @@ std::vector<TextColumn> on_one_line(std::vector<TextColumn> columns) {
   return columns;
 }
 
-std::string trimmed(std::string line) {
+std::string without_blank_end(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
@@ -49,10 +49,10 @@ std::string block(const std::vector<const TextColumn*>& columns, int indent) {
   for (std::size_t row = 0; row <= rows; ++row) {
     std::string line(static_cast<std::size_t>(indent), ' ');
     for (const TextColumn* column : columns) {
-      if (column != columns.front()) line.append(kGap, ' ');
+      if (column != columns.front()) line.append(kColumnGap, ' ');
       line += aligned(row == 0 ? column->head : column->cells[row - 1], width_of(*column), column->left);
     }
-    text += trimmed(line);
+    text += without_blank_end(line);
   }
   return text;
 }
@@ -66,12 +66,12 @@ std::string text_table(const std::vector<TextColumn>& given, int width, int inde
   int used = 0;
   for (const auto& column : columns) {
     if (column.drop_zero && is_empty(column)) continue;
-    if (!fitting.empty() && fitting.size() > 1 && used + kGap + width_of(column) > width) {
+    if (!fitting.empty() && fitting.size() > 1 && used + kColumnGap + width_of(column) > width) {
       text += block(fitting, indent);
       fitting.resize(1);
       used = indent + width_of(*fitting.front());
     }
-    used += (fitting.empty() ? indent : kGap) + width_of(column);
+    used += (fitting.empty() ? indent : kColumnGap) + width_of(column);
     fitting.push_back(&column);
   }
   return fitting.empty() ? text : text + block(fitting, indent);

@@ -64,14 +64,14 @@ std::string end(Document& document) {
 }
 
 // How the processes of an answer stand among those of others.
-struct Place {
+struct TracePlace {
   std::string prefix;           // of their names: "predicted: "
   int number = 0, answers = 1;  // among the answers of the document
 };
 
 class Trace {
  public:
-  Trace(const Answer& answer, Document& document, Place place = {})
+  Trace(const Answer& answer, Document& document, TracePlace place = {})
       : answer_(answer),
         document_(document),
         text_(document.text),
@@ -336,7 +336,7 @@ class Trace {
   const Answer& answer_;
   Document& document_;
   TraceText& text_;
-  Place place_;
+  TracePlace place_;
   std::vector<Slices> messages_;                                      // by worker
   std::vector<std::vector<std::size_t>> instant_;                     // by sending worker
   std::vector<std::vector<std::pair<PassKey, std::size_t>>> passes_;  // by position

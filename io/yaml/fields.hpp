@@ -45,6 +45,8 @@ struct At {
 };
 std::string path(const At& at);  // "cluster.node.links", "model.layers.3.forward"
 
+inline constexpr int kMostFilesDeep = 8;
+
 // What the readers of one scenario share.
 struct Reader {
   const ReadOptions& options;
@@ -55,7 +57,7 @@ struct Reader {
   std::map<std::string, Provenance> provenances{};  // of those that say `provenance: assumed`, too
   bool keep_origins = true;                         // not for the layers of a model: there may be a million
   bool sourced = false;                             // figures of this section may be {value: ..., source: ...}
-  int files_deep = 0;                               // references followed to get here
+  int files_deep = 0;                               // references followed to get here, at most kMostFilesDeep
   KnownFiles* known_files = nullptr;                // what was read of them already, where scenarios are read in series
   ExpectAndVary* more = nullptr;                    // where `expect:` and `vary:` go; absent: checked and dropped
 

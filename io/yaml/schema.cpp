@@ -18,7 +18,7 @@
 namespace pipewright {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // ---- what a key takes, in the words of the tables -------------------------------------------------------------------
 
@@ -57,8 +57,8 @@ std::optional<double> number_in(std::string_view text) {
   return error == std::errc{} && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-Json whole_number(std::string_view atom) {
-  Json number = {{"type", "integer"}};
+OrderedJson whole_number(std::string_view atom) {
+  OrderedJson number = {{"type", "integer"}};
   const std::string_view rest = atom.substr(std::string_view("whole number").size());
   if (begins(rest, " >= ")) number["minimum"] = static_cast<std::int64_t>(number_in(rest.substr(4)).value_or(0));
   if (const std::size_t dots = rest.find(".."); dots != std::string_view::npos) {
@@ -69,8 +69,8 @@ Json whole_number(std::string_view atom) {
 }
 
 // "number > 0", "number in [0, 1)".
-Json number(std::string_view atom) {
-  Json bounds = {{"type", "number"}};
+OrderedJson number(std::string_view atom) {
+  OrderedJson bounds = {{"type", "number"}};
   std::string_view rest = atom.substr(std::string_view("number").size());
   if (begins(rest, " >= ")) bounds["minimum"] = *number_in(rest.substr(4));
   if (begins(rest, " > ")) bounds["exclusiveMinimum"] = *number_in(rest.substr(3));
@@ -84,12 +84,12 @@ Json number(std::string_view atom) {
 }
 
 // What may stand beside a number: the same as text, and a figure with its source.
-void add_figure(Json& any, Json as_number, std::string_view pattern) {
+void add_figure(OrderedJson& any, OrderedJson as_number, std::string_view pattern) {
   any.push_back(std::move(as_number));
   any.push_back({{"type", "string"}, {"pattern", pattern}});
   any.push_back({{"type", "object"},
                  {"properties",
-                  {{"value", Json::object()},
+                  {{"value", OrderedJson::object()},
                    {"source", {{"type", "string"}}},
                    {"provenance", {{"enum", {"assumed", "published", "measured"}}}}}},
                  {"required", {"value"}},
@@ -104,7 +104,7 @@ bool is_word(std::string_view atom) {
 
 // Everything that the text allows, as the members of an anyOf; `words` collects names. False: the text is not of this
 // language, so anything goes.
-bool add_atom(std::string_view atom, Json& any, Json& words) {
+bool add_atom(std::string_view atom, OrderedJson& any, OrderedJson& words) {
   constexpr std::array<std::string_view, 9> texts = {
       "text", "name", "path", "comparison", "column head", "file name", "key of", "unit of time", "number of a stage"};
   constexpr std::array<std::string_view, 6> quantities = {"time", "size", "bandwidth", "work", "power", "FLOP rate"};
@@ -123,7 +123,7 @@ bool add_atom(std::string_view atom, Json& any, Json& words) {
   if (begins(atom, "percentage")) return any.push_back({{"type", "string"}, {"pattern", kPercentage}}), true;
   if (begins(atom, "number")) return add_figure(any, number(atom), kNumber), true;
   if (atom == "true" || atom == "false" || atom == "yes" || atom == "no") {
-    const Json flag = {{"type", "boolean"}};
+    const OrderedJson flag = {{"type", "boolean"}};
     if (std::find(any.begin(), any.end(), flag) == any.end()) any.push_back(flag);
     words.push_back(atom);
     return true;
@@ -135,16 +135,16 @@ bool add_atom(std::string_view atom, Json& any, Json& words) {
   return true;
 }
 
-Json value_schema(std::string_view takes) {
+OrderedJson value_schema(std::string_view takes) {
   takes = takes.substr(0, takes.find(", e.g."));
   // The rest of such a line says what is in the list.
   if ((begins(takes, "list of ") || begins(takes, "map of ")) && takes.find(" or ") == std::string_view::npos)
     return {{"type", begins(takes, "list") ? "array" : "object"}};
-  Json any = Json::array(), words = Json::array();
+  OrderedJson any = OrderedJson::array(), words = OrderedJson::array();
   for (const std::string& atom : alternatives(takes))
-    if (!add_atom(atom, any, words)) return Json::object();
+    if (!add_atom(atom, any, words)) return OrderedJson::object();
   if (!words.empty()) any.push_back({{"enum", words}});
-  return any.size() == 1 ? any.front() : Json{{"anyOf", any}};
+  return any.size() == 1 ? any.front() : OrderedJson{{"anyOf", any}};
 }
 
 // ---- sections -------------------------------------------------------------------------------------------------------
@@ -169,12 +169,12 @@ Sections by_name(const std::vector<SectionDoc>& docs) {
   return sections;
 }
 
-class Writer {
+class SchemaWriter {
  public:
-  explicit Writer(const std::vector<SectionDoc>& docs) : sections_(by_name(docs)) {}
+  explicit SchemaWriter(const std::vector<SectionDoc>& docs) : sections_(by_name(docs)) {}
 
   // "#/definitions/..." of a section, which is defined by then.
-  Json reference(const std::string& name) {
+  OrderedJson reference(const std::string& name) {
     if (definitions_.find(name) == definitions_.end()) {
       definitions_[name] = nullptr;  // sections may refer to themselves
       definitions_[name] = section(name);
@@ -185,14 +185,14 @@ class Writer {
     return {{"$ref", "#/definitions/" + escaped}};
   }
   bool has(const std::string& name) const { return sections_.find(name) != sections_.end(); }
-  const Json& definitions() const { return definitions_; }
+  const OrderedJson& definitions() const { return definitions_; }
 
  private:
-  Json section(const std::string& name) {
+  OrderedJson section(const std::string& name) {
     const std::vector<Section>& forms = sections_.at(name);
     const auto plain = std::find_if(forms.begin(), forms.end(), [](const Section& each) { return each.form.empty(); });
     if (forms.size() == 1) return object(name, {forms.front().doc});
-    Json any = Json::array();
+    OrderedJson any = OrderedJson::array();
     for (const Section& form : forms) {
       std::vector<const SectionDoc*> docs = {form.doc};
       // An operator's keys stand beside those of every layer.
@@ -202,8 +202,8 @@ class Writer {
     return {{"anyOf", any}};
   }
 
-  Json object(const std::string& name, const std::vector<const SectionDoc*>& docs) {
-    Json properties = Json::object(), required = Json::array();
+  OrderedJson object(const std::string& name, const std::vector<const SectionDoc*>& docs) {
+    OrderedJson properties = OrderedJson::object(), required = OrderedJson::array();
     bool any_key = false;
     for (const SectionDoc* doc : docs)
       for (const FieldDoc& field : doc->fields) {
@@ -212,7 +212,7 @@ class Writer {
         properties[std::string(field.key)] = value(name, field);
         if (field.required) required.push_back(field.key);
       }
-    Json schema = {{"type", "object"}, {"properties", properties}};
+    OrderedJson schema = {{"type", "object"}, {"properties", properties}};
     if (!required.empty()) schema["required"] = required;
     if (!any_key) schema["additionalProperties"] = false;
     return schema;
@@ -227,8 +227,8 @@ class Writer {
     return top && has(std::string(key)) ? std::string(key) : "";
   }
 
-  Json value(const std::string& section, const FieldDoc& field) {
-    Json schema = value_schema(field.takes);
+  OrderedJson value(const std::string& section, const FieldDoc& field) {
+    OrderedJson schema = value_schema(field.takes);
     if (const std::string under = section_under(section, field.key); !under.empty())
       put(schema, reference(under), under);
     if (section == "plan" || section == "training") schema = {{"anyOf", {schema, {{"const", "auto"}}}}};
@@ -237,13 +237,13 @@ class Writer {
   }
 
   // In place of "a map" and "a list": maps of this kind.
-  static void put(Json& schema, const Json& of, const std::string& name) {
+  static void put(OrderedJson& schema, const OrderedJson& of, const std::string& name) {
     if (schema.contains("anyOf")) {
-      for (Json& each : schema["anyOf"])
+      for (OrderedJson& each : schema["anyOf"])
         put(each, of, name);
       return;
     }
-    const Json type = schema.value("type", Json());
+    const OrderedJson type = schema.value("type", OrderedJson());
     if (type == "array") schema["items"] = of;
     if (type != "object" || schema.contains("properties")) return;
     if (name.ends_with(">"))
@@ -253,7 +253,7 @@ class Writer {
   }
 
   Sections sections_;
-  Json definitions_ = Json::object();
+  OrderedJson definitions_ = OrderedJson::object();
 };
 
 }  // namespace
@@ -267,10 +267,10 @@ std::string json_schema(std::string_view name) {
     docs.push_back(std::move(doc));
   for (SectionDoc& doc : run_file_docs())
     docs.push_back(std::move(doc));
-  Writer writer(docs);
-  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipewright " + key}};
+  SchemaWriter writer(docs);
+  OrderedJson schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipewright " + key}};
   const bool is_run = name == "run";  // "run" is a section of a scenario, too
-  const Json body = writer.reference(is_run ? "run_file" : key);
+  const OrderedJson body = writer.reference(is_run ? "run_file" : key);
   if (name == "scenario" || is_run) {
     schema["allOf"] = {body};
   } else {

@@ -302,7 +302,7 @@ Yaml parse(std::string_view text, const SourcePointer& source) {
   return builder.root();
 }
 
-std::string folder_of(const std::string& path) {
+std::string folder_prefix(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
@@ -335,7 +335,7 @@ void remove(Yaml& root, const Assignment& assignment) {
 
 Yaml parse_yaml(const std::string& text, const std::string& file) {
   const auto source =
-      std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_of(file), true});
+      std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_prefix(file), true});
   if (text.starts_with("SQLite format 3"))
     throw InputError(Place{source->name, 0, 0},
                      "is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
