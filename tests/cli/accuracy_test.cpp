@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-const std::string kSmall = "scenarios/validation/small-ops.yaml", kOther = "scenarios/validation/one-micro-batch.yaml";
+const std::string kOther = "scenarios/validation/one-micro-batch.yaml";
 
 // Too few steps for a verdict.
 Words words(const std::string& folder, const Words& more) {

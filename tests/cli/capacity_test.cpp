@@ -10,8 +10,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 TEST_CASE("What capacity answers, simulate confirms: the largest fits, the next one does not") {
   const ProgramRun run = run_program({"capacity", kQuickstart, "--over", "training.micro_batch_size", "--json"});
   REQUIRE(run.status == 0);

@@ -13,8 +13,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 TEST_CASE("simulate answers with status 0 and says nothing on standard error") {
   const ProgramRun run = run_program({"simulate", kQuickstart});
   CHECK(run.status == 0);

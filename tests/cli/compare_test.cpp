@@ -11,9 +11,7 @@
 namespace pipewright {
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
-void write(const std::string& path, const std::string& text) {
+void put_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
@@ -100,7 +98,7 @@ TEST_CASE("Plans that do not fit are compared all the same") {
 TEST_CASE("compare refuses what it cannot compare, with a way out") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& text) {
-    write(folder.path("x.json"), text);
+    put_text(folder.path("x.json"), text);
     return error_of({"compare", folder.path("x.json"), kQuickstart});
   };
   CHECK(contains(refused("{"), "x.json:1:2: not valid JSON: it ends within a value"));
@@ -116,7 +114,7 @@ TEST_CASE("compare refuses what it cannot compare, with a way out") {
   CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "-o", kQuickstart}), "is read by this command"));
   CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "-o", "x.png"}), "known: .html, .json, .md, .svg"));
   CHECK(contains(error_of({"compare", kQuickstart, kQuickstart, "--set-b", "plan.stagse=3"}), "did you mean"));
-  write(folder.path("x.json"), run_program({"simulate", kQuickstart, "--json"}).out);
+  put_text(folder.path("x.json"), run_program({"simulate", kQuickstart, "--json"}).out);
   CHECK(contains(error_of({"compare", folder.path("x.json"), kQuickstart, "--set-a", "plan.stages=3"}),
                  "is a result, in which nothing can be changed"));
 }

@@ -12,12 +12,11 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
 namespace pipewright {
 namespace {
-
-const std::string kQuickstart = "scenarios/quickstart.yaml";
 
 using Words = std::vector<std::string>;
 

@@ -15,8 +15,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 // "" when every element that is opened is closed in order; else what is not. HTML's void elements are known.
 std::string unbalanced(std::string_view page) {
   std::vector<std::string> open;

@@ -15,13 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
-std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
-  std::ofstream(folder.path(name), std::ios::binary) << text;
-  return folder.path(name);
-}
-
 // Written by hand in Megatron-LM's format: a slow first step, then these.
 std::string megatron(const std::vector<std::string>& milliseconds, int batch = 64) {
   std::string text;

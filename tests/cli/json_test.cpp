@@ -13,18 +13,11 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 json document_of(const std::vector<std::string>& arguments, int status = 0) {
   const ProgramRun run = run_program(arguments);
   CAPTURE(run.err);
   REQUIRE(run.status == status);
   return json::parse(run.out);
-}
-
-std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
-  std::ofstream(folder.path(name), std::ios::binary) << text;
-  return folder.path(name);
 }
 
 }  // namespace

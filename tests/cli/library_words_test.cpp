@@ -18,9 +18,6 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
-
 // A socket of this machine that takes calls and says nothing.
 struct SilentHost {
   SilentHost() {

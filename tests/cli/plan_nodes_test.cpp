@@ -12,8 +12,6 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
-
 // A slow or busy machine reaches the gap, too: what is checked is where a search ends, not when.
 ProgramRun plan_llama(std::vector<std::string> more) {
   more.insert(more.begin(), {"plan", kLlama, "--gap", "30%", "--time-limit", "10min"});

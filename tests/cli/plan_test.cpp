@@ -7,13 +7,14 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
 using namespace pipewright;
 
 namespace {
 
-const std::string kSmall = R"(version: 1
+const std::string kSmallPlan = R"(version: 1
 name: small
 model: {layers: [{name: a, repeat: 6, forward: 1 ms, backward: 2 ms, activation: 1 MB, parameters: 1M}]}
 cluster: {nodes: 1, node: {devices: 4, device: {memory: 1 GB}, links: {kind: mesh, bandwidth: 10 GB/s}}}
@@ -29,9 +30,9 @@ ProgramRun plan(const std::string& yaml, std::vector<std::string> more = {}) {
 }  // namespace
 
 TEST_CASE("plan: a scenario that gives nothing but the global batch is searched over the micro-batches, too") {
-  std::string bare = kSmall;
+  std::string bare = kSmallPlan;
   bare.replace(bare.find(", micro_batch_size: auto"), sizeof(", micro_batch_size: auto") - 1, "");
-  const ProgramRun stated = plan(kSmall), found = plan(bare);
+  const ProgramRun stated = plan(kSmallPlan), found = plan(bare);
   CHECK_MESSAGE(found.status == 0, found.err);
   CHECK(found.out.substr(0, found.out.find(" in ")) == stated.out.substr(0, stated.out.find(" in ")));
   CHECK(found.out.find("micro-batches of") != std::string::npos);
@@ -54,7 +55,7 @@ TEST_CASE("plan: a scenario that gives nothing but the global batch is searched 
 
 TEST_CASE("plan: what is written of an anchored scenario needs the same memory") {
   const ScratchFolder folder;
-  std::string text = kSmall;
+  std::string text = kSmallPlan;
   text.replace(text.find("micro_batch_size: auto"), sizeof("micro_batch_size: auto") - 1,
                "micro_batch_size: auto, framework: {anchor: {set: {plan: {stages: 1}, training.micro_batch_size: 1, "
                "model.layers.0.repeat: 2}, held: 17 MB, allocated: 21 MB}}");
@@ -76,7 +77,7 @@ TEST_CASE("plan: what is written of an anchored scenario needs the same memory")
 TEST_CASE("plan: the best plan is a scenario that simulate prices alike") {
   ScratchFolder folder;
   const std::string path = folder.path("plan.yaml");
-  const ProgramRun found = plan(kSmall, {"--json", "-o", path});
+  const ProgramRun found = plan(kSmallPlan, {"--json", "-o", path});
   CHECK(found.status == 0);
   const auto ranking = nlohmann::json::parse(found.out);
   CHECK(ranking["schema"] == "pipewright.ranking/1");
@@ -94,7 +95,7 @@ TEST_CASE("plan: the best plan is a scenario that simulate prices alike") {
 TEST_CASE("plan: the scenario written tells what was chosen from what is a default") {
   ScratchFolder folder;
   const std::string path = folder.path("plan.yaml");
-  CHECK(plan(kSmall, {"-o", path}).status == 0);
+  CHECK(plan(kSmallPlan, {"-o", path}).status == 0);
   const std::string yaml = file_text(path);
   const auto comment = [&](const std::string& key) {
     const auto begin = yaml.find("\n  " + key + ":");
@@ -122,19 +123,19 @@ plan: {tensor_parallel: auto}
 }
 
 TEST_CASE("plan: costs without a price are device seconds") {
-  CHECK(plan(kSmall, {"--objective", "cost"}).out.find(" device seconds per sample") != std::string::npos);
-  const ProgramRun priced = plan(kSmall, {"--objective", "cost", "--set", "cluster.node.device.price_per_hour=2"});
+  CHECK(plan(kSmallPlan, {"--objective", "cost"}).out.find(" device seconds per sample") != std::string::npos);
+  const ProgramRun priced = plan(kSmallPlan, {"--objective", "cost", "--set", "cluster.node.device.price_per_hour=2"});
   CHECK(priced.status == 0);
   CHECK(priced.out.find("device seconds") == std::string::npos);
 }
 
 TEST_CASE("plan: the same bytes every time") {
   for (const char* form : {"--json", "--explain"})
-    CHECK(plan(kSmall, {form}).out == plan(kSmall, {form}).out);
+    CHECK(plan(kSmallPlan, {form}).out == plan(kSmallPlan, {form}).out);
 }
 
 TEST_CASE("plan: an answer without a plan is exit status 1, with what would help") {
-  const ProgramRun none = plan(kSmall, {"--set", "cluster.node.device.memory=30 MB", "--set", "plan.stages=1"});
+  const ProgramRun none = plan(kSmallPlan, {"--set", "cluster.node.device.memory=30 MB", "--set", "plan.stages=1"});
   CHECK(none.status == 1);
   CHECK(none.out.find("infeasible: no plan fits") != std::string::npos);
   CHECK(none.out.find("nearest miss: ") != std::string::npos);
@@ -142,7 +143,7 @@ TEST_CASE("plan: an answer without a plan is exit status 1, with what would help
 }
 
 TEST_CASE("plan: bad input is named, with a way out") {
-  const auto error = [](std::vector<std::string> more, const std::string& yaml = kSmall) {
+  const auto error = [](std::vector<std::string> more, const std::string& yaml = kSmallPlan) {
     const ProgramRun run = plan(yaml, std::move(more));
     CHECK(run.status == 2);
     CHECK(run.out.empty());
@@ -220,19 +221,19 @@ TEST_CASE("A partition that makes whole plans names what contradicts it, and wha
 }
 
 TEST_CASE("simulate: a field left open is for plan") {
-  const ProgramRun run = run_program({"simulate", "-"}, {.input = kSmall});
+  const ProgramRun run = run_program({"simulate", "-"}, {.input = kSmallPlan});
   CHECK(run.status == 2);
   CHECK(run.err.find("plan: auto leaves 5 fields to `pipewright plan`, which writes the scenario of what it finds with "
                      "-o plan.yaml: training.micro_batch_size, plan.data_parallel, plan.recompute, plan.schedule, "
                      "plan.stages; give values here") != std::string::npos);
   CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
   const ProgramRun one =
-      run_program({"simulate", "scenarios/quickstart.yaml", "--set", "plan.stages=auto"}, {.input = kSmall});
+      run_program({"simulate", "scenarios/quickstart.yaml", "--set", "plan.stages=auto"}, {.input = kSmallPlan});
   CHECK(one.err.find("plan.stages: auto leaves it to `pipewright plan`") != std::string::npos);
 }
 
 TEST_CASE("check: fields left open are kept, and the layouts counted") {
-  const ProgramRun run = run_program({"check", "-", "--resolved"}, {.input = kSmall});
+  const ProgramRun run = run_program({"check", "-", "--resolved"}, {.input = kSmallPlan});
   CHECK(run.status == 0);
   CHECK(run.out.find("schedule: {auto: [") != std::string::npos);
   CHECK(run.out.find("micro_batch_size: auto") != std::string::npos);
@@ -242,19 +243,19 @@ TEST_CASE("check: fields left open are kept, and the layouts counted") {
 }
 
 TEST_CASE("plan: a search that is cut short says so, and gap 0 goes on until it is proven") {
-  const ProgramRun short_one = plan(kSmall, {"--time-limit", "1ns", "--json"});
+  const ProgramRun short_one = plan(kSmallPlan, {"--time-limit", "1ns", "--json"});
   CHECK(short_one.status == 1);
   const auto none = nlohmann::json::parse(short_one.out);
   CHECK(none["ended"] == "the time limit");
   CHECK(none["plans"].empty());
   CHECK(none["searched"]["not_reached"] == none["searched"]["layouts"]);
-  const auto proven = nlohmann::json::parse(plan(kSmall, {"--gap", "0", "--json"}).out);
+  const auto proven = nlohmann::json::parse(plan(kSmallPlan, {"--gap", "0", "--json"}).out);
   CHECK(proven["ended"] == "");
   CHECK(proven["gap"] <= 0.0);
 }
 
 TEST_CASE("plan: pareto plans are not beaten in any axis") {
-  const auto ranking = nlohmann::json::parse(plan(kSmall, {"--pareto", "memory,cost", "--json"}).out);
+  const auto ranking = nlohmann::json::parse(plan(kSmallPlan, {"--pareto", "memory,cost", "--json"}).out);
   const auto& plans = ranking["pareto"];
   REQUIRE(plans.size() >= 2);
   for (const auto& a : plans)
@@ -265,8 +266,6 @@ TEST_CASE("plan: pareto plans are not beaten in any axis") {
       CHECK_FALSE(beaten);
     }
 }
-
-const std::string kLlama = "scenarios/megatron/llama3-70b-64xh100.yaml";
 
 // With gap 0 its cuts are searched for as long as there is time.
 const std::vector<std::string> kEndless = {"plan", kLlama, "--gap", "0", "--width", "1000"};
@@ -303,7 +302,7 @@ TEST_CASE("plan: an early Ctrl-C says that no plan is found yet, and not that no
 }
 
 TEST_CASE("plan: a time limit that comes before the first plan says so, and how to go on") {
-  const ProgramRun run = plan(kSmall, {"--time-limit", "1ns"});
+  const ProgramRun run = plan(kSmallPlan, {"--time-limit", "1ns"});
   CHECK(run.status == 1);
   CHECK(run.out.starts_with("no plan found yet: the time limit ended the search after 0 of "));
   CHECK(has(run, "a longer --time-limit looks further"));
@@ -441,7 +440,7 @@ TEST_CASE("plan: fields that contradict one another are named, with a way out") 
 // By its layers alone PP2 DP2 fits, with its buffers it does not: PP4 is the answer, however few plans are asked for.
 TEST_CASE("plan: what turns out not to fit rules out nothing") {
   for (const char* top : {"1", "5"}) {
-    const ProgramRun run = plan(kSmall, {"--set", "cluster.node.device.memory=30 MB", "--top", top});
+    const ProgramRun run = plan(kSmallPlan, {"--set", "cluster.node.device.memory=30 MB", "--top", top});
     CHECK(run.status == 0);
     CHECK(run.out.find("best plan     PP4 DP1, 8 micro-batches of 1, 1f1b") != std::string::npos);
   }

@@ -22,8 +22,8 @@
 namespace pipewright {
 namespace {
 
-struct Program {
-  explicit Program(const std::string& lines) { says(lines); }
+struct StartedProgram {
+  explicit StartedProgram(const std::string& lines) { says(lines); }
   void says(const std::string& lines, const std::string& shell = "/bin/sh") {
     path = folder.write("program", "#!" + shell + "\n" + lines + "\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
@@ -37,7 +37,7 @@ struct Program {
 };
 
 TEST_CASE("A program's output goes to the log, and its exit status is reported") {
-  const Program program("echo given $1; echo more >&2; exit 7");
+  const StartedProgram program("echo given $1; echo more >&2; exit 7");
   const GroupEnd end = program.end(120, "this");
   CHECK(end.not_started.empty());
   CHECK(end.status == 7);
@@ -69,7 +69,7 @@ struct Sleepers {
     return (one.revents & POLLHUP) != 0;
   }
 
-  Program program;
+  StartedProgram program;
   std::string name;
   int pipe = -1;
 };
@@ -131,7 +131,7 @@ TEST_CASE("A signal that is ignored, as nohup ignores SIGHUP, leaves the other p
 }
 
 TEST_CASE("A caller that ignores its children's ends learns how a program ended, and ignores them after it") {
-  const Program program("exit 99");
+  const StartedProgram program("exit 99");
   const auto before = ::signal(SIGCHLD, SIG_IGN);
   const GroupEnd end = program.end();
   CHECK((::signal(SIGCHLD, before) == SIG_IGN));
@@ -139,7 +139,7 @@ TEST_CASE("A caller that ignores its children's ends learns how a program ended,
 }
 
 TEST_CASE("A program that cannot be started is reported with the reason") {
-  Program program("");
+  StartedProgram program("");
   program.says("", "/nonexistent/shell");
   CHECK(program.end().not_started == "No such file or directory");
 }

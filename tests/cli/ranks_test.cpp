@@ -17,7 +17,6 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
 const std::string kReplicas = "scenarios/validation/pipedream-2-1.yaml";
 
 // One process per list of arguments. `size`: of the world.
@@ -31,13 +30,6 @@ std::vector<ProgramRun> ranks(int count, const std::vector<std::string>& argumen
   return ranks(std::vector<std::vector<std::string>>(static_cast<std::size_t>(count), arguments));
 }
 
-bool has_mpi() {
-  const bool built = contains(run_program({"--version"}).out, "MPI: transport mpi");
-  const bool launcher = std::system("command -v mpirun >/dev/null 2>&1") == 0;
-  if (!built || !launcher)
-    MESSAGE("skipped: ", std::string(!built ? "pipewright was built without MPI" : "mpirun is not installed"));
-  return built && launcher;
-}
 // Open MPI leaves memory behind when it ends (4.1.4: its event base and module lists), so leaks are not looked for.
 ProgramInput by_mpirun(int count, const std::vector<std::string>& through = {}) {
   ProgramInput input;

@@ -23,11 +23,8 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
 // Its steps take a millisecond: what is asked of it is quick under sanitizers, too.
 const std::string kSynthetic = "scenarios/validation/synthetic.yaml";
-const std::string kSmall = "scenarios/validation/small-ops.yaml";
-const std::string kQuickstart = "scenarios/quickstart.yaml";
 
 }  // namespace
 
@@ -67,11 +64,11 @@ TEST_CASE("run: memory is what was counted, and the measured step is a document 
 TEST_CASE(
     "run: what is written says that it was measured and on what, and nothing that follows from the scenario's device") {
   ScratchFolder folder;
-  const std::string json = folder.path("measured.json"), page = folder.path("measured.html"),
+  const std::string result = folder.path("measured.json"), page = folder.path("measured.html"),
                     table = folder.path("measured.md");
-  REQUIRE(run_program({"run", kSmall, "--steps", "2", "--warmup", "0", "-o", json, "-o", page, "-o", table}).status ==
+  REQUIRE(run_program({"run", kSmall, "--steps", "2", "--warmup", "0", "-o", result, "-o", page, "-o", table}).status ==
           0);
-  const auto document = nlohmann::json::parse(file_text(json));
+  const auto document = nlohmann::json::parse(file_text(result));
   CHECK(document["engine"] == "real run");
   CHECK(contains(document["engine_reason"].get<std::string>(), "workers (threads), cpu ("));
   for (const char* key : {"mfu", "speedup_over_one_device", "scaling_efficiency"}) {

@@ -5,17 +5,12 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/texts.hpp"
 
 namespace pipewright {
 namespace {
-
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
-std::string written(const ScratchFolder& folder, const std::string& name, const std::string& text) {
-  std::ofstream(folder.path(name), std::ios::binary) << text;
-  return folder.path(name);
-}
 
 // A run without what says where its order came from.
 nlohmann::json figures(const std::vector<std::string>& more) {
@@ -26,18 +21,6 @@ nlohmann::json figures(const std::vector<std::string>& more) {
   REQUIRE(run.status == 0);
   return nlohmann::json::parse(run.out);
 }
-
-std::string error_of(const std::vector<std::string>& arguments) {
-  const ProgramRun run = run_program(arguments);
-  CHECK(run.status == 2);
-  CHECK(run.out == "");
-  return run.err;
-}
-void holds(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find(part) != std::string::npos);
-}
-
 }  // namespace
 
 TEST_CASE("A schedule that was written is simulated as it was") {

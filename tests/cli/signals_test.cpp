@@ -19,9 +19,6 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kSmall = "scenarios/validation/small-ops.yaml";
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 // A pipe that has a writer, who writes nothing: whoever reads it waits.
 struct SilentPipe {
   explicit SilentPipe(const std::string& path) : name(path) {

@@ -28,7 +28,6 @@ using namespace pipewright;
 
 namespace {
 
-const std::string kTwoStages = "scenarios/validation/two-stage-gpipe.yaml";
 const std::string kSecret = "PIPEWRIGHT_SECRET=known to these ranks alone";
 
 using Stop = std::stop_token;

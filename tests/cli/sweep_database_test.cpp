@@ -10,8 +10,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kBandwidth = "scenarios/what_if/bandwidth.yaml";
-
 std::string csv_of(const std::string& database) {
   return run_program({"sweep", database, "--csv"}).out;
 }

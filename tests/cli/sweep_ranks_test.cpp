@@ -10,15 +10,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kBandwidth = "scenarios/what_if/bandwidth.yaml";
-
-bool has_mpi() {
-  const bool built = contains(run_program({"--version"}).out, "MPI: transport mpi");
-  const bool there = built && std::system("command -v mpirun >/dev/null 2>&1") == 0;
-  if (!there) MESSAGE("skipped: no mpirun, or pipewright was built without MPI");
-  return there;
-}
-
 ProgramRun over(int processes, const std::vector<std::string>& arguments,
                 const std::vector<std::string>& through = {}) {
   ProgramInput input;

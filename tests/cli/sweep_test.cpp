@@ -12,7 +12,6 @@ namespace pipewright {
 namespace {
 
 const std::string kHardware = "scenarios/what_if/hardware.yaml";
-const std::string kBandwidth = "scenarios/what_if/bandwidth.yaml";
 
 std::string sweep_of(const std::string& more) {
   return "sweep: {base: scenarios/quickstart.yaml, " + more + "}\n";

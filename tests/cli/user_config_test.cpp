@@ -13,8 +13,6 @@
 namespace pipewright {
 namespace {
 
-const std::string kQuickstart = "scenarios/quickstart.yaml";
-
 // A user whose file holds `config`, and whose environment has `settings`.
 struct User {
   ScratchFolder folder;

@@ -9,35 +9,37 @@ using namespace pipewright;
 
 namespace {
 
-const CollectiveCurve kA100{.start = 8.74,
-                            .hop = 0.833,
-                            .small = 0.03,
-                            .middle = 0.437,
-                            .large_start = 31.5,
-                            .large_hop = 3.76,
-                            .large = 0.776,
-                            .lost_gather = 0.665,
-                            .lost_reduce = 0.35};
-const CollectiveCurve kH100{.start = 4.59,
-                            .hop = 0.8,
-                            .small = 0.0337,
-                            .middle = 0.459,
-                            .large_start = 15.7,
-                            .large_hop = 2.03,
-                            .large = 0.804,
-                            .lost_gather = 0.66,
-                            .lost_reduce = 0.275,
-                            .in_switch = {{.members = 5, .start = 34.6, .hop = 0, .share = 0.986}}};
-constexpr CollectiveKind kKinds[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather,
-                                     CollectiveKind::ReduceScatter};
+const CollectiveCurve kCurveA100{.start = 8.74,
+                                 .hop = 0.833,
+                                 .small = 0.03,
+                                 .middle = 0.437,
+                                 .large_start = 31.5,
+                                 .large_hop = 3.76,
+                                 .large = 0.776,
+                                 .lost_gather = 0.665,
+                                 .lost_reduce = 0.35};
+const CollectiveCurve kCurveH100{.start = 4.59,
+                                 .hop = 0.8,
+                                 .small = 0.0337,
+                                 .middle = 0.459,
+                                 .large_start = 15.7,
+                                 .large_hop = 2.03,
+                                 .large = 0.804,
+                                 .lost_gather = 0.66,
+                                 .lost_reduce = 0.275,
+                                 .in_switch = {{.members = 5, .start = 34.6, .hop = 0, .share = 0.986}}};
+constexpr CollectiveKind kCurveKinds[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather,
+                                          CollectiveKind::ReduceScatter};
 
 }  // namespace
 
 TEST_CASE("The constants of the presets give the times that they were found with") {
-  CHECK(collective_us(kA100, CollectiveKind::AllReduce, 8, 512, 300e9) == doctest::Approx(20.5016).epsilon(1e-4));
-  CHECK(collective_us(kA100, CollectiveKind::AllGather, 2, 67108864, 300e9) == doctest::Approx(251.191).epsilon(1e-4));
-  CHECK(collective_us(kH100, CollectiveKind::AllReduce, 8, 268435456, 450e9) == doctest::Approx(1093.34).epsilon(1e-4));
-  CHECK(collective_us(kH100, CollectiveKind::ReduceScatter, 4, 8388608, 450e9) ==
+  CHECK(collective_us(kCurveA100, CollectiveKind::AllReduce, 8, 512, 300e9) == doctest::Approx(20.5016).epsilon(1e-4));
+  CHECK(collective_us(kCurveA100, CollectiveKind::AllGather, 2, 67108864, 300e9) ==
+        doctest::Approx(251.191).epsilon(1e-4));
+  CHECK(collective_us(kCurveH100, CollectiveKind::AllReduce, 8, 268435456, 450e9) ==
+        doctest::Approx(1093.34).epsilon(1e-4));
+  CHECK(collective_us(kCurveH100, CollectiveKind::ReduceScatter, 4, 8388608, 450e9) ==
         doctest::Approx(42.6155).epsilon(1e-4));
 }
 
@@ -51,8 +53,8 @@ TEST_CASE("By hand: four members, 1 MB over links of 100 GB/s") {
 }
 
 TEST_CASE("A larger message is never cheaper, and none is free") {
-  for (const CollectiveCurve& curve : {kA100, kH100})
-    for (const CollectiveKind kind : kKinds)
+  for (const CollectiveCurve& curve : {kCurveA100, kCurveH100})
+    for (const CollectiveKind kind : kCurveKinds)
       for (int members = 2; members <= 8; ++members) {
         double before = 0;
         for (double bytes = 1; bytes < 1e10; bytes *= 1.3) {
@@ -101,7 +103,7 @@ TEST_CASE("Between nodes: an all-gather is a ring of n - 1 steps in three protoc
   // GB/s; LL128 the less of 0.92 * 331.97 = 305.4 and 8 * 20 = 160 GB/s.
   NodeSpan span = kEightNodes;
   span.nic_us = 0;
-  const std::vector<CollectiveWay> ways = ways_between(kH100, CollectiveKind::AllGather, span);
+  const std::vector<CollectiveWay> ways = ways_between(kCurveH100, CollectiveKind::AllGather, span);
   REQUIRE(ways.size() == 3);
   CHECK(ways[0].start == doctest::Approx(81.5));
   CHECK(ways[1].start == doctest::Approx(148.4));
@@ -109,13 +111,13 @@ TEST_CASE("Between nodes: an all-gather is a ring of n - 1 steps in three protoc
   CHECK(ways[0].rate == doctest::Approx(20.4e9));
   CHECK(ways[1].rate == doctest::Approx(160e9));
   CHECK(ways[2].rate == doctest::Approx(331.97e9).epsilon(1e-4));
-  CHECK(ways_between(kH100, CollectiveKind::ReduceScatter, span).size() == 3);
-  CHECK(ways_between(kH100, CollectiveKind::AllReduce, span).size() == 7);
+  CHECK(ways_between(kCurveH100, CollectiveKind::ReduceScatter, span).size() == 3);
+  CHECK(ways_between(kCurveH100, CollectiveKind::AllReduce, span).size() == 7);
 }
 
 TEST_CASE("Between nodes a larger message is never cheaper either, by any collective") {
-  for (const CollectiveCurve& curve : {kA100, kH100})
-    for (const CollectiveKind kind : kKinds)
+  for (const CollectiveCurve& curve : {kCurveA100, kCurveH100})
+    for (const CollectiveKind kind : kCurveKinds)
       for (int nodes = 2; nodes <= 64; nodes *= 2) {
         NodeSpan span = kEightNodes;
         span.nodes = nodes, span.members = 8 * nodes;
@@ -132,9 +134,9 @@ TEST_CASE("Between nodes a larger message is never cheaper either, by any collec
 TEST_CASE("On a network that others use every collective takes as many times as long") {
   NodeSpan shared = kEightNodes;
   shared.slower = 2;
-  for (const CollectiveKind kind : kKinds)
-    CHECK(least(ways_between(kH100, kind, shared), 1e8) ==
-          doctest::Approx(2 * least(ways_between(kH100, kind, kEightNodes), 1e8)));
+  for (const CollectiveKind kind : kCurveKinds)
+    CHECK(least(ways_between(kCurveH100, kind, shared), 1e8) ==
+          doctest::Approx(2 * least(ways_between(kCurveH100, kind, kEightNodes), 1e8)));
 }
 
 TEST_CASE("NCCL's latencies: eight members in a node, 64 in eight nodes") {

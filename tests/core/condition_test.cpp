@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "io/read/read_condition.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -28,10 +29,6 @@ std::string refusal(const std::string& text) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/cost_model.hpp"
+#include "tests/core/passes.hpp"
+#include "tests/support/microseconds.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-constexpr Time us(std::int64_t n) {
-  return {n * 1'000};
-}
 
 // One layer for 8 samples: 2 GFLOP, 30 MB moved (10 in, 12 out, 8 of parameters).
 Scenario one_layer() {
@@ -32,10 +30,6 @@ Scenario one_layer() {
   device.memory_efficiency = 0.6;
   device.launch_overhead = us(5);
   return scenario;
-}
-
-CostSource::Passes price(const Scenario& scenario, std::int64_t samples) {
-  return CostModel(scenario).source().price(scenario.model, 0, samples);
 }
 
 Layer stated() {

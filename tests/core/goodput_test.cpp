@@ -59,8 +59,8 @@ FailingRunResult run_at(const FailingRun& run, const std::vector<std::int64_t>& 
 }
 
 constexpr FailingRun kRun{Time{100}, Time{40}, Time{5}, Time{10}};
-constexpr Time kMinute{60'000'000'000};
-constexpr Time kMtbf = 60 * kMinute, kCheckpoint = kMinute, kRestart = 5 * kMinute;
+constexpr Time kMinuteOfRun{60'000'000'000};
+constexpr Time kMtbf = 60 * kMinuteOfRun, kCheckpoint = kMinuteOfRun, kRestart = 5 * kMinuteOfRun;
 constexpr std::int64_t kHours = 2000;  // of training
 
 // Training over mean time, and failures of one training, of `trials` trainings.
@@ -68,7 +68,7 @@ struct Drawn {
   double share = 0, failures = 0;
 };
 Drawn drawn(Time interval, int trials) {
-  const FailingRun run{kHours * 60 * kMinute, interval, kCheckpoint, kRestart};
+  const FailingRun run{kHours * 60 * kMinuteOfRun, interval, kCheckpoint, kRestart};
   double all = 0, failures = 0;
   for (int trial = 1; trial <= trials; ++trial) {
     Random random(1, static_cast<std::uint64_t>(trial));

@@ -6,12 +6,13 @@
 #include "core/cost/cost_model.hpp"
 #include "core/model/families/transformer.hpp"
 #include "core/model/layer_builder.hpp"
+#include "tests/core/passes.hpp"
 
 using namespace pipewright;
 
 namespace {
 
-constexpr Time us(double n) {
+constexpr Time microseconds(double n) {
   return {static_cast<std::int64_t>(n * 1'000)};
 }
 
@@ -33,19 +34,15 @@ Scenario of_work(Work work, LowPrecision recipe) {
   scenario.cluster.devices_per_node = 2;
   scenario.cluster.links.kind = LinkKind::Nvswitch;
   scenario.cluster.links.bandwidth = Bandwidth{25e9};
-  scenario.cluster.links.latency = us(1);
+  scenario.cluster.links.latency = microseconds(1);
   Device& device = scenario.cluster.device;
   device.name = "X100";
   device.peak = {{Precision::Bf16, FlopRate{10e12}}, {Precision::Fp8, FlopRate{20e12}}};
   device.memory_bandwidth = Bandwidth{100e9};
   device.compute_efficiency = 0.5;
   device.memory_efficiency = 0.6;
-  device.launch_overhead = us(5);
+  device.launch_overhead = microseconds(5);
   return scenario;
-}
-
-CostSource::Passes price(const Scenario& scenario) {
-  return CostModel(scenario).source().price(scenario.model, 0, 1);
 }
 
 // 12 GFLOP a pass: 2.4 ms in bf16, 1.2 ms in fp8.
@@ -90,12 +87,12 @@ TEST_CASE("weights of linear layers have copies in the fewer bits, or nothing el
 }
 
 TEST_CASE("a product in fp8 runs at the peak of fp8, and what it reads is cast before") {
-  CHECK(price(of_work(product(), LowPrecision::None)).forward == us(2405));
+  CHECK(price(of_work(product(), LowPrecision::None)).forward == microseconds(2405));
   // Input: 2 M values of 2 B read twice, two copies of 1 B written: 12 MB, 200 us, two kernels.
   const CostSource::Passes tensorwise = price(of_work(product(), LowPrecision::Fp8Tensorwise));
-  CHECK(tensorwise.forward == us(1205 + 210));
-  CHECK(tensorwise.backward_input == us(1205 + 310));  // the gradient of the output: 3 M values
-  CHECK(tensorwise.backward_weight == us(1205));       // both are there
+  CHECK(tensorwise.forward == microseconds(1205 + 210));
+  CHECK(tensorwise.backward_input == microseconds(1205 + 310));  // the gradient of the output: 3 M values
+  CHECK(tensorwise.backward_weight == microseconds(1205));       // both are there
   // Read once, in one kernel: 8 MB.
   CHECK(price(of_work(product(), LowPrecision::Fp8Delayed)).forward == Time{1'205'000 + 138'333});
   Scenario any = of_work(product(), LowPrecision::Fp8Tensorwise);
@@ -103,10 +100,10 @@ TEST_CASE("a product in fp8 runs at the peak of fp8, and what it reads is cast b
   CHECK(price(any).forward == Time{1'205'000 + 176'667});
   Scenario own = of_work(product(), LowPrecision::Fp8Tensorwise);
   Efficiency share;
-  share.curve = {{1.0, 0.25}}, share.fixed = us(1);
+  share.curve = {{1.0, 0.25}}, share.fixed = microseconds(1);
   own.cluster.device.efficiency[static_cast<std::size_t>(OperatorKind::Fp8Product)] = share;
-  CHECK(price(own).backward_weight == us(2405 + 1));
-  CHECK(price(own).forward == us(2406 + 212));
+  CHECK(price(own).backward_weight == microseconds(2405 + 1));
+  CHECK(price(own).forward == microseconds(2406 + 212));
 }
 
 TEST_CASE("sequence parallelism gathers what was cast") {
@@ -117,7 +114,7 @@ TEST_CASE("sequence parallelism gathers what was cast") {
   scenario.plan.tensor_parallel.value = 2, scenario.plan.sequence_parallel.value = true;
   // Two products of 8 GFLOP; casts of 1 M values (before the gather) and of 2 M; 2 M values reduced, 2 M gathered: half of
   // 4 MB and half of 2 MB leave a device.
-  CHECK(price(scenario).forward == us(2 * 805 + 110 + 210 + 2 + 80 + 40));
+  CHECK(price(scenario).forward == microseconds(2 * 805 + 110 + 210 + 2 + 80 + 40));
 }
 
 TEST_CASE("a device without the peak, weights cast once per update") {

@@ -4,15 +4,13 @@
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/model/layer_builder.hpp"
+#include "tests/core/passes.hpp"
+#include "tests/support/microseconds.hpp"
 #include "tests/support/transformer_block.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-constexpr Time us(std::int64_t n) {
-  return {n * 1'000};
-}
 
 constexpr Amount values(double count) {
   Amount amount;
@@ -68,10 +66,6 @@ Efficiency share(double value) {
   Efficiency efficiency;
   efficiency.curve = {{1.0, value}};
   return efficiency;
-}
-
-CostSource::Passes price(const Scenario& scenario, std::int64_t samples = 1) {
-  return CostModel(scenario).source().price(scenario.model, 0, samples);
 }
 
 Plan plan_of(const Scenario& scenario, std::vector<LayerRange> layers, std::vector<Recompute> recompute) {

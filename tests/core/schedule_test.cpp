@@ -6,13 +6,10 @@
 #include <doctest/doctest.h>
 
 #include "sim/schedules/table.hpp"
+#include "tests/support/op.hpp"
 
 namespace pipewright {
 namespace {
-
-Op op(Kind kind, int v, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
-}
 
 Schedule generated(const char* name, const ScheduleShape& shape) {
   Schedule schedule = find_schedule(name)->generate(shape);

@@ -12,16 +12,13 @@
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/support/microseconds.hpp"
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/ring_steps.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-constexpr Time us(std::int64_t n) {
-  return {n * 1'000};
-}
 
 Layer layer(const std::string& name, std::vector<LayerId> inputs, std::int64_t bytes, std::int64_t forward_us,
             std::int64_t parameters = 0) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -14,12 +15,6 @@ std::string with_layers(const std::string& layers) {
 std::string with_links(const std::string& links) {
   return error_in(ScenarioText{.cluster = "{node: {devices: 2, device: {memory: 16 GiB}, links: {" + links + "}}}"});
 }
-bool holds(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find(part) != std::string::npos);
-  return message.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("The scenario that the bad ones are made from is good") {

@@ -27,7 +27,7 @@ Scenario read(const std::string& campaign) {
   return read_scenario(folder.write("s.yaml", scenario_with(campaign)), {});
 }
 
-std::string refusal(const std::string& campaign) {
+std::string campaign_refusal(const std::string& campaign) {
   try {
     read(campaign);
   } catch (const InputError& error) {
@@ -83,33 +83,34 @@ TEST_CASE("the block is read, and written as it was read") {
 
 TEST_CASE("what is not a campaign is refused where it stands") {
   CHECK(
-      refusal("{length: 15T}") ==
+      campaign_refusal("{length: 15T}") ==
       "5:20: campaign.length: \"15T\" is not a length of a training; write e.g. 15T tokens, 10M samples or 90 epochs");
-  CHECK(refusal("{length: 1T tokens}").starts_with("5:20: campaign.length: \"1T tokens\" counts tokens, but nothing"));
-  CHECK(refusal("{length: 3 epochs}").find("campaign.samples_per_epoch") != std::string::npos);
-  CHECK(refusal("{length: [1]}").find("campaign.length") != std::string::npos);
-  CHECK(refusal("{lenght: 1M samples}").find("length") != std::string::npos);
-  CHECK(refusal("{price_per_hour: 0}").find("must be more than 0") != std::string::npos);
-  CHECK(refusal("{price_per_hour: free}").find("campaign.price_per_hour") != std::string::npos);
-  CHECK(refusal("{checkpoint: 0 s}").find("must be more than 0") != std::string::npos);
-  CHECK(refusal("{checkpoint: 9000 h}").find("more than a year") != std::string::npos);
-  CHECK(refusal("{mtbf: 50000}").find("has no unit") != std::string::npos);
-  CHECK(refusal("{device_spread: 0.5}").find("at most 0.3") != std::string::npos);
-  CHECK(refusal("{trials: 5}").find("must be 20 to 100000") != std::string::npos);
-  CHECK(refusal("{seed: -1}").find("campaign.seed") != std::string::npos);
-  CHECK(refusal("{ask: [money]}").find("known: cost, energy, goodput, spread") != std::string::npos);
-  CHECK(refusal("{ask: cost}").find("a list of questions") != std::string::npos);
-  CHECK(refusal("7").find("campaign") != std::string::npos);
+  CHECK(campaign_refusal("{length: 1T tokens}")
+            .starts_with("5:20: campaign.length: \"1T tokens\" counts tokens, but nothing"));
+  CHECK(campaign_refusal("{length: 3 epochs}").find("campaign.samples_per_epoch") != std::string::npos);
+  CHECK(campaign_refusal("{length: [1]}").find("campaign.length") != std::string::npos);
+  CHECK(campaign_refusal("{lenght: 1M samples}").find("length") != std::string::npos);
+  CHECK(campaign_refusal("{price_per_hour: 0}").find("must be more than 0") != std::string::npos);
+  CHECK(campaign_refusal("{price_per_hour: free}").find("campaign.price_per_hour") != std::string::npos);
+  CHECK(campaign_refusal("{checkpoint: 0 s}").find("must be more than 0") != std::string::npos);
+  CHECK(campaign_refusal("{checkpoint: 9000 h}").find("more than a year") != std::string::npos);
+  CHECK(campaign_refusal("{mtbf: 50000}").find("has no unit") != std::string::npos);
+  CHECK(campaign_refusal("{device_spread: 0.5}").find("at most 0.3") != std::string::npos);
+  CHECK(campaign_refusal("{trials: 5}").find("must be 20 to 100000") != std::string::npos);
+  CHECK(campaign_refusal("{seed: -1}").find("campaign.seed") != std::string::npos);
+  CHECK(campaign_refusal("{ask: [money]}").find("known: cost, energy, goodput, spread") != std::string::npos);
+  CHECK(campaign_refusal("{ask: cost}").find("a list of questions") != std::string::npos);
+  CHECK(campaign_refusal("7").find("campaign") != std::string::npos);
 }
 
 TEST_CASE("what must be answered and lacks a key is refused; the rest is answered without it") {
-  CHECK(refusal("{length: 1M samples}").empty());
-  CHECK(refusal("{length: 1M samples, ask: [cost]}")
+  CHECK(campaign_refusal("{length: 1M samples}").empty());
+  CHECK(campaign_refusal("{length: 1M samples, ask: [cost]}")
             .find("cluster.node.device.price_per_hour is not given; write it, or --price") != std::string::npos);
-  CHECK(refusal("{length: 1M samples, ask: [energy]}").find("cluster.node.device.power is not given") !=
+  CHECK(campaign_refusal("{length: 1M samples, ask: [energy]}").find("cluster.node.device.power is not given") !=
         std::string::npos);
-  CHECK(refusal("{length: 1M samples, ask: [goodput]}").find("cluster.node.device.mtbf is not given") !=
+  CHECK(campaign_refusal("{length: 1M samples, ask: [goodput]}").find("cluster.node.device.mtbf is not given") !=
         std::string::npos);
-  CHECK(refusal("{ask: [cost]}").find("campaign.length is not given") != std::string::npos);
-  CHECK(refusal("{length: 1M samples, price_per_hour: 1, ask: [cost]}").empty());
+  CHECK(campaign_refusal("{ask: [cost]}").find("campaign.length is not given") != std::string::npos);
+  CHECK(campaign_refusal("{length: 1M samples, price_per_hour: 1, ask: [cost]}").empty());
 }

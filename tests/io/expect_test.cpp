@@ -3,6 +3,7 @@
 
 #include "io/read/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -12,18 +13,13 @@ ScenarioFile file_with(const std::string& more, const ReadOptions& options = {})
   const Scratch scratch;
   return ScenarioFile(scratch.write("x.yaml", ScenarioText{.more = more}.text()), options);
 }
-std::string error_of(const std::string& more) {
+std::string expect_error(const std::string& more) {
   return error_in(ScenarioText{.more = more});
 }
 // Errors of one row of an otherwise good table.
 std::string row_error(const std::string& row) {
-  return error_of("expect: {table: t, source: s, tolerance: 1 %, reason: r, rows: [" + row + "]}\n");
+  return expect_error("expect: {table: t, source: s, tolerance: 1 %, reason: r, rows: [" + row + "]}\n");
 }
-void holds(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find(part) != std::string::npos);
-}
-
 }  // namespace
 
 TEST_CASE("A row takes what it does not say from its table") {
@@ -99,12 +95,13 @@ TEST_CASE("A wrong value of a variant is named where it stands") {
 }
 
 TEST_CASE("A table of expect: must be complete") {
-  holds(error_of("expect: {table: t, source: s}\n"), "x.yaml:5:9: expect.rows is missing; write rows: list of rows");
-  holds(error_of("expect: {table: t, rows: []}\n"), "expect.source is missing");
-  holds(error_of("expect: {table: t, source: s, rows: []}\n"), "expect.rows: no rows; a table needs at least one");
-  holds(error_of("expect: {table: t, source: s, row: []}\n"), "unknown key \"expect.row\"; did you mean \"rows\"?");
-  holds(error_of("expect: []\n"), "expect: a list is empty; write a table, or remove the key");
-  holds(error_of("expect: none\n"), "expect: \"none\" where a map is needed");
+  holds(expect_error("expect: {table: t, source: s}\n"),
+        "x.yaml:5:9: expect.rows is missing; write rows: list of rows");
+  holds(expect_error("expect: {table: t, rows: []}\n"), "expect.source is missing");
+  holds(expect_error("expect: {table: t, source: s, rows: []}\n"), "expect.rows: no rows; a table needs at least one");
+  holds(expect_error("expect: {table: t, source: s, row: []}\n"), "unknown key \"expect.row\"; did you mean \"rows\"?");
+  holds(expect_error("expect: []\n"), "expect: a list is empty; write a table, or remove the key");
+  holds(expect_error("expect: none\n"), "expect: \"none\" where a map is needed");
 }
 
 TEST_CASE("A row of expect: must say what it compares, with what, and how near") {
@@ -133,11 +130,11 @@ TEST_CASE("A row of expect: must say what it compares, with what, and how near")
   holds(row_error("{name: a, quantity: memory.total, published: 1, where: middle}"),
         "\"middle\" is not a place; write fullest, all, last or the number of a stage");
   const std::string bare = "expect: {table: t, source: s, rows: [{name: a, quantity: layers, published: 1";
-  holds(error_of(bare + "}]}\n"), "expect.rows.0.tolerance is missing; write a share (3 %) or an amount");
-  holds(error_of(bare + ", tolerance: 1}]}\n"),
+  holds(expect_error(bare + "}]}\n"), "expect.rows.0.tolerance is missing; write a share (3 %) or an amount");
+  holds(expect_error(bare + ", tolerance: 1}]}\n"),
         "expect.rows.0.reason is missing; say why this tolerance, or this status");
-  holds(error_of(bare + ", tolerance: 0, status: fitted}]}\n"), "expect.rows.0.reason is missing");
-  CHECK(error_of(bare + ", tolerance: 0}]}\n") == "");
+  holds(expect_error(bare + ", tolerance: 0, status: fitted}]}\n"), "expect.rows.0.reason is missing");
+  CHECK(expect_error(bare + ", tolerance: 0}]}\n") == "");
 }
 
 TEST_CASE("Ratios name a row of their table, of the same quantity, that is no other ratio") {
@@ -192,8 +189,8 @@ TEST_CASE("A box has axes with names and values, and every row its points") {
   CHECK(file.scenario(table.rows[0].box[2]).plan.schedule.value == "gpipe");
   CHECK(file.scenario(table.rows[0].box[3]).training.micro_batches->value == 16);
   const auto boxed = [](const std::string& box) {
-    return error_of("expect: {table: t, source: s, quantity: step_time_s, tolerance: 1 %, reason: r, box: " + box +
-                    ", rows: [{name: a, published: 1}]}\n");
+    return expect_error("expect: {table: t, source: s, quantity: step_time_s, tolerance: 1 %, reason: r, box: " + box +
+                        ", rows: [{name: a, published: 1}]}\n");
   };
   holds(boxed("[{name: x}]"), "values is missing");
   holds(boxed("[{values: [{plan.stages: 2}]}]"), "name is missing");
@@ -228,17 +225,17 @@ TEST_CASE("vary: as a list sets several values together") {
 }
 
 TEST_CASE("A vary: that varies nothing is refused") {
-  holds(error_of("vary: {}\n"), "vary: a map says nothing to vary; write e.g. {plan.stages: [1, 8, 32]}");
-  holds(error_of("vary: []\n"), "vary: a list says nothing to vary");
-  holds(error_of("vary: 3\n"), "vary: \"3\" says nothing to vary");
-  holds(error_of("vary: {plan.stages: 3}\n"),
+  holds(expect_error("vary: {}\n"), "vary: a map says nothing to vary; write e.g. {plan.stages: [1, 8, 32]}");
+  holds(expect_error("vary: []\n"), "vary: a list says nothing to vary");
+  holds(expect_error("vary: 3\n"), "vary: \"3\" says nothing to vary");
+  holds(expect_error("vary: {plan.stages: 3}\n"),
         "vary.plan.stages: \"3\" where a list of values, e.g. [1, 8, 32] is needed");
-  holds(error_of("vary: {plan.stages: []}\n"), "vary.plan.stages: a list is empty; write at least one value");
-  holds(error_of("vary: [{}]\n"), "vary.0: a map sets nothing; write e.g. {plan.stages: 8}");
-  holds(error_of("vary: [3]\n"), "vary.0: \"3\" where a map of keys and values");
+  holds(expect_error("vary: {plan.stages: []}\n"), "vary.plan.stages: a list is empty; write at least one value");
+  holds(expect_error("vary: [{}]\n"), "vary.0: a map sets nothing; write e.g. {plan.stages: 8}");
+  holds(expect_error("vary: [3]\n"), "vary.0: \"3\" where a map of keys and values");
   std::string many = "[1";
   for (int i = 0; i < 200; ++i)
     many += ", 1";
-  holds(error_of("vary: {plan.stages: " + many + "], plan.bucket: " + many + "]}\n"),
+  holds(expect_error("vary: {plan.stages: " + many + "], plan.bucket: " + many + "]}\n"),
         "vary: more than 10000 combinations; vary fewer values");
 }

@@ -22,7 +22,7 @@ std::string shipped(const std::string& name) {
   return std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs/models/hf/" + name + ".json";
 }
 
-std::string refusal(const std::string& text, const HfOptions& options = {}) {
+std::string hf_refusal(const std::string& text, const HfOptions& options = {}) {
   return message_of([&] { parse_hf_config(text, "config.json", options); });
 }
 
@@ -34,7 +34,7 @@ std::string llama(const std::string& more = "", const std::string& type = "llama
          "\"vocab_size\": 1000, \"max_position_embeddings\": 512" +
          (type == "llama" ? "" : ", \"num_key_value_heads\": null") + (more.empty() ? "" : ",\n " + more) + "\n}";
 }
-Transformer parsed(const std::string& text, const HfOptions& options = {}) {
+Transformer parsed_hf(const std::string& text, const HfOptions& options = {}) {
   return parse_hf_config(text, "config.json", options).transformer;
 }
 
@@ -144,51 +144,51 @@ TEST_CASE("The next-token module of DeepSeek-V3 is built when asked for, and the
 }
 
 TEST_CASE("The length of a sample is what was asked for, else the longest that the configuration states") {
-  CHECK(parsed(llama()).sequence_length == 512);
-  CHECK(parsed(llama(), {.sequence_length = 2048}).sequence_length == 2048);  // rotary positions have no table
+  CHECK(parsed_hf(llama()).sequence_length == 512);
+  CHECK(parsed_hf(llama(), {.sequence_length = 2048}).sequence_length == 2048);  // rotary positions have no table
   CHECK(read_hf_config(shipped("llama3-8b"), {}).tokens == 8192);
   CHECK(read_hf_config(shipped("llama3-8b"), {}).source.find("sequence_length 8192 is max_position_embeddings") !=
         std::string::npos);
   CHECK(message_of([] {
           read_hf_config(shipped("gpt2"), {.sequence_length = 2048});
         }).find("sequence_length 2048 is longer than the table of 1024 positions") != std::string::npos);
-  CHECK(
-      refusal("{\"model_type\": \"t5\", \"d_model\": 8, \"d_ff\": 8, \"d_kv\": 8, \"num_layers\": 1, \"num_heads\": 1, "
-              "\"vocab_size\": 8}") ==
-      "config.json: n_positions is missing, so the length of a sample is unknown; state sequence_length");
+  CHECK(hf_refusal(
+            "{\"model_type\": \"t5\", \"d_model\": 8, \"d_ff\": 8, \"d_kv\": 8, \"num_layers\": 1, \"num_heads\": 1, "
+            "\"vocab_size\": 8}") ==
+        "config.json: n_positions is missing, so the length of a sample is unknown; state sequence_length");
 }
 
 TEST_CASE("Windows follow the rule of each model type, or layer_types") {
   using Windows = std::vector<std::int64_t>;
-  CHECK(parsed(llama("\"sliding_window\": 64", "mistral")).windows == Windows{64, 64, 64, 64});
-  CHECK(parsed(llama("\"sliding_window\": null", "mistral")).windows.empty());
-  CHECK(parsed(llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
+  CHECK(parsed_hf(llama("\"sliding_window\": 64", "mistral")).windows == Windows{64, 64, 64, 64});
+  CHECK(parsed_hf(llama("\"sliding_window\": null", "mistral")).windows.empty());
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
             .windows == Windows{0, 0, 0, 64});
-  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
   // max_window_layers is 28 where it is absent: none of 4 layers has a window.
-  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": true", "qwen2")).windows.empty());
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": true", "qwen2")).windows.empty());
   const std::string use =
       "\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
       "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
       "\"shared_expert_intermediate_size\": 32, \"max_window_layers\": ";
-  CHECK(parsed(llama(use + "3", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
-  CHECK(parsed(llama(use + "2", "qwen2_moe")).windows == Windows{64, 0, 0, 0});
-  CHECK(parsed(llama(use + "null", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
-  CHECK(parsed(llama("\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
-                     "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_window_layers\": 3",
-                     "qwen3_moe"))
+  CHECK(parsed_hf(llama(use + "3", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(llama(use + "2", "qwen2_moe")).windows == Windows{64, 0, 0, 0});
+  CHECK(parsed_hf(llama(use + "null", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
+                        "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_window_layers\": 3",
+                        "qwen3_moe"))
             .windows == Windows{64, 64, 64, 64});
-  CHECK(refusal(llama("", "mistral")) == "config.json: sliding_window: is missing; write its tokens, or null for none");
-  CHECK(parsed(llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
-  CHECK(
-      parsed(llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text")).windows ==
-      Windows{64, 64, 0, 64});
+  CHECK(hf_refusal(llama("", "mistral")) ==
+        "config.json: sliding_window: is missing; write its tokens, or null for none");
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text"))
+            .windows == Windows{64, 64, 0, 64});
   const std::string types =
       R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"])";
-  CHECK(parsed(llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
-  CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
+  CHECK(parsed_hf(llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
+  CHECK(hf_refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
         "config.json:5:39: layer_types: [\"full_attention\"] is not a list of 4 entries, one a layer; correct it");
-  CHECK(refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
+  CHECK(hf_refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
             .find("neither full_attention nor sliding_attention") != std::string::npos);
 }
 
@@ -196,40 +196,41 @@ TEST_CASE("Blocks with experts follow decoder_sparse_step, mlp_only_layers and f
   using Sparse = std::vector<char>;
   const std::string experts =
       "\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, ";
-  CHECK(parsed(llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
-  CHECK(parsed(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
-  CHECK(parsed(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
-  CHECK(refusal(llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
+  CHECK(parsed_hf(llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
+  CHECK(parsed_hf(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
+  CHECK(parsed_hf(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
+  CHECK(hf_refusal(llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
             .find("mlp_only_layers: [0,1,2,3,3] is not a list of at most 4 layers; correct it") != std::string::npos);
-  CHECK(refusal(llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
+  CHECK(hf_refusal(llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
             .find("has an entry that is not a layer from 0 to 3") != std::string::npos);
 }
 
 TEST_CASE("A sparse model never becomes a dense one silently") {
-  CHECK(refusal(llama("\"num_local_experts\": 8")) ==
+  CHECK(hf_refusal(llama("\"num_local_experts\": 8")) ==
         "config.json:5:23: num_local_experts: 8 is not known for model_type \"llama\"; without it the model would be "
         "another: remove it, or correct model_type");
-  CHECK(refusal(llama("\"sliding_window\": null, \"kv_lora_rank\": 512", "mistral"))
+  CHECK(hf_refusal(llama("\"sliding_window\": null, \"kv_lora_rank\": 512", "mistral"))
             .find("kv_lora_rank: 512 is not known") != std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
-        std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
+  CHECK(
+      hf_refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
+      std::string::npos);
+  CHECK(hf_refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
         "config.json: num_experts: is missing; write a whole number from 1 to 100000000");
-  CHECK(refusal(llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
-  CHECK(refusal(llama("\"num_local_experts\": null")).empty());
+  CHECK(hf_refusal(llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
+  CHECK(hf_refusal(llama("\"num_local_experts\": null")).empty());
 }
 
 TEST_CASE("An unknown model_type is refused with the known ones") {
   CHECK(
-      refusal("{\"model_type\": \"lama\"}") ==
+      hf_refusal("{\"model_type\": \"lama\"}") ==
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
       "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, olmo2, qwen2, "
       "qwen2_moe, qwen3, qwen3_moe, t5, vit");
-  CHECK(refusal("{}") ==
+  CHECK(hf_refusal("{}") ==
         "config.json: is not a Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. "
         "with "
         "\"model_type\": \"llama\"");
-  CHECK(refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is not text; correct it");
+  CHECK(hf_refusal("{\"model_type\": 3}") == "config.json:1:16: model_type: 3 is not text; correct it");
 }
 
 TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest in the report is that of the file") {
@@ -242,27 +243,28 @@ TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest 
 }
 
 TEST_CASE("Missing and wrong fields are named with their place, value and law") {
-  CHECK(refusal("{\"model_type\": \"llama\"}") ==
+  CHECK(hf_refusal("{\"model_type\": \"llama\"}") ==
         "config.json: num_hidden_layers: is missing; write a whole number from 1 to 100000");
-  CHECK(refusal(llama("\"num_key_value_heads\": 3")) ==
+  CHECK(hf_refusal(llama("\"num_key_value_heads\": 3")) ==
         "config.json:5:25: num_key_value_heads: 3 does not divide num_attention_heads 8; use a divisor");
-  CHECK(refusal(llama("\"num_key_value_heads\": 0")) ==
+  CHECK(hf_refusal(llama("\"num_key_value_heads\": 0")) ==
         "config.json:5:25: num_key_value_heads: 0 is not a whole number from 1 to 100000000; correct it");
-  CHECK(refusal(llama("\"head_dim\": -8")) ==
+  CHECK(hf_refusal(llama("\"head_dim\": -8")) ==
         "config.json:5:14: head_dim: -8 is not a whole number from 1 to 100000000; correct it");
-  CHECK(refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is not a whole number") != std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is not a whole number") != std::string::npos);
-  CHECK(refusal(llama("\"head_dim\": 18446744073709551615")).find("is not a whole number") != std::string::npos);
-  CHECK(refusal(llama("\"mlp_bias\": 1")) == "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
-  CHECK(refusal(llama("\"attention_dropout\": 2")) ==
+  CHECK(hf_refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(llama("\"head_dim\": 18446744073709551615")).find("is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(llama("\"mlp_bias\": 1")) == "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
+  CHECK(hf_refusal(llama("\"attention_dropout\": 2")) ==
         "config.json:5:23: attention_dropout: 2 is not a probability below 1; correct it");
-  CHECK(refusal(llama("\"hidden_act\": \"selu\""))
+  CHECK(hf_refusal(llama("\"hidden_act\": \"selu\""))
             .find("config.json:5:16: hidden_act: \"selu\" is not known; write one of silu") == 0);
-  CHECK(refusal("{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"], \"hidden_size\": 8, "
-                "\"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8, \"vocab_size\": 8, "
-                "\"max_position_embeddings\": 8}") ==
-        "config.json:1:41: architectures: [\"BertForTokenClassification\"] is not known; write one of BertModel, "
-        "BertForMaskedLM, BertForPreTraining");
+  CHECK(
+      hf_refusal("{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"], \"hidden_size\": 8, "
+                 "\"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8, \"vocab_size\": 8, "
+                 "\"max_position_embeddings\": 8}") ==
+      "config.json:1:41: architectures: [\"BertForTokenClassification\"] is not known; write one of BertModel, "
+      "BertForMaskedLM, BertForPreTraining");
 }
 
 TEST_CASE("A text model inside a wrapping configuration is read, and its places are those of the inner field") {
@@ -274,30 +276,31 @@ TEST_CASE("A text model inside a wrapping configuration is read, and its places 
   CHECK(config.transformer.key_heads == 2);
   CHECK(config.transformer.name == "LLaVA");
   CHECK(config.notes.front() == "only the text model of a wrapping configuration (llava) is built");
-  CHECK(refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
+  CHECK(hf_refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
         "config.json:6:14: text_config.head_dim: 0 is not a whole number from 1 to 100000000; correct it");
 }
 
 TEST_CASE("What is not a JSON, cut off, nested without end, or too large is refused") {
-  CHECK(refusal("") == "config.json: is empty; a config.json is needed");
+  CHECK(hf_refusal("") == "config.json: is empty; a config.json is needed");
   CHECK(
-      refusal("[1]") ==
+      hf_refusal("[1]") ==
       "config.json:1:1: is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
   const std::string whole = llama();
-  CHECK(refusal(whole.substr(0, 40)).find("config.json:2:") == 0);
-  CHECK(refusal(whole.substr(0, 40)).find("it ends within a value, so the file may be cut off; copy the file again") !=
-        std::string::npos);
+  CHECK(hf_refusal(whole.substr(0, 40)).find("config.json:2:") == 0);
   CHECK(
-      refusal("model:\n  layers: 3") ==
+      hf_refusal(whole.substr(0, 40)).find("it ends within a value, so the file may be cut off; copy the file again") !=
+      std::string::npos);
+  CHECK(
+      hf_refusal("model:\n  layers: 3") ==
       "config.json:1:1: is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
-  CHECK(refusal("{\"a\": }").find("config.json:1:7: not valid JSON: \"}\" is not expected here; ") == 0);
-  CHECK(refusal("{\"a\": \"\xff\"}").find("not valid JSON: byte 0xff is not UTF-8 text") != std::string::npos);
-  CHECK(refusal(std::string(100'000, '[')).starts_with("config.json:1:1: is not a config.json of Hugging Face"));
+  CHECK(hf_refusal("{\"a\": }").find("config.json:1:7: not valid JSON: \"}\" is not expected here; ") == 0);
+  CHECK(hf_refusal("{\"a\": \"\xff\"}").find("not valid JSON: byte 0xff is not UTF-8 text") != std::string::npos);
+  CHECK(hf_refusal(std::string(100'000, '[')).starts_with("config.json:1:1: is not a config.json of Hugging Face"));
   std::string objects;
   for (int i = 0; i < 50'000; ++i)
     objects += "{\"a\":";
-  CHECK(refusal(objects) == "config.json: nests deeper than 32 levels; copy the file again from its publisher");
-  CHECK(refusal("{\"model_type\": 1e999}") ==
+  CHECK(hf_refusal(objects) == "config.json: nests deeper than 32 levels; copy the file again from its publisher");
+  CHECK(hf_refusal("{\"model_type\": 1e999}") ==
         "config.json:1:16: not valid JSON: the number 1e999 is out of range; copy the file again from its publisher");
   const Scratch scratch;
   const std::string path = scratch.write("config.json", "{}");
@@ -308,7 +311,7 @@ TEST_CASE("What is not a JSON, cut off, nested without end, or too large is refu
 TEST_CASE("Every cut of a configuration is read or refused, never a crash") {
   const std::string text = read_file(shipped("deepseek-v3"));
   for (std::size_t size = 0; size < text.size() - 2; ++size)
-    CHECK_FALSE(refusal(text.substr(0, size)).empty());
+    CHECK_FALSE(hf_refusal(text.substr(0, size)).empty());
 }
 
 TEST_CASE("A scenario names a configuration, and what import writes of it reads back to the same model") {
@@ -409,17 +412,17 @@ TEST_CASE("Key heads: absent is refused where the publisher's default is a numbe
     const std::string key = ", \"num_key_value_heads\": null";
     text.erase(text.find(key), key.size());
     CHECK(
-        refusal(text) ==
+        hf_refusal(text) ==
         "config.json: num_key_value_heads: is missing; write a divisor of num_attention_heads 8, or null for as many");
   }
-  CHECK(parsed(llama()).key_heads == 8);
-  CHECK(parsed(llama("\"use_sliding_window\": false", "qwen2")).key_heads == 8);
+  CHECK(parsed_hf(llama()).key_heads == 8);
+  CHECK(parsed_hf(llama("\"use_sliding_window\": false", "qwen2")).key_heads == 8);
 }
 
 TEST_CASE("Types without grouped queries ignore num_key_value_heads") {
   for (const char* type : {"bert", "gpt_neox"}) {
     CAPTURE(type);
-    CHECK(parsed(llama("\"num_key_value_heads\": 2", type)).key_heads == 8);
+    CHECK(parsed_hf(llama("\"num_key_value_heads\": 2", type)).key_heads == 8);
   }
 }
 
@@ -430,26 +433,26 @@ TEST_CASE("BERT with an untied head has a second table, 132,955,194 parameters o
       "12, \"num_attention_heads\": 12, \"intermediate_size\": 3072, \"vocab_size\": 30522, "
       "\"max_position_embeddings\": 512, ";
   // 109,514,298 and 30522 * 768 more.
-  const Transformer untied = parsed(base + "\"tie_word_embeddings\": false}");
+  const Transformer untied = parsed_hf(base + "\"tie_word_embeddings\": false}");
   CHECK(parameters_of(build(untied)) == 132'955'194);
-  CHECK(parameters_of(build(parsed(base + "\"tie_word_embeddings\": true}"))) == 109'514'298);
+  CHECK(parameters_of(build(parsed_hf(base + "\"tie_word_embeddings\": true}"))) == 109'514'298);
   CHECK(family_form(untied).has_value());
-  CHECK(refusal(base + "\"position_embedding_type\": \"relative_key\"}")
+  CHECK(hf_refusal(base + "\"position_embedding_type\": \"relative_key\"}")
             .find("position_embedding_type: \"relative_key\" is not built; only absolute is") != std::string::npos);
 }
 
 TEST_CASE("Soft caps are Gemma 2's unless null, and Gemma 3's where set; attention to both sides is refused") {
   const std::string window = "\"head_dim\": 8, \"sliding_window\": 64";
-  CHECK(parsed(llama(window, "gemma2")).final_soft_cap);
-  CHECK(parsed(llama(window, "gemma2")).attention_soft_cap);
+  CHECK(parsed_hf(llama(window, "gemma2")).final_soft_cap);
+  CHECK(parsed_hf(llama(window, "gemma2")).attention_soft_cap);
   const std::string null = ", \"final_logit_softcapping\": null, \"attn_logit_softcapping\": 20.0";
-  CHECK_FALSE(parsed(llama(window + null, "gemma2")).final_soft_cap);
-  CHECK(parsed(llama(window + null, "gemma2")).attention_soft_cap);
-  CHECK_FALSE(parsed(llama(window, "gemma3_text")).final_soft_cap);
-  CHECK(parsed(llama(window + ", \"final_logit_softcapping\": 30.0", "gemma3_text")).final_soft_cap);
-  CHECK(refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is not a number above 0") !=
+  CHECK_FALSE(parsed_hf(llama(window + null, "gemma2")).final_soft_cap);
+  CHECK(parsed_hf(llama(window + null, "gemma2")).attention_soft_cap);
+  CHECK_FALSE(parsed_hf(llama(window, "gemma3_text")).final_soft_cap);
+  CHECK(parsed_hf(llama(window + ", \"final_logit_softcapping\": 30.0", "gemma3_text")).final_soft_cap);
+  CHECK(hf_refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is not a number above 0") !=
         std::string::npos);
-  CHECK(refusal(llama(window + ", \"use_bidirectional_attention\": true", "gemma3_text"))
+  CHECK(hf_refusal(llama(window + ", \"use_bidirectional_attention\": true", "gemma3_text"))
             .find("use_bidirectional_attention: true is not built") != std::string::npos);
 }
 
@@ -457,23 +460,24 @@ TEST_CASE("Qwen2-MoE without biases of queries, keys and values has none") {
   const std::string experts =
       "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
       "\"shared_expert_intermediate_size\": 32";
-  CHECK(parsed(llama(experts, "qwen2_moe")).attention_bias == Transformer::Bias::Queries);
-  CHECK(parsed(llama(experts + ", \"qkv_bias\": false", "qwen2_moe")).attention_bias == Transformer::Bias::None);
+  CHECK(parsed_hf(llama(experts, "qwen2_moe")).attention_bias == Transformer::Bias::Queries);
+  CHECK(parsed_hf(llama(experts + ", \"qkv_bias\": false", "qwen2_moe")).attention_bias == Transformer::Bias::None);
 }
 
 TEST_CASE("GPT-NeoX takes its rotated share from rope_parameters, else from rotary_pct") {
-  CHECK(parsed(llama("\"rotary_pct\": 0.5", "gpt_neox")).rotary_size == 4);
-  CHECK(parsed(llama("\"rope_parameters\": {\"partial_rotary_factor\": 1.0}", "gpt_neox")).rotary_size == 8);
-  CHECK(parsed(llama("\"rope_parameters\": {\"rope_theta\": 10000}", "gpt_neox")).rotary_size == 2);
-  CHECK(refusal(llama("\"rope_parameters\": {\"partial_rotary_factor\": 2}", "gpt_neox"))
+  CHECK(parsed_hf(llama("\"rotary_pct\": 0.5", "gpt_neox")).rotary_size == 4);
+  CHECK(parsed_hf(llama("\"rope_parameters\": {\"partial_rotary_factor\": 1.0}", "gpt_neox")).rotary_size == 8);
+  CHECK(parsed_hf(llama("\"rope_parameters\": {\"rope_theta\": 10000}", "gpt_neox")).rotary_size == 2);
+  CHECK(hf_refusal(llama("\"rope_parameters\": {\"partial_rotary_factor\": 2}", "gpt_neox"))
             .find("has a partial_rotary_factor that is not a share from 0 to 1") != std::string::npos);
 }
 
 TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two shares") {
   const auto of = [](const char* residual, const char* embedding) {
-    const Transformer t = parsed(std::string("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 1, "
-                                             "\"vocab_size\": 8, \"n_positions\": 8, \"resid_pdrop\": ") +
-                                 residual + ", \"embd_pdrop\": " + embedding + "}");
+    const Transformer t =
+        parsed_hf(std::string("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 1, "
+                              "\"vocab_size\": 8, \"n_positions\": 8, \"resid_pdrop\": ") +
+                  residual + ", \"embd_pdrop\": " + embedding + "}");
     return std::pair(t.dropout, t.embedding_dropout);
   };
   CHECK(of("0.1", "0") == std::pair(true, false));
@@ -481,7 +485,7 @@ TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two share
 }
 
 TEST_CASE("OLMo 2 normalises what each part adds, and queries and keys over all heads") {
-  const Transformer t = parsed(llama("\"rope_theta\": 500000", "olmo2"));
+  const Transformer t = parsed_hf(llama("\"rope_theta\": 500000", "olmo2"));
   CHECK(t.norms == Transformer::Norms::Reordered);
   CHECK(t.qk_norm == Transformer::QkNorm::All);
   CHECK(t.norm == Norm::Rms);
@@ -489,17 +493,17 @@ TEST_CASE("OLMo 2 normalises what each part adds, and queries and keys over all 
 }
 
 TEST_CASE("Nemotron squares ReLU without a gate, rotates half of a head, and has layer norms with biases") {
-  const Transformer t = parsed(llama("", "nemotron"));
+  const Transformer t = parsed_hf(llama("", "nemotron"));
   CHECK(t.activation == Activation::Relu);
   CHECK(t.squared);
   CHECK_FALSE(t.gated);
   CHECK(t.norm == Norm::Layer);
   CHECK(t.norm_bias);
   CHECK(t.rotary_size == 4);
-  CHECK(parsed(llama("\"partial_rotary_factor\": 0.25", "nemotron")).rotary_size == 2);
-  CHECK_FALSE(parsed(llama("\"hidden_act\": \"gelu\"", "nemotron")).squared);
+  CHECK(parsed_hf(llama("\"partial_rotary_factor\": 0.25", "nemotron")).rotary_size == 2);
+  CHECK_FALSE(parsed_hf(llama("\"hidden_act\": \"gelu\"", "nemotron")).squared);
   CHECK(parse_hf_config(llama("\"norm_eps\": 1e-05", "nemotron"), "config.json", {}).trained_as.norm_epsilon == 1e-05);
-  CHECK(refusal(llama("\"hidden_act\": \"relu2\"")).find("hidden_act: \"relu2\" is not known") != std::string::npos);
+  CHECK(hf_refusal(llama("\"hidden_act\": \"relu2\"")).find("hidden_act: \"relu2\" is not known") != std::string::npos);
 }
 
 TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not built is refused") {
@@ -508,7 +512,7 @@ TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not bui
            "\"vocab_size\": 1000, " +
            more + ",\n\"attn_config\": {" + attention + "}}";
   };
-  const Transformer t = parsed(mpt());
+  const Transformer t = parsed_hf(mpt());
   CHECK(t.positions == Transformer::Positions::None);
   CHECK(t.feed_forward == 256);
   CHECK(t.tied);
@@ -516,33 +520,34 @@ TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not bui
   CHECK_FALSE(t.feed_forward_bias);
   CHECK(t.attention_bias == Transformer::Bias::None);
   CHECK(family_form(t).has_value());
-  const Transformer biased = parsed(mpt("\"alibi\": true", "\"no_bias\": false"));
+  const Transformer biased = parsed_hf(mpt("\"alibi\": true", "\"no_bias\": false"));
   CHECK(biased.norm_bias);
   CHECK(biased.attention_bias == Transformer::Bias::All);
-  CHECK(parsed(mpt("\"alibi\": true, \"qk_ln\": true")).qk_norm == Transformer::QkNorm::All);
-  CHECK(parsed(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2")).key_heads == 2);
-  CHECK(parsed(mpt("\"alibi\": true, \"attn_type\": \"multiquery_attention\"")).key_heads == 1);
+  CHECK(parsed_hf(mpt("\"alibi\": true, \"qk_ln\": true")).qk_norm == Transformer::QkNorm::All);
+  CHECK(parsed_hf(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2")).key_heads ==
+        2);
+  CHECK(parsed_hf(mpt("\"alibi\": true, \"attn_type\": \"multiquery_attention\"")).key_heads == 1);
   const HfConfig rotary = parse_hf_config(mpt("\"rope\": true, \"rope_theta\": 10000"), "config.json", {});
   CHECK(rotary.transformer.positions == Transformer::Positions::Rotary);
   CHECK(rotary.trained_as.rope_theta == 10000.0);
-  CHECK(parsed(mpt("\"alibi\": false", "\"no_bias\": true, \"learned_pos_emb\": false")).positions ==
+  CHECK(parsed_hf(mpt("\"alibi\": false", "\"no_bias\": true, \"learned_pos_emb\": false")).positions ==
         Transformer::Positions::None);
   CHECK(
-      refusal(mpt("\"alibi\": false")) ==
+      hf_refusal(mpt("\"alibi\": false")) ==
       "config.json:2:26: attn_config.alibi: false without rope leaves learned positions, which are not built for mpt; "
       "set alibi or rope to true, or learned_pos_emb to false");
-  CHECK(refusal(mpt("")) == "config.json: attn_config.alibi: is missing; write true or false");
-  CHECK(refusal(mpt("\"alibi\": true", "\"resid_pdrop\": 0")) ==
+  CHECK(hf_refusal(mpt("")) == "config.json: attn_config.alibi: is missing; write true or false");
+  CHECK(hf_refusal(mpt("\"alibi\": true", "\"resid_pdrop\": 0")) ==
         "config.json: no_bias: is missing; write true or false");
-  CHECK(refusal(mpt("\"alibi\": true, \"rope\": true")).find("alibi: true is not built beside rope") !=
+  CHECK(hf_refusal(mpt("\"alibi\": true, \"rope\": true")).find("alibi: true is not built beside rope") !=
         std::string::npos);
-  CHECK(refusal(mpt("\"alibi\": true, \"kv_n_heads\": 2")).find("kv_n_heads: 2 is not the 8 of attn_type") !=
+  CHECK(hf_refusal(mpt("\"alibi\": true, \"kv_n_heads\": 2")).find("kv_n_heads: 2 is not the 8 of attn_type") !=
         std::string::npos);
-  CHECK(refusal(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\"")).find("kv_n_heads: is missing") !=
+  CHECK(hf_refusal(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\"")).find("kv_n_heads: is missing") !=
         std::string::npos);
-  CHECK(refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": {\"ffn_type\": \"mb_moe\"}"))
+  CHECK(hf_refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": {\"ffn_type\": \"mb_moe\"}"))
             .find("ffn_config.ffn_type: \"mb_moe\" is not built; only mptmlp is") != std::string::npos);
-  CHECK(refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": 3"))
+  CHECK(hf_refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": 3"))
             .find("ffn_config: 3 is not an object; correct it, or write null") != std::string::npos);
 }
 
@@ -551,7 +556,7 @@ TEST_CASE("More than 100 next-token modules are refused") {
   const std::string key = "\"num_nextn_predict_layers\": 1";
   REQUIRE(text.find(key) != std::string::npos);
   text.insert(text.find(key) + key.size(), "01");
-  CHECK(refusal(text).find("num_nextn_predict_layers: 101 is not a whole number from 1 to 100; correct it") !=
+  CHECK(hf_refusal(text).find("num_nextn_predict_layers: 101 is not a whole number from 1 to 100; correct it") !=
         std::string::npos);
 }
 
@@ -588,16 +593,16 @@ TEST_CASE("What a configuration is trained with is kept: base and scaling of rot
       of(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, \"mscale\": 0.707, \"mscale_all_dim\": 0}"));
   CHECK(unscaled.rope_scaling->mscale == 0.707);
   CHECK_FALSE(unscaled.rope_scaling->mscale_all_dim.has_value());
-  CHECK(
-      refusal(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 0.5}"))
-          .find("config.json:") != std::string::npos);
-  CHECK(refusal(llama("\"rms_norm_eps\": 2")).find("is not a number above 0, below 1; correct it") !=
+  CHECK(hf_refusal(
+            llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 0.5}"))
+            .find("config.json:") != std::string::npos);
+  CHECK(hf_refusal(llama("\"rms_norm_eps\": 2")).find("is not a number above 0, below 1; correct it") !=
         std::string::npos);
   for (const char* wrong : {"\"rope_theta\": -1", "\"rope_theta\": \"10000\"", "\"rms_norm_eps\": 0"})
-    CHECK(refusal(llama(wrong)).find("is not a number above 0") != std::string::npos);
-  CHECK(refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=
+    CHECK(hf_refusal(llama(wrong)).find("is not a number above 0") != std::string::npos);
+  CHECK(hf_refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=
         std::string::npos);
-  CHECK(refusal(llama("\"rope_scaling\": 8")).find("is not an object") != std::string::npos);
+  CHECK(hf_refusal(llama("\"rope_scaling\": 8")).find("is not an object") != std::string::npos);
 }
 
 TEST_CASE("Every shipped configuration states its norms' epsilon, and its rotary base where it has one") {

@@ -8,6 +8,7 @@
 #include "io/writers/writers.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/support/input_error.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -76,10 +77,6 @@ std::string trace_error(const std::string& text) {
   return without_folder(error_of([&] { read_action_trace(files.trace(text)); }));
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("Megatron-LM's steps: the slowest line of a step, the most memory of all ranks, in its megabytes of 2^20") {
@@ -126,19 +123,19 @@ TEST_CASE("Zeros behind gzip data, as tapes and some copiers add them, are not d
     CHECK(read_training_log(files.log(packed + std::string(zeros, '\0'))).steps.size() == 2);
   for (const std::string& behind :
        {std::string("garbage"), std::string(512, '\0') + "garbage", std::string(512, '\0') + gzip(kMegatron)})
-    CHECK(has(log_error(packed + behind), "of the gzip data: something that is not gzip data follows them"));
+    CHECK(contains(log_error(packed + behind), "of the gzip data: something that is not gzip data follows them"));
 }
 
 TEST_CASE("What is wrong with a log is said with its line and a way out") {
   CHECK(log_error("") == "run.log: is empty; name the log of a run");
-  CHECK(has(log_error("hello\nworld\n"), "run.log: no line of a step in 2 lines; expected are Megatron-LM's"));
+  CHECK(contains(log_error("hello\nworld\n"), "run.log: no line of a step in 2 lines; expected are Megatron-LM's"));
   const std::string cut = kMegatron.substr(0, kMegatron.find("36.0 |") + 2);
   CHECK(log_error(cut) == "run.log:6:1: the last line is cut off; take it out, e.g. with head -n -1");
-  CHECK(has(log_error(kMegatron + kTitan), "run.log:8:1: a step of torchtitan behind those of Megatron-LM"));
-  CHECK(has(log_error(" iteration 2/ 100 | elapsed time per iteration (ms): soon |\n"),
-            "run.log:1:1: elapsed time per iteration (ms): \"soon\" is not a time above 0"));
-  CHECK(has(log_error("step: 1 loss: 2 memory: 1GiB(1%) tps: \n"), "run.log:1:1: tps has no figure"));
-  CHECK(has(log_error(std::string(2 << 20, 'x')), "run.log:1:1: a line of more than 1 MiB"));
+  CHECK(contains(log_error(kMegatron + kTitan), "run.log:8:1: a step of torchtitan behind those of Megatron-LM"));
+  CHECK(contains(log_error(" iteration 2/ 100 | elapsed time per iteration (ms): soon |\n"),
+                 "run.log:1:1: elapsed time per iteration (ms): \"soon\" is not a time above 0"));
+  CHECK(contains(log_error("step: 1 loss: 2 memory: 1GiB(1%) tps: \n"), "run.log:1:1: tps has no figure"));
+  CHECK(contains(log_error(std::string(2 << 20, 'x')), "run.log:1:1: a line of more than 1 MiB"));
 }
 
 TEST_CASE(
@@ -187,17 +184,17 @@ TEST_CASE("Marks of one action on several streams are one action; a later step's
 TEST_CASE("What is wrong with a trace is said with its line, byte and a way out") {
   const std::string good = trace_of(event("PP:0F0", "1", "10") + ",\n" + event("PP:0B0", "5", "30"));
   CHECK(trace_error("") == "trace.json: is empty; name a trace of PyTorch's profiler");
-  CHECK(has(trace_error("iteration 1"), "trace.json:1:"));
-  CHECK(has(trace_error("iteration 1"), "no JSON at "));
-  CHECK(has(trace_error(good.substr(0, good.find("PP:0B0") + 3)),
-            "trace.json:2:50: the JSON ends early, behind 1 action of a pipeline"));
-  CHECK(has(trace_error("{\"a\": 1}"), "trace.json: has no list of events"));
-  CHECK(has(trace_error(trace_of(event("aten::mm", "1", "2"))), "trace.json: has no action of a pipeline"));
-  CHECK(has(trace_error(trace_of(event("PP:0F0", "-1", "2"))), "the event \"PP:0F0\" lacks ts or dur"));
-  CHECK(has(trace_error(trace_of(event("PP:0F0", "1e300", "2"))), "the event \"PP:0F0\""));
-  CHECK(has(trace_error(std::string(600, '[')), "values are more than 512 deep"));
-  CHECK(has(trace_error(std::string(20 << 20, ' ')), "no value for 16 MiB"));
-  CHECK(has(trace_error("{\"a\": \"" + std::string(20 << 20, 'x')), "no value for 16 MiB"));
+  CHECK(contains(trace_error("iteration 1"), "trace.json:1:"));
+  CHECK(contains(trace_error("iteration 1"), "no JSON at "));
+  CHECK(contains(trace_error(good.substr(0, good.find("PP:0B0") + 3)),
+                 "trace.json:2:50: the JSON ends early, behind 1 action of a pipeline"));
+  CHECK(contains(trace_error("{\"a\": 1}"), "trace.json: has no list of events"));
+  CHECK(contains(trace_error(trace_of(event("aten::mm", "1", "2"))), "trace.json: has no action of a pipeline"));
+  CHECK(contains(trace_error(trace_of(event("PP:0F0", "-1", "2"))), "the event \"PP:0F0\" lacks ts or dur"));
+  CHECK(contains(trace_error(trace_of(event("PP:0F0", "1e300", "2"))), "the event \"PP:0F0\""));
+  CHECK(contains(trace_error(std::string(600, '[')), "values are more than 512 deep"));
+  CHECK(contains(trace_error(std::string(20 << 20, ' ')), "no value for 16 MiB"));
+  CHECK(contains(trace_error("{\"a\": \"" + std::string(20 << 20, 'x')), "no value for 16 MiB"));
 }
 
 TEST_CASE("A byte-order mark at the head of a log or trace is skipped, packed or not, and columns count behind it") {
@@ -214,12 +211,12 @@ TEST_CASE("A byte-order mark at the head of a log or trace is skipped, packed or
 
 TEST_CASE("Hostile gzip data end in an error that names the byte, and never in more than they unpack to") {
   const std::string good = gzip(trace_of(event("PP:0F0", "1", "10")));
-  CHECK(has(trace_error(good.substr(0, good.size() - 9)), "of the gzip data: they end before their stream does"));
+  CHECK(contains(trace_error(good.substr(0, good.size() - 9)), "of the gzip data: they end before their stream does"));
   std::string damaged = good;
   damaged[good.size() - 6] = static_cast<char>(damaged[good.size() - 6] ^ 1);  // the checksum
-  CHECK(has(trace_error(damaged), "of the gzip data: they are damaged"));
-  CHECK(has(trace_error(gzip(std::string(64 << 20, ' '))), "no value for 16 MiB"));  // 64 kB that unpack to 64 MiB
-  CHECK(has(trace_error("\x1f\x8b"), "of the gzip data"));
+  CHECK(contains(trace_error(damaged), "of the gzip data: they are damaged"));
+  CHECK(contains(trace_error(gzip(std::string(64 << 20, ' '))), "no value for 16 MiB"));  // 64 kB that unpack to 64 MiB
+  CHECK(contains(trace_error("\x1f\x8b"), "of the gzip data"));
 }
 
 TEST_CASE("memory of a log: what each framework prints, in bytes") {

@@ -14,7 +14,7 @@ using namespace pipewright;
 
 namespace {
 
-Device example() {
+Device example_device() {
   MeasuredDevice m;
   m.gpu = "Made up: 8 SMs", m.driver = "13.0", m.toolkit = "13.0", m.date = "2026-01-01", m.revision = "0.1.0";
   m.sms = 8, m.clock_ghz = 1.98, m.repeat_error = 0.0031;
@@ -74,7 +74,7 @@ Device example() {
   return device;
 }
 
-std::string written(const std::string& text) {
+std::string written_device(const std::string& text) {
   static const Scratch folder;
   return folder.write("made-up.yaml", text);
 }
@@ -88,17 +88,17 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }  // namespace
 
 TEST_CASE("A measured device that is written and read again is the same device") {
-  const std::string text = device_yaml(example());
-  const Device read = read_device(written(text));
+  const std::string text = device_yaml(example_device());
+  const Device read = read_device(written_device(text));
   REQUIRE(read.measured != nullptr);
-  CHECK(*read.measured == *example().measured);
+  CHECK(*read.measured == *example_device().measured);
   CHECK(read.virtual_devices == 2);
-  CHECK(read.sources == example().sources);
+  CHECK(read.sources == example_device().sources);
   CHECK(device_yaml(read) == text);
 }
 
 TEST_CASE("A measured device without pairs is read as before there were any, and written as then") {
-  Device device = example();
+  Device device = example_device();
   auto older = std::make_shared<MeasuredDevice>(*device.measured);
   older->interference.clear(), older->collectives.clear();
   older->series[0].sizes[0].algorithm.reset();
@@ -106,24 +106,24 @@ TEST_CASE("A measured device without pairs is read as before there were any, and
   const std::string text = device_yaml(device);
   for (const char* block : {"interference", "collective", "algorithms"})
     CHECK(text.find(block) == std::string::npos);
-  const Device read = read_device(written(text));
+  const Device read = read_device(written_device(text));
   CHECK(*read.measured == *older);
 }
 
 TEST_CASE("Sizes without the least and the median reading are read as before these were kept, and written as then") {
-  const std::string text = device_yaml(example());
+  const std::string text = device_yaml(example_device());
   CHECK(text.find("57, 3, 12300.5, 12340]") != std::string::npos);
   CHECK(text.find("10, 0]") != std::string::npos);
-  const Device read = read_device(written(replaced(text, ", 12300.5, 12340]", "]")));
+  const Device read = read_device(written_device(replaced(text, ", 12300.5, 12340]", "]")));
   CHECK(read.measured->series[0].sizes[0].median_ns == 0);
   CHECK(device_yaml(read).find("57, 3]") != std::string::npos);
 }
 
 TEST_CASE("What is wrong in a measured device is named with its place") {
-  const std::string text = device_yaml(example());
+  const std::string text = device_yaml(example_device());
   const auto message = [&](const std::string& from, const std::string& to) -> std::string {
     try {
-      read_device(written(replaced(text, from, to)));
+      read_device(written_device(replaced(text, from, to)));
       return "";
     } catch (const InputError& error) {
       return error.what();
@@ -155,7 +155,7 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
 }
 
 TEST_CASE("A scenario that names a measured device is priced by it") {
-  Device device = example();
+  Device device = example_device();
   auto measured = std::make_shared<MeasuredDevice>(*device.measured);
   for (MeasuredSeries& series : measured->series)
     series.virtual_devices = 1, series.busy = 1;
@@ -193,7 +193,7 @@ cost: roofline
 }
 
 TEST_CASE("How near formulas come is told in a table and drawn") {
-  const MeasuredDevice device = *example().measured;
+  const MeasuredDevice device = *example_device().measured;
   const std::string table = fit_table(device);
   INFO(table);
   CHECK(table.find("Made up: 8 SMs: formula against measurement") == 0);

@@ -13,7 +13,7 @@ using namespace pipewright;
 
 namespace {
 
-MachineProfile example() {
+MachineProfile example_profile() {
   MachineProfile profile;
   profile.name = "here", profile.date = "2026-11-21", profile.backend = "cpu";
   profile.machine = {"A processor: with a colon", "cpu (x86-64-v3)", 2, "0.1.0"};
@@ -31,7 +31,7 @@ MachineProfile example() {
   return profile;
 }
 
-std::string written(const std::string& text) {
+std::string written_profile(const std::string& text) {
   static const Scratch folder;
   return folder.write("profile_test.yaml", text);
 }
@@ -39,11 +39,11 @@ std::string written(const std::string& text) {
 }  // namespace
 
 TEST_CASE("A profile that is written and read again is the same profile") {
-  const std::string text = profile_yaml(example());
-  const MachineProfile read = read_profile(written(text));
+  const std::string text = profile_yaml(example_profile());
+  const MachineProfile read = read_profile(written_profile(text));
   CHECK(profile_yaml(read) == text);
-  CHECK(read.machine == example().machine);
-  CHECK(read.send == example().send);
+  CHECK(read.machine == example_profile().machine);
+  CHECK(read.send == example_profile().send);
   REQUIRE(read.layers.size() == 3);
   CHECK(read.layers[0].forward == Time{123'456});
   CHECK(find_times(read, "relu 4 -> 4", 3) == &read.layers[1]);
@@ -57,12 +57,12 @@ TEST_CASE("A profile that is written and read again is the same profile") {
 }
 
 TEST_CASE("Profiles of another version, with a layer twice or a negative time are refused with their place") {
-  std::string text = profile_yaml(example());
+  std::string text = profile_yaml(example_profile());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     const auto at = changed.find(from);
     REQUIRE(at != std::string::npos);
-    return written(changed.replace(at, from.size(), to));
+    return written_profile(changed.replace(at, from.size(), to));
   };
   CHECK_THROWS_WITH_AS(read_profile(with("version: 3", "version: 2")), doctest::Contains("calibrate again"),
                        InputError);

@@ -17,7 +17,7 @@ using namespace pipewright;
 
 namespace {
 
-std::string refusal(const std::string& path) {
+std::string file_refusal(const std::string& path) {
   return message_of([&] { read_file(path); });
 }
 
@@ -26,14 +26,14 @@ std::string refusal(const std::string& path) {
 TEST_CASE("What is not a file is refused by its kind") {
   const Scratch scratch;
   const std::string folder = scratch.path("");
-  CHECK(refusal(folder) == folder + ": is a directory; name a file in it");
-  CHECK(refusal("/dev/zero") == "/dev/zero: is a device; name a text file");
-  CHECK(refusal(scratch.path("no")) ==
+  CHECK(file_refusal(folder) == folder + ": is a directory; name a file in it");
+  CHECK(file_refusal("/dev/zero") == "/dev/zero: is a device; name a text file");
+  CHECK(file_refusal(scratch.path("no")) ==
         scratch.path("no") + ": cannot be read: No such file or directory; check the path");
-  CHECK(refusal("no/such.yaml") ==
+  CHECK(file_refusal("no/such.yaml") ==
         "no/such.yaml: cannot be read: No such file or directory; check the path, it is relative to " +
             std::filesystem::current_path().string());
-  CHECK(refusal("") == "an empty path; name a file");
+  CHECK(file_refusal("") == "an empty path; name a file");
 
   const std::string address = scratch.path("socket");
   sockaddr_un name{};
@@ -42,7 +42,7 @@ TEST_CASE("What is not a file is refused by its kind") {
   std::memcpy(name.sun_path, address.c_str(), address.size() + 1);
   const int server = socket(AF_UNIX, SOCK_STREAM, 0);
   REQUIRE(bind(server, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0);
-  CHECK(refusal(address) == address + ": is a socket; name a text file");
+  CHECK(file_refusal(address) == address + ": is a socket; name a text file");
   close(server);
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("A FIFO without a writer is an error at once, one with a writer is rea
   const Scratch scratch;
   const std::string fifo = scratch.path("fifo");
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  CHECK(refusal(fifo) == fifo + ": is a FIFO without a writer; start the writer first, or name a file");
+  CHECK(file_refusal(fifo) == fifo + ": is a FIFO without a writer; start the writer first, or name a file");
 
   const int keeps_open = open(fifo.c_str(), O_RDWR | O_CLOEXEC);  // a writer, before the reader comes
   std::thread writer([&] {
@@ -80,5 +80,5 @@ TEST_CASE("Files over 8 MiB are refused, files of exactly 8 MiB are read") {
   const std::string path = scratch.write("large", std::string(kLargestInput, 'x'));
   CHECK(read_file(path).size() == kLargestInput);
   scratch.write("large", std::string(10'000'000, 'x'));
-  CHECK(refusal(path) == path + ": is larger than 8 MiB; split it, or write repeated layers once with repeat: N");
+  CHECK(file_refusal(path) == path + ": is larger than 8 MiB; split it, or write repeated layers once with repeat: N");
 }

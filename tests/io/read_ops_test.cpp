@@ -3,6 +3,7 @@
 
 #include "io/read/read_scenario.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -16,12 +17,8 @@ const char* const kNet =
     "{name: join, op: concat, inputs: [stem, block]},"
     "{op: global_average_pool}, {op: linear, features: 10}, {op: cross_entropy}]}";
 
-std::string refusal(const std::string& model) {
+std::string ops_refusal(const std::string& model) {
   return message_of([&] { read_text(ScenarioText{.model = model}); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -70,31 +67,31 @@ TEST_CASE("Token numbers are eight bytes each, whatever the precision") {
 
 TEST_CASE("A wrong operator, name, argument or shape is named with its place and a way out") {
   const auto net = [](const std::string& layers) { return "{input_shape: [3, 8, 8], layers: [" + layers + "]}"; };
-  CHECK(contains(refusal(net("{op: relux}")), "model.layers.0.op: unknown \"relux\"; did you mean \"relu\"?"));
-  CHECK(contains(refusal(net("{op: conv2d, channels: 4, kernel: 9}")),
+  CHECK(contains(ops_refusal(net("{op: relux}")), "model.layers.0.op: unknown \"relux\"; did you mean \"relu\"?"));
+  CHECK(contains(ops_refusal(net("{op: conv2d, channels: 4, kernel: 9}")),
                  "model.layers.0: conv2d height: kernel 9 is larger than its input of 8; use a larger input"));
-  CHECK(contains(refusal(net("{op: linear, feature: 3}")),
+  CHECK(contains(ops_refusal(net("{op: linear, feature: 3}")),
                  "model.layers.0.feature: unknown \"feature\"; did you mean \"features\"?"));
-  CHECK(contains(refusal(net("{op: linear, features: ten}")),
+  CHECK(contains(ops_refusal(net("{op: linear, features: ten}")),
                  "\"ten\" is not a whole number; use a whole number from 1"));
-  CHECK(contains(refusal(net("{op: linear, features: 010}")), "\"010\" is not a whole number"));
-  CHECK(contains(refusal(net("{op: conv2d}")), "model.layers.0.channels: is missing"));
-  CHECK(contains(refusal(net("{op: relu, stash: 4 B}")), "stash: follows from the operators; leave it out"));
-  CHECK(contains(refusal(net("{op: relu, ops: [{op: relu}]}")), "op and ops exclude each other"));
-  CHECK(contains(refusal(net("{ops: []}")), "no operators; a layer needs at least one"));
-  CHECK(contains(refusal(net("{ops: [{op: add, from: [input, z]}]}")), "unknown \"z\""));
-  CHECK(contains(refusal(net("{op: add}")), "add takes 2 inputs, not 1"));
-  CHECK(contains(refusal(net("{name: a, op: relu}, {name: b, op: conv2d, channels: 2}, {op: add, inputs: [a, b]}")),
+  CHECK(contains(ops_refusal(net("{op: linear, features: 010}")), "\"010\" is not a whole number"));
+  CHECK(contains(ops_refusal(net("{op: conv2d}")), "model.layers.0.channels: is missing"));
+  CHECK(contains(ops_refusal(net("{op: relu, stash: 4 B}")), "stash: follows from the operators; leave it out"));
+  CHECK(contains(ops_refusal(net("{op: relu, ops: [{op: relu}]}")), "op and ops exclude each other"));
+  CHECK(contains(ops_refusal(net("{ops: []}")), "no operators; a layer needs at least one"));
+  CHECK(contains(ops_refusal(net("{ops: [{op: add, from: [input, z]}]}")), "unknown \"z\""));
+  CHECK(contains(ops_refusal(net("{op: add}")), "add takes 2 inputs, not 1"));
+  CHECK(contains(ops_refusal(net("{name: a, op: relu}, {name: b, op: conv2d, channels: 2}, {op: add, inputs: [a, b]}")),
                  "add needs two tensors of one shape, not 3 x 8 x 8 and 2 x 8 x 8"));
-  CHECK(contains(refusal("{layers: [{op: relu}]}"), "give model.input_shape"));
+  CHECK(contains(ops_refusal("{layers: [{op: relu}]}"), "give model.input_shape"));
   CHECK(contains(
-      refusal("{input_shape: [8], layers: [{op: embedding, vocabulary: 10, features: 4}]}"),
+      ops_refusal("{input_shape: [8], layers: [{op: embedding, vocabulary: 10, features: 4}]}"),
       "model.layers.0: embedding looks up token numbers, but its input holds values; give model.input_tokens"));
-  CHECK(contains(refusal("{input_shape: [0], layers: [{op: relu}]}"), "needs one to three whole numbers"));
-  CHECK(contains(refusal("{input_shape: [3], input_tokens: 3, layers: [{op: relu}]}"), "exclude each other"));
-  CHECK(contains(refusal(net("{name: a, forward: 1 ms, backward: 1 ms}, {op: relu}")),
+  CHECK(contains(ops_refusal("{input_shape: [0], layers: [{op: relu}]}"), "needs one to three whole numbers"));
+  CHECK(contains(ops_refusal("{input_shape: [3], input_tokens: 3, layers: [{op: relu}]}"), "exclude each other"));
+  CHECK(contains(ops_refusal(net("{name: a, forward: 1 ms, backward: 1 ms}, {op: relu}")),
                  "the output of layer \"a\" has no known shape"));
-  CHECK(contains(refusal("{family: nosuch}"), "model.family: unknown \"nosuch\""));
+  CHECK(contains(ops_refusal("{family: nosuch}"), "model.family: unknown \"nosuch\""));
 }
 
 TEST_CASE("Attention of three inputs needs a value for every key") {
@@ -102,5 +99,5 @@ TEST_CASE("Attention of three inputs needs a value for every key") {
   const std::string model =
       "{input_shape: [4, 4, 4], layers: [{ops: [{op: image_to_tokens, as: k}, {op: average_pool, from: [input]},"
       " {op: image_to_tokens, as: v}, {op: attention, heads: 1, from: [k, k, v]}]}]}";
-  CHECK(contains(refusal(model), "attention needs a value for every key, not 16 x 4 keys and 4 x 4 values"));
+  CHECK(contains(ops_refusal(model), "attention needs a value for every key, not 16 x 4 keys and 4 x 4 values"));
 }

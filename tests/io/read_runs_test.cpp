@@ -18,11 +18,11 @@ MeasuredTable table() {
   table.devices = "# GPUs", table.fit_every = 3;
   return table;
 }
-std::vector<MeasuredRun> parsed(const std::string& text, const MeasuredTable& with = table()) {
+std::vector<MeasuredRun> parsed_runs(const std::string& text, const MeasuredTable& with = table()) {
   return parse_runs(with, {"one node", "runs.csv"}, text, "runs.csv");
 }
-std::string refusal(const std::string& text) {
-  return message_of([&] { parsed(text); });
+std::string runs_refusal(const std::string& text) {
+  return message_of([&] { parsed_runs(text); });
 }
 CellTest::Choice choice(const std::string& is, bool other = false) {
   return {.is = is, .other = other, .least = {}, .most = {}, .strict = false};
@@ -33,7 +33,7 @@ const std::string kHeader = "other,# GPUs,# layers,stages,time (ms)\n";
 }  // namespace
 
 TEST_CASE("A line is a run; every third one is fitted on, the header being line 1") {
-  const auto runs = parsed(kHeader + "x,8,24,2,128.25\r\n\n, 2 ,12,1,1000\nx,4,12,4,1e3");
+  const auto runs = parsed_runs(kHeader + "x,8,24,2,128.25\r\n\n, 2 ,12,1,1000\nx,4,12,4,1e3");
   REQUIRE(runs.size() == 3);
   CHECK(runs[0].set == std::vector<std::string>{"model.layers=24", "plan.stages=2"});
   CHECK(runs[0].devices == 8);
@@ -41,15 +41,15 @@ TEST_CASE("A line is a run; every third one is fitted on, the header being line 
   CHECK(runs[1].place.line == 4);
   CHECK_FALSE(runs[1].fitted);
   const std::string two = kHeader + "x,8,24,2,1\nx,8,24,2,1";
-  CHECK(parsed(two).at(1).fitted);
+  CHECK(parsed_runs(two).at(1).fitted);
   const RunFile kept{.name = "one node", .file = "runs.csv", .fit = false};
   CHECK_FALSE(parse_runs(table(), kept, two, "runs.csv").at(1).fitted);
   CHECK(runs[2].figures.at(0) == doctest::Approx(1));
 }
 
 TEST_CASE("Comments are skipped, fields may stand in quotes, a figure may begin with its point") {
-  const auto runs =
-      parsed("# a source, and\n# a trap\n" + kHeader + "\"a, \"\"b\"\"\",8,24.0,2,.527\n# later\n\"\",8,\"24\",2,1\n");
+  const auto runs = parsed_runs("# a source, and\n# a trap\n" + kHeader +
+                                "\"a, \"\"b\"\"\",8,24.0,2,.527\n# later\n\"\",8,\"24\",2,1\n");
   REQUIRE(runs.size() == 2);
   CHECK(runs[0].figures.at(0) == doctest::Approx(0.000527));
   CHECK(runs[0].values == std::vector<std::string>{"24", "2"});
@@ -63,7 +63,7 @@ TEST_CASE("Texts stand for values, products of columns for batches, and rows set
                   {"training.global_batch_size", {"# layers", "stages"}, {}, ""},
                   {"network.bandwidth", {"stages"}, {}, "GB/s"}};
   with.settings = {{{{"stages", {{.is = "", .least = 4, .most = {}}}}}, {{"plan.recompute", "full"}}}};
-  const auto runs = parsed(kHeader + "1F1B,8,24,2,1\nZB,8,24,2,1\n1F1B,8,3,5,1\n", with);
+  const auto runs = parsed_runs(kHeader + "1F1B,8,24,2,1\nZB,8,24,2,1\n1F1B,8,3,5,1\n", with);
   REQUIRE(runs.size() == 3);
   CHECK(runs[0].set ==
         std::vector<std::string>{"plan.schedule=1f1b", "training.global_batch_size=48", "network.bandwidth=2 GB/s"});
@@ -78,7 +78,7 @@ TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothi
   with.missing = {{{{"stages", {{.is = "", .least = 8, .most = {}, .strict = true}}}}, "plan.fsdp"}};
   with.failed = {{"# layers", {choice("1"), choice("2")}}};
   with.subsets = {{{{"stages", {{.is = "", .least = {}, .most = 2}}}}, "small"}};
-  const auto runs = parsed(kHeader + "x,8,24,2,1\n,8,24,9,1\n,8,2,8,\n,8,24,2,\n,8,24,2,7\n", with);
+  const auto runs = parsed_runs(kHeader + "x,8,24,2,1\n,8,24,9,1\n,8,2,8,\n,8,24,2,\n,8,24,2,7\n", with);
   REQUIRE(runs.size() == 5);
   CHECK(runs[0].state == RunState::LeftOut);
   CHECK(runs[0].why == "the source doubts it");
@@ -105,18 +105,19 @@ TEST_CASE("What a cell must say: a text, a number however it is written, a limit
 }
 
 TEST_CASE("A wrong line is named by file and line, with its column and value") {
-  CHECK(refusal("").starts_with("runs.csv:1:1: is empty"));
-  CHECK(refusal(kHeader).starts_with("runs.csv:1:1: has a header, but no runs"));
-  CHECK(refusal("# GPUs,stages,time (ms)\n1,1,1\n") ==
+  CHECK(runs_refusal("").starts_with("runs.csv:1:1: is empty"));
+  CHECK(runs_refusal(kHeader).starts_with("runs.csv:1:1: has a header, but no runs"));
+  CHECK(runs_refusal("# GPUs,stages,time (ms)\n1,1,1\n") ==
         "runs.csv:1:1: has no column \"# layers\"; it has: # GPUs, stages, time (ms)");
-  CHECK(refusal("# GPUs,stages,# layers,stages,time (ms)\n") == "runs.csv:1:1: has two columns \"stages\"; remove one");
-  CHECK(refusal(kHeader + "x,8,24,2,1\nx,8,24\n") ==
+  CHECK(runs_refusal("# GPUs,stages,# layers,stages,time (ms)\n") ==
+        "runs.csv:1:1: has two columns \"stages\"; remove one");
+  CHECK(runs_refusal(kHeader + "x,8,24,2,1\nx,8,24\n") ==
         "runs.csv:3:1: has 3 fields, the header has 5; is the line truncated?");
-  CHECK(refusal(kHeader + "x,0,24,2,1\n") == "runs.csv:2:3: # GPUs: \"0\" must be at least 1");
-  CHECK(refusal(kHeader + "x,a,24,2,1\n").starts_with("runs.csv:2:3: # GPUs: \"a\" "));
-  CHECK(refusal(kHeader + "x,8,24,2,-1.5\n").starts_with("runs.csv:2:10: time (ms): \"-1.5\" "));
-  CHECK(refusal(kHeader + "x,8,24,2,0\n") == "runs.csv:2:10: time (ms): \"0\" must be more than 0");
-  const std::string both = refusal(kHeader + "x,a,24,2,1\nx,8,24,2,b\n");
+  CHECK(runs_refusal(kHeader + "x,0,24,2,1\n") == "runs.csv:2:3: # GPUs: \"0\" must be at least 1");
+  CHECK(runs_refusal(kHeader + "x,a,24,2,1\n").starts_with("runs.csv:2:3: # GPUs: \"a\" "));
+  CHECK(runs_refusal(kHeader + "x,8,24,2,-1.5\n").starts_with("runs.csv:2:10: time (ms): \"-1.5\" "));
+  CHECK(runs_refusal(kHeader + "x,8,24,2,0\n") == "runs.csv:2:10: time (ms): \"0\" must be more than 0");
+  const std::string both = runs_refusal(kHeader + "x,a,24,2,1\nx,8,24,2,b\n");
   CHECK(both.find("runs.csv:2:3: # GPUs") != std::string::npos);
   CHECK(both.find("runs.csv:3:10: time (ms)") != std::string::npos);
 }

@@ -6,19 +6,15 @@
 #include "io/writers/writers.hpp"
 #include "tests/io/ending_of.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string csv_error(const std::string& text) {
   return message_of([&] { parse_schedule_csv(text, "my.csv"); });
 }
-void holds(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find(part) != std::string::npos);
-}
-
 }  // namespace
 
 TEST_CASE("A file is read as csv readers do, idle cells, quotes, a byte order mark and CRLF included") {
@@ -56,56 +52,56 @@ TEST_CASE("Messages and sharding are counted and left out, overlapped cells run 
 TEST_CASE("Stages lie in a loop or to and fro, which is read off the rows") {
   CHECK(parse_schedule_csv("0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n", "x").chunk_order == ChunkOrder::Loop);
   CHECK(parse_schedule_csv("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "x").chunk_order == ChunkOrder::V);
-  holds(error_of("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), "my.csv: stages 0, 1, ... lie on ranks 0 0 1 1; two orders");
+  holds(csv_error("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), "my.csv: stages 0, 1, ... lie on ranks 0 0 1 1; two orders");
 }
 
 TEST_CASE("A wrong cell is named with its line and column") {
-  holds(error_of("0F0,0X0\n"), "my.csv:1:5: \"0X0\" is not an action; write <stage><action><micro-batch>, e.g. 0F3");
-  holds(error_of("0F0,0B\n"), "my.csv:1:5: \"0B\" names no micro-batch");
-  holds(error_of("0F0,F0,0f0,0F0x,-1F0\n"), "my.csv:1:5: \"F0\" is not an action");
-  CHECK(error_of("0F0,F0,0f0,0F0x,-1F0\n").ends_with("REDUCE_GRAD; 3 more cells are wrong, too"));
-  CHECK(error_of("0F0,F0,0f0\n\n").ends_with("REDUCE_GRAD; another cell is wrong, too"));
-  CHECK(error_of("0F0,F0,0f0\n").find('\n') == std::string::npos);
-  holds(error_of("0F0,(0F1;0B0)OVERLAP\n"), "my.csv:1:5: \"(0F1;0B0)OVERLAP\" is not an overlap");
-  holds(error_of("0F0,(0F1;0Z0)OVERLAP_F_B\n"), "\"0Z0\" in \"(0F1;0Z0)OVERLAP_F_B\" is not an action");
-  holds(error_of("0F0,\"0B0\n"), "my.csv:1:5: a quoted cell has no end");
-  holds(error_of("65535F0\n"), "stages are numbered from 0 to 65534");
-  holds(error_of("0F99999999999999999999\n"),
+  holds(csv_error("0F0,0X0\n"), "my.csv:1:5: \"0X0\" is not an action; write <stage><action><micro-batch>, e.g. 0F3");
+  holds(csv_error("0F0,0B\n"), "my.csv:1:5: \"0B\" names no micro-batch");
+  holds(csv_error("0F0,F0,0f0,0F0x,-1F0\n"), "my.csv:1:5: \"F0\" is not an action");
+  CHECK(csv_error("0F0,F0,0f0,0F0x,-1F0\n").ends_with("REDUCE_GRAD; 3 more cells are wrong, too"));
+  CHECK(csv_error("0F0,F0,0f0\n\n").ends_with("REDUCE_GRAD; another cell is wrong, too"));
+  CHECK(csv_error("0F0,F0,0f0\n").find('\n') == std::string::npos);
+  holds(csv_error("0F0,(0F1;0B0)OVERLAP\n"), "my.csv:1:5: \"(0F1;0B0)OVERLAP\" is not an overlap");
+  holds(csv_error("0F0,(0F1;0Z0)OVERLAP_F_B\n"), "\"0Z0\" in \"(0F1;0Z0)OVERLAP_F_B\" is not an action");
+  holds(csv_error("0F0,\"0B0\n"), "my.csv:1:5: a quoted cell has no end");
+  holds(csv_error("65535F0\n"), "stages are numbered from 0 to 65534");
+  holds(csv_error("0F99999999999999999999\n"),
         "is of micro-batch 99999999999999999999; they are numbered from 0 to 16777215");
-  const std::string table = error_of("variant,plan.stages,outcome\nbase,4,fits\n");
+  const std::string table = csv_error("variant,plan.stages,outcome\nbase,4,fits\n");
   holds(table, "my.csv:1:1: is a table of results, whose first column is \"variant\", not a schedule");
   CHECK(table.find('\n') == std::string::npos);
-  holds(error_of("worker,copy,stage\n0,0,0\n"), "whose first column is \"worker\", not a schedule");
+  holds(csv_error("worker,copy,stage\n0,0,0\n"), "whose first column is \"worker\", not a schedule");
 }
 
 TEST_CASE("A file that is not a whole schedule says what is missing") {
-  holds(error_of(""), "my.csv: holds no forward and no backward");
-  holds(error_of("\n\n"), "my.csv: holds no forward and no backward");
-  holds(error_of("0F0,0B0\n\n1F0,1B0\n"), "my.csv:2:1: rank 1 runs nothing");
-  holds(error_of("0F0,0B0\n2F0,2B0\n"), "my.csv: stage 1 never runs, but stage 2 does (my.csv:2:1: 2F0)");
-  holds(error_of("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n"), "my.csv:1:1: 0B1 is missing on rank 0");
-  holds(error_of("0F0,0I0\n"), "my.csv:1:1: 0W0 is missing on rank 0");
-  holds(error_of("0F0,0B0,0F2,0B2\n"),
+  holds(csv_error(""), "my.csv: holds no forward and no backward");
+  holds(csv_error("\n\n"), "my.csv: holds no forward and no backward");
+  holds(csv_error("0F0,0B0\n\n1F0,1B0\n"), "my.csv:2:1: rank 1 runs nothing");
+  holds(csv_error("0F0,0B0\n2F0,2B0\n"), "my.csv: stage 1 never runs, but stage 2 does (my.csv:2:1: 2F0)");
+  holds(csv_error("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n"), "my.csv:1:1: 0B1 is missing on rank 0");
+  holds(csv_error("0F0,0I0\n"), "my.csv:1:1: 0W0 is missing on rank 0");
+  holds(csv_error("0F0,0B0,0F2,0B2\n"),
         "my.csv:1:1: 0F1 is missing on rank 0, but micro-batch 2 runs (my.csv:1:9: 0F2)");
-  holds(error_of("0F0,0F9999999,0B0\n"), "0F1 is missing on rank 0, but micro-batch 9999999 runs");
+  holds(csv_error("0F0,0F9999999,0B0\n"), "0F1 is missing on rank 0, but micro-batch 9999999 runs");
 }
 
 TEST_CASE("An action stands in the file once, on the rank of its stage, after what it needs") {
-  holds(error_of("0F0,0B0,0F0\n"), "my.csv:1:9: 0F0 stands in the file twice, first at line 1, column 1");
-  holds(error_of("0F0,0B0,0W0\n"), "my.csv:1:9: 0W0 is part of a backward that 0B0 does as a whole");
-  holds(error_of("0F0,0B0,1B0\n1F0\n"), "my.csv:1:9: 1B0 runs on rank 0, but stage 1 lies on rank 1");
-  holds(error_of("0B0,0F0\n"), "my.csv:1:1: 0B0 comes before 0F0 of its own rank");
-  holds(error_of("0F0,0W0,0I0\n"), "my.csv:1:5: 0W0 comes before 0I0 of its own rank");
-  holds(error_of("0F0,0B0\n1F0,1B0,2F0,2B0\n"), "my.csv:2:1: rank 1 runs 2 stages, rank 0 runs 1");
+  holds(csv_error("0F0,0B0,0F0\n"), "my.csv:1:9: 0F0 stands in the file twice, first at line 1, column 1");
+  holds(csv_error("0F0,0B0,0W0\n"), "my.csv:1:9: 0W0 is part of a backward that 0B0 does as a whole");
+  holds(csv_error("0F0,0B0,1B0\n1F0\n"), "my.csv:1:9: 1B0 runs on rank 0, but stage 1 lies on rank 1");
+  holds(csv_error("0B0,0F0\n"), "my.csv:1:1: 0B0 comes before 0F0 of its own rank");
+  holds(csv_error("0F0,0W0,0I0\n"), "my.csv:1:5: 0W0 comes before 0I0 of its own rank");
+  holds(csv_error("0F0,0B0\n1F0,1B0,2F0,2B0\n"), "my.csv:2:1: rank 1 runs 2 stages, rank 0 runs 1");
 }
 
 TEST_CASE("A deadlock names who waits for whom, and where") {
   // Rank 0 wants the gradient of micro-batch 0 before it sends micro-batch 1; rank 1 wants both first.
-  CHECK(error_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n") ==
+  CHECK(csv_error("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n") ==
         "my.csv:1:5: deadlock: 0B0 on rank 0 waits for 1B0, which rank 1 runs (2:9) after 1F1 (2:5); 1F1 on rank 1 "
         "waits for 0F1, which rank 0 runs (1:9) after 0B0 (1:5); change the order on one of these ranks");
   // Three ranks in a circle are named one after the other, and the circle begins on it.
-  holds(error_of("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n"), "deadlock: ");
+  holds(csv_error("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n"), "deadlock: ");
 }
 
 TEST_CASE("A row may have a million columns") {
@@ -149,10 +145,10 @@ TEST_CASE("Two directions are read from two sets of stages, and what does not fi
   CHECK(given.virtual_stages == 1);
   CHECK(given.micro_batches == 2);
   CHECK(given.compute[0][1] == Op{Kind::F, 1, 1});  // stage 3 of the file
-  holds(error_of("0F0,3F1,3B1\n1F0,2F1,2B1,1B0\n"), "0B0 is missing on rank 0");
-  holds(error_of("0F0,3F1,0B0\n1F0,2F1,2B1,1B0\n"), "3B1 is missing on rank 0");
-  holds(error_of("0F1,3F0,3B0,0B1\n1F1,2F0,2B0,1B1\n"),
+  holds(csv_error("0F0,3F1,3B1\n1F0,2F1,2B1,1B0\n"), "0B0 is missing on rank 0");
+  holds(csv_error("0F0,3F1,0B0\n1F0,2F1,2B1,1B0\n"), "3B1 is missing on rank 0");
+  holds(csv_error("0F1,3F0,3B0,0B1\n1F1,2F0,2B0,1B1\n"),
         "is of a micro-batch of the other direction; of 2 micro-batches the first half runs stages 0 to 1");
-  holds(error_of("0F0,5F1,5B1,0B0\n1F0,4F1,4B1,1B0\n2F0,3F1,3B1,2B0\n"),
+  holds(csv_error("0F0,5F1,5B1,0B0\n1F0,4F1,4B1,1B0\n2F0,3F1,3B1,2B0\n"),
         "has two directions on 3 ranks; their number must be even");
 }

@@ -12,15 +12,12 @@
 #include "io/read/read_sweep.hpp"
 #include "io/store/sweep_store.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 namespace pipewright {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-std::string refusal(const std::string& path, Store::Access access) {
+std::string store_refusal(const std::string& path, Store::Access access) {
   return message_of([&] { Store(path, access); });
 }
 
@@ -43,26 +40,27 @@ TEST_CASE("Values come back as they were: whole numbers, reals to the last bit, 
 TEST_CASE("While a process writes a database, no other one reads or writes it") {
   const Scratch scratch;
   const Store writer(scratch.path("a.db"), Store::Access::Write);
-  CHECK(contains(refusal(scratch.path("a.db"), Store::Access::Write), "another process is writing this database"));
+  CHECK(
+      contains(store_refusal(scratch.path("a.db"), Store::Access::Write), "another process is writing this database"));
 }
 
 TEST_CASE("What is not a database is refused before anything is written to it") {
   const Scratch scratch;
   const std::string text = scratch.write("text.db", "no database, but a text that is longer than a header\n");
   for (const auto access : {Store::Access::Read, Store::Access::Write}) {
-    CHECK(contains(refusal(text, access), "is not an SQLite database; name a file that"));
-    CHECK(contains(refusal(scratch.path(""), access), "is a folder, not a database; name a file in it"));
-    CHECK(contains(refusal("/dev/null", access), "is not an ordinary file"));
-    CHECK(contains(refusal("", access), "needs a name"));
+    CHECK(contains(store_refusal(text, access), "is not an SQLite database; name a file that"));
+    CHECK(contains(store_refusal(scratch.path(""), access), "is a folder, not a database; name a file in it"));
+    CHECK(contains(store_refusal("/dev/null", access), "is not an ordinary file"));
+    CHECK(contains(store_refusal("", access), "needs a name"));
   }
-  CHECK(contains(refusal(scratch.path("no.db"), Store::Access::Read), "No such file or directory"));
-  CHECK(contains(refusal(scratch.path("no/no.db"), Store::Access::Write), "cannot open"));
+  CHECK(contains(store_refusal(scratch.path("no.db"), Store::Access::Read), "No such file or directory"));
+  CHECK(contains(store_refusal(scratch.path("no/no.db"), Store::Access::Write), "cannot open"));
 }
 
 TEST_CASE("A name is a name, whatever it looks like") {
   const Scratch scratch;
   { Store store(scratch.path("file:x?mode=memory"), Store::Access::Write); }
-  CHECK(contains(refusal(scratch.path("x"), Store::Access::Read), "No such file"));
+  CHECK(contains(store_refusal(scratch.path("x"), Store::Access::Read), "No such file"));
 }
 
 TEST_CASE("A database that is not ours is refused without being changed") {

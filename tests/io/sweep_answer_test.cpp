@@ -6,14 +6,11 @@
 #include <doctest/doctest.h>
 
 #include "io/writers/sweep.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::size_t lines_with(const std::string& text, const std::string& part) {
   std::size_t lines = 0;

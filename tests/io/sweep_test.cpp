@@ -3,6 +3,7 @@
 
 #include "io/read/read_sweep.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -18,15 +19,10 @@ struct Written {
   SweepFile file() const { return SweepFile(path, {}); }
 };
 
-std::string error_of(const std::string& sweep) {
+std::string sweep_error(const std::string& sweep) {
   const Written written(sweep);
   return message_of([&] { written.file(); }, written.scratch.path(""));
 }
-void holds(const std::string& message, const std::string& part) {
-  INFO(message);
-  CHECK(message.find(part) != std::string::npos);
-}
-
 }  // namespace
 
 TEST_CASE("Points: variants in file order, the last key of the grid fastest") {
@@ -88,52 +84,53 @@ TEST_CASE("A base is looked for beside the sweep file, and its variants may chan
 }
 
 TEST_CASE("Every bad sweep has one message with its place and a way out") {
-  holds(error_of("sweep: {base: base.yaml, grdi: {plan.stages: [1]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grdi: {plan.stages: [1]}}\n"),
         "s.yaml:1:26: unknown key \"sweep.grdi\"; did you mean \"grid\"?");
-  holds(error_of("sweep: {base: base.yaml, grid: {tp: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {tp: [1, 2]}}\n"),
         "s.yaml:1:33: sweep.grid: unknown \"tp\"; use plan.tensor_parallel");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.cp: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.cp: [1, 2]}}\n"),
         "unknown key \"plan.cp\"; use plan.context_parallel");
-  holds(error_of("sweep: {grid: {plan.stages: [1]}}\n"), "s.yaml:1:8: sweep.base is missing");
-  holds(error_of("sweep: {base: base.yaml}\n"), "nothing varies: write variants: or grid:");
-  holds(error_of("sweep: {base: base.yaml, grid: {}}\n"), "sweep.grid: a map is empty; write e.g.");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: []}}\n"), "sweep.grid.plan.stages: a list is empty");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: 4}}\n"), "\"4\" where a list of values");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: [1, 2, 1]}}\n"), "\"1\" is in the list twice");
-  holds(error_of("sweep: {base: base.yaml, grid: [plan.stages]}\n"), "a list where a map of keys and lists");
-  holds(error_of("sweep: {base: base.yaml, variants: {}}\n"), "names no variant");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: 3}}\n"), "\"3\" where a map of keys and values");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: {}, a: {}}}\n"), "s.yaml:1:44: duplicate key \"a\"");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: {plan.stages: 1}}, baseline: b}\n"),
+  holds(sweep_error("sweep: {grid: {plan.stages: [1]}}\n"), "s.yaml:1:8: sweep.base is missing");
+  holds(sweep_error("sweep: {base: base.yaml}\n"), "nothing varies: write variants: or grid:");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {}}\n"), "sweep.grid: a map is empty; write e.g.");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stages: []}}\n"), "sweep.grid.plan.stages: a list is empty");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stages: 4}}\n"), "\"4\" where a list of values");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stages: [1, 2, 1]}}\n"), "\"1\" is in the list twice");
+  holds(sweep_error("sweep: {base: base.yaml, grid: [plan.stages]}\n"), "a list where a map of keys and lists");
+  holds(sweep_error("sweep: {base: base.yaml, variants: {}}\n"), "names no variant");
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: 3}}\n"), "\"3\" where a map of keys and values");
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: {}, a: {}}}\n"), "s.yaml:1:44: duplicate key \"a\"");
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: {plan.stages: 1}}, baseline: b}\n"),
         "sweep.baseline: unknown \"b\"");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: {plan.stages: 1}}, grid: {plan.stages: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: {plan.stages: 1}}, grid: {plan.stages: [1, 2]}}\n"),
         "sweep.variants.a: plan.stages is a key of the grid, too");
-  holds(error_of("sweep: {base: base.yaml, metrics: [speedup], grid: {plan.stages: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, metrics: [speedup], grid: {plan.stages: [1, 2]}}\n"),
         "sweep.metrics.0: unknown \"speedup\"; did you mean \"speed_up\"?");
-  holds(error_of("sweep: {base: base.yaml, metrics: [], grid: {plan.stages: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, metrics: [], grid: {plan.stages: [1, 2]}}\n"),
         "is empty; write at least one");
-  holds(error_of("sweep: {base: base.yaml, replan: maybe, grid: {plan.stages: [1, 2]}}\n"), "is not a boolean");
-  holds(error_of("version: 2\nsweep: {base: base.yaml, grid: {plan.stages: [1]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, replan: maybe, grid: {plan.stages: [1, 2]}}\n"), "is not a boolean");
+  holds(sweep_error("version: 2\nsweep: {base: base.yaml, grid: {plan.stages: [1]}}\n"),
         "s.yaml:1:10: version: \"2\" is not a known version");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: {cluster.nodes: 2}}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: {cluster.nodes: 2}}}\n"),
         "s.yaml: sweep.variants.a: ");  // the missing network is an error of the base's cluster
-  holds(error_of("model: x\n"), "this is a scenario; a sweep file has the one key sweep:");
-  holds(error_of("sweep: 4\n"), "where a map is needed");
-  holds(error_of("other: 4\n"), "sweep is missing");
+  holds(sweep_error("model: x\n"), "this is a scenario; a sweep file has the one key sweep:");
+  holds(sweep_error("sweep: 4\n"), "where a map is needed");
+  holds(sweep_error("other: 4\n"), "sweep is missing");
 }
 
 TEST_CASE("A key or value with which no point can be read is an error at its place") {
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stagse: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stagse: [1, 2]}}\n"),
         "s.yaml:1:47: unknown key \"plan.stagse\"; did you mean \"stages\"?");
-  holds(error_of("sweep: {base: base.yaml, grid: {pln.stages: [1, 2]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {pln.stages: [1, 2]}}\n"),
         "s.yaml:1:33: sweep.grid: unknown \"pln\"; did you mean \"plan\"?");
-  holds(error_of("sweep: {base: base.yaml, grid: {name: [a, b]}}\n"), "sweep.grid: unknown \"name\"");
-  holds(error_of("sweep: {base: base.yaml, grid: {expect.x: [a, b]}}\n"), "cannot be changed by the block");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan..stages: [1, 2]}}\n"), "\"plan..stages\" is not a key");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: [1, two]}}\n"), "s.yaml:1:50: plan.stages: \"two\"");
-  holds(error_of("sweep: {base: base.yaml, grid: {plan.stages: [1, .nan]}}\n"), "s.yaml:1:50: plan.stages: \".nan\"");
-  holds(error_of("sweep: {base: base.yaml, grid: {cluster.node.device.memory: [1]}}\n"), "has no unit");
-  holds(error_of("sweep: {base: base.yaml, variants: {a: {plan.schedul: gpipe}}}\n"), "did you mean \"schedule\"?");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {name: [a, b]}}\n"), "sweep.grid: unknown \"name\"");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {expect.x: [a, b]}}\n"), "cannot be changed by the block");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan..stages: [1, 2]}}\n"), "\"plan..stages\" is not a key");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stages: [1, two]}}\n"), "s.yaml:1:50: plan.stages: \"two\"");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {plan.stages: [1, .nan]}}\n"),
+        "s.yaml:1:50: plan.stages: \".nan\"");
+  holds(sweep_error("sweep: {base: base.yaml, grid: {cluster.node.device.memory: [1]}}\n"), "has no unit");
+  holds(sweep_error("sweep: {base: base.yaml, variants: {a: {plan.schedul: gpipe}}}\n"), "did you mean \"schedule\"?");
 }
 
 TEST_CASE("A value that only other values of the point make good is not an error") {
@@ -144,7 +141,7 @@ TEST_CASE("A value that only other values of the point make good is not an error
 
 TEST_CASE("where: terms must be known and of one unit before anything runs") {
   const auto where = [](const std::string& text) {
-    return error_of("sweep: {base: base.yaml, where: \"" + text + "\", grid: {plan.stages: [1, 2]}}\n");
+    return sweep_error("sweep: {base: base.yaml, where: \"" + text + "\", grid: {plan.stages: [1, 2]}}\n");
   };
   CHECK(where("plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB") == "");
   CHECK(where("training.global_batch_size > 1") == "");
@@ -155,8 +152,9 @@ TEST_CASE("where: terms must be known and of one unit before anything runs") {
 }
 
 TEST_CASE("A base that is missing, bad or a sweep itself is named at its place") {
-  holds(error_of("sweep: {base: nowhere.yaml, grid: {plan.stages: [1]}}\n"), "s.yaml:1:15: sweep.base: ");
-  holds(error_of("sweep: {base: s.yaml, grid: {plan.stages: [1]}}\n"), "\"s.yaml\" is a sweep itself; name a scenario");
+  holds(sweep_error("sweep: {base: nowhere.yaml, grid: {plan.stages: [1]}}\n"), "s.yaml:1:15: sweep.base: ");
+  holds(sweep_error("sweep: {base: s.yaml, grid: {plan.stages: [1]}}\n"),
+        "\"s.yaml\" is a sweep itself; name a scenario");
   const Written bad("sweep: {base: base.yaml, grid: {plan.stages: [1]}}\n", "model: 3\n");
   holds(message_of([&] { bad.file(); }), "base.yaml:");
 }
@@ -166,11 +164,11 @@ TEST_CASE("A grid of more than a million points is refused before anything runs"
   for (int i = 2; i <= 101; ++i)
     values += ", " + std::to_string(i);
   const std::string axes = "training.micro_batches: [" + values + "], training.micro_batch_size: [" + values + "], ";
-  holds(error_of("sweep: {base: base.yaml, grid: {" + axes + "training.global_batch_size: [" + values + "]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {" + axes + "training.global_batch_size: [" + values + "]}}\n"),
         "s.yaml:1:32: sweep.grid: 1030301 points (variants x values of every key) are more than 1000000");
   std::string many = "1";
   for (int i = 2; i <= 10'001; ++i)
     many += ", " + std::to_string(i);
-  holds(error_of("sweep: {base: base.yaml, grid: {training.micro_batches: [" + many + "]}}\n"),
+  holds(sweep_error("sweep: {base: base.yaml, grid: {training.micro_batches: [" + many + "]}}\n"),
         "10001 values are more than 10000");
 }

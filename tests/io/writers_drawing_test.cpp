@@ -7,6 +7,7 @@
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
+#include "tests/support/texts.hpp"
 
 namespace pipewright {
 namespace {
@@ -16,14 +17,6 @@ std::size_t count(const std::string& text, std::string_view what) {
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size())
     ++found;
   return found;
-}
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> result;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);)
-    result.push_back(line);
-  return result;
 }
 
 }  // namespace

@@ -7,17 +7,10 @@
 #include "io/writers/writers.hpp"
 #include "sim/summarize.hpp"
 #include "tests/support/small_answer.hpp"
+#include "tests/support/texts.hpp"
 
 namespace pipewright {
 namespace {
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> result;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);)
-    result.push_back(line);
-  return result;
-}
 
 // What stands between ▕ and ▏ in the row of that name.
 std::string drawing(const std::string& text, const std::string& name) {

@@ -8,7 +8,7 @@ using namespace pipewright;
 
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string yaml_refusal(const std::string& text) {
   return message_of([&] { parse_yaml(text, "x.yaml"); });
 }
 
@@ -42,22 +42,22 @@ TEST_CASE("Windows line ends, a byte order mark and UTF-8 are text like any othe
 }
 
 TEST_CASE("Duplicate keys are refused, all of them at once") {
-  CHECK(refusal("a: 1\nb: {c: 1, c: 2}\na: 2\n") ==
+  CHECK(yaml_refusal("a: 1\nb: {c: 1, c: 2}\na: 2\n") ==
         "x.yaml:2:11: duplicate key \"c\"; it stands already in line 2, keep one of them\n"
         "x.yaml:3:1: duplicate key \"a\"; it stands already in line 1, keep one of them");
 }
 
 TEST_CASE("Anchors, aliases, merge keys, tags and several documents are refused") {
-  CHECK(refusal("a: &x 1\n") == "x.yaml:1:4: an anchor (&name) is not allowed here; write the value out");
-  CHECK(refusal("a: &x 1\nb: *x\n") ==
+  CHECK(yaml_refusal("a: &x 1\n") == "x.yaml:1:4: an anchor (&name) is not allowed here; write the value out");
+  CHECK(yaml_refusal("a: &x 1\nb: *x\n") ==
         "x.yaml:1:4: an anchor (&name) is not allowed here; write the value out\n"
         "x.yaml:2:4: an alias (*name) is not allowed here; write the value out");
-  CHECK(refusal("a: {<<: {b: 1}}\n") == "x.yaml:1:5: a merge key (<<) is not allowed here; write the values out");
-  CHECK(refusal("a: !!int 1\n") ==
+  CHECK(yaml_refusal("a: {<<: {b: 1}}\n") == "x.yaml:1:5: a merge key (<<) is not allowed here; write the values out");
+  CHECK(yaml_refusal("a: !!int 1\n") ==
         "x.yaml:1:4: the tag \"tag:yaml.org,2002:int\" is not allowed here; write the plain value");
-  CHECK(refusal("a: 1\n---\nb: 1\n").find("a second YAML document starts here; one document per file") !=
+  CHECK(yaml_refusal("a: 1\n---\nb: 1\n").find("a second YAML document starts here; one document per file") !=
         std::string::npos);
-  CHECK(refusal("? [a, b]\n: 1\n").find("a key must be plain text; quote it, or close the bracket before") !=
+  CHECK(yaml_refusal("? [a, b]\n: 1\n").find("a key must be plain text; quote it, or close the bracket before") !=
         std::string::npos);
 }
 
@@ -66,34 +66,35 @@ TEST_CASE("An alias bomb is refused where it is written, before anything is expa
   for (int i = 1; i < 10; ++i)
     bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" +
             repeated("*a" + std::to_string(i - 1) + ",", 9) + "]\n";
-  CHECK(refusal(bomb).starts_with("x.yaml:1:5: an anchor (&name) is not allowed here; write the value out\n"));
+  CHECK(yaml_refusal(bomb).starts_with("x.yaml:1:5: an anchor (&name) is not allowed here; write the value out\n"));
 }
 
 TEST_CASE("64 levels of nesting are read, 65 are refused") {
-  CHECK(refusal(repeated("[", 64) + repeated("]", 64)).empty());
-  CHECK(refusal(repeated("[", 65) + repeated("]", 65)) == "x.yaml:1:65: nested deeper than 64 levels; flatten it");
-  CHECK(refusal(repeated("{a: ", 65) + "1" + repeated("}", 65)) ==
+  CHECK(yaml_refusal(repeated("[", 64) + repeated("]", 64)).empty());
+  CHECK(yaml_refusal(repeated("[", 65) + repeated("]", 65)) == "x.yaml:1:65: nested deeper than 64 levels; flatten it");
+  CHECK(yaml_refusal(repeated("{a: ", 65) + "1" + repeated("}", 65)) ==
         "x.yaml:1:257: nested deeper than 64 levels; flatten it");
-  CHECK(refusal(repeated("[\n", 1'000'000)) == "x.yaml:65:1: nested deeper than 64 levels; flatten it");
-  CHECK(refusal(repeated("- ", 1'000'000)).find("nested deeper than 64 levels; flatten it") != std::string::npos);
+  CHECK(yaml_refusal(repeated("[\n", 1'000'000)) == "x.yaml:65:1: nested deeper than 64 levels; flatten it");
+  CHECK(yaml_refusal(repeated("- ", 1'000'000)).find("nested deeper than 64 levels; flatten it") != std::string::npos);
 }
 
 TEST_CASE("A list of a million entries is read, two million values are the limit") {
   CHECK(parse_yaml("a: [" + repeated("1,", 1'000'000) + "]", "x.yaml").find("a")->list.size() == 1'000'000);
-  CHECK(refusal("a: [" + repeated("1,", 2'100'000) + "]").find("more than 2000000 values in one file") !=
+  CHECK(yaml_refusal("a: [" + repeated("1,", 2'100'000) + "]").find("more than 2000000 values in one file") !=
         std::string::npos);
 }
 
 TEST_CASE("What is not text is refused before it is parsed") {
-  CHECK(refusal(std::string("SQLite format 3\0\x10", 17)) ==
+  CHECK(yaml_refusal(std::string("SQLite format 3\0\x10", 17)) ==
         "x.yaml: is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
-  CHECK(refusal(std::string("a: 1\nb: \0x", 9)) == "x.yaml:2:4: byte 0x00 is not text; the file must be UTF-8 text");
-  CHECK(refusal("\x7f"
-                "ELF\x02") == "x.yaml:1:1: byte 0x7f is not text; the file must be UTF-8 text");
-  CHECK(refusal("a: \xff\xfe") == "x.yaml:1:4: byte 0xff is not text; the file must be UTF-8 text");
-  CHECK(refusal("a: \xc0\x80") == "x.yaml:1:4: byte 0xc0 is not text; the file must be UTF-8 text");
-  CHECK(refusal("") == "x.yaml: is empty; see scenarios/quickstart.yaml");
-  CHECK(refusal("# nothing\n") == "x.yaml: is empty; see scenarios/quickstart.yaml");
+  CHECK(yaml_refusal(std::string("a: 1\nb: \0x", 9)) ==
+        "x.yaml:2:4: byte 0x00 is not text; the file must be UTF-8 text");
+  CHECK(yaml_refusal("\x7f"
+                     "ELF\x02") == "x.yaml:1:1: byte 0x7f is not text; the file must be UTF-8 text");
+  CHECK(yaml_refusal("a: \xff\xfe") == "x.yaml:1:4: byte 0xff is not text; the file must be UTF-8 text");
+  CHECK(yaml_refusal("a: \xc0\x80") == "x.yaml:1:4: byte 0xc0 is not text; the file must be UTF-8 text");
+  CHECK(yaml_refusal("") == "x.yaml: is empty; see scenarios/quickstart.yaml");
+  CHECK(yaml_refusal("# nothing\n") == "x.yaml: is empty; see scenarios/quickstart.yaml");
 }
 
 TEST_CASE("A line indented by a tab is named") {
@@ -104,7 +105,7 @@ TEST_CASE("A line indented by a tab is named") {
 }
 
 TEST_CASE("Broken YAML names its place") {
-  const std::string message = refusal("a: [1, 2\nb: 3\n");
+  const std::string message = yaml_refusal("a: [1, 2\nb: 3\n");
   CHECK(message.starts_with("x.yaml:"));
   CHECK(message.find("this is not valid YAML:") != std::string::npos);
 }

@@ -16,7 +16,7 @@ namespace pipewright {
 namespace {
 
 constexpr std::int64_t kFeatures = 1024, kTwo31 = std::int64_t{1} << 31, kRows = kTwo31 / kFeatures + 1;
-constexpr std::int64_t kValues = kRows * kFeatures;
+constexpr std::int64_t kLargeValues = kRows * kFeatures;
 
 // The first and the last `kFeatures` values; all of less than that.
 struct EdgeGrid {
@@ -103,7 +103,7 @@ void check_last_rows() {
 }
 
 TEST_CASE("What moves values reaches the last row of a tensor of more than 2^31 of them") {
-  if (const Reserved<float> most(4 * kValues); most.data() == nullptr) {
+  if (const Reserved<float> most(4 * kLargeValues); most.data() == nullptr) {
     MESSAGE("not tried: this machine does not reserve 32 GiB of addresses");
     return;
   }
@@ -112,12 +112,12 @@ TEST_CASE("What moves values reaches the last row of a tensor of more than 2^31 
 }
 
 TEST_CASE("A loss reads its label and writes its gradient beyond 2^31 logits") {
-  const Reserved<Bf16> x(kValues), gradient(kValues);
+  const Reserved<Bf16> x(kLargeValues), gradient(kLargeValues);
   const Reserved<std::int64_t> labels(kRows);
   const Reserved<float> losses(kRows), row_losses(kRows);
   if (gradient.data() == nullptr || x.data() == nullptr) return;
   const auto row = row_of<Bf16>(1, kFeatures);
-  std::memcpy(x.data() + kValues - kFeatures, row.data(), row.size() * sizeof(Bf16));
+  std::memcpy(x.data() + kLargeValues - kFeatures, row.data(), row.size() * sizeof(Bf16));
   labels.data()[kRows - 1] = 700;
   grid_kernels::cross_entropy(EdgeGrid{}, kRows, 1, kFeatures, static_cast<const Bf16*>(x.data()),
                               static_cast<const std::int64_t*>(labels.data()), 1.0f, losses.data(), gradient.data(),
@@ -128,12 +128,12 @@ TEST_CASE("A loss reads its label and writes its gradient beyond 2^31 logits") {
   grid_kernels::cross_entropy(grid_kernels::HostGrid{1}, 1, 1, kFeatures, row.data(), &label, 1.0f, &loss, alone.data(),
                               &row_loss);
   CHECK(losses.data()[kRows - 1] == loss);
-  CHECK(std::memcmp(gradient.data() + kValues - kFeatures, alone.data(), alone.size() * sizeof(Bf16)) == 0);
+  CHECK(std::memcmp(gradient.data() + kLargeValues - kFeatures, alone.data(), alone.size() * sizeof(Bf16)) == 0);
 }
 
 TEST_CASE("Dropout draws by the whole number of a value, beyond 2^31 and beyond 2^34, where a counter's word ends") {
   const DropoutMask mask = {0.5, 3, 4};
-  for (const std::int64_t n : {kValues, 4 * kTwo31 * 4 + 64}) {
+  for (const std::int64_t n : {kLargeValues, 4 * kTwo31 * 4 + 64}) {
     const Reserved<Bf16> x(n), y(n);
     if (x.data() == nullptr || y.data() == nullptr) continue;
     for (std::int64_t i = n - 64; i < n; ++i)

@@ -15,6 +15,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/input_error.hpp"
 #include "tests/support/megatron_layout.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -314,32 +315,29 @@ Sharded sharded(const std::string& training, const std::string& plan, Framework 
       std::find_if(kWriters.begin(), kWriters.end(), [&](const auto& w) { return w.first == framework; });
   return {l.nearest.differences, file(l, written(l), writer->second), l.plan};
 }
-bool has(const std::string& text, std::string_view what) {
-  return text.find(what) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("weights that are divided: flags of each framework that has them") {
   using List = std::vector<std::string>;
   const Sharded titan = sharded("zero: 3", "data_parallel_shard: 4", Framework::Torchtitan);
   CHECK(titan.differences.empty());
-  CHECK(has(titan.text, "parallel.data_parallel_replicate_degree = 2\n    parallel.data_parallel_shard_degree = 4\n"));
-  CHECK(has(titan.text, "parallel.fsdp_reshard_after_forward = \"always\""));
-  CHECK(has(sharded("zero: 3", "reshard_after_forward: false", Framework::Torchtitan).text, "= \"never\""));
+  CHECK(contains(titan.text,
+                 "parallel.data_parallel_replicate_degree = 2\n    parallel.data_parallel_shard_degree = 4\n"));
+  CHECK(contains(titan.text, "parallel.fsdp_reshard_after_forward = \"always\""));
+  CHECK(contains(sharded("zero: 3", "reshard_after_forward: false", Framework::Torchtitan).text, "= \"never\""));
 
   const Sharded megatron = sharded("zero: 3", "data_parallel_shard: 4", Framework::Megatron);
   CHECK(megatron.differences.empty());
-  CHECK(has(megatron.text, "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"));
-  CHECK(has(megatron.text, "--num-distributed-optimizer-instances 2"));
-  CHECK(has(sharded("zero: 2", "", Framework::Megatron).text, "--data-parallel-sharding-strategy optim_grads\n"));
+  CHECK(contains(megatron.text, "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params"));
+  CHECK(contains(megatron.text, "--num-distributed-optimizer-instances 2"));
+  CHECK(contains(sharded("zero: 2", "", Framework::Megatron).text, "--data-parallel-sharding-strategy optim_grads\n"));
 
   const Sharded deepspeed = sharded("zero: 3", "recompute: blocks", Framework::DeepSpeed);
   CHECK(deepspeed.differences.empty());
-  CHECK(has(deepspeed.text, "\"stage\": 3, \"overlap_comm\": True"));
-  CHECK(has(deepspeed.text, "deepspeed.zero.Init"));
-  CHECK(has(deepspeed.text, "use_reentrant=False) if isinstance(layer, Block) else layer(x)"));
-  CHECK_FALSE(has(deepspeed.text, "PipelineModule"));
+  CHECK(contains(deepspeed.text, "\"stage\": 3, \"overlap_comm\": True"));
+  CHECK(contains(deepspeed.text, "deepspeed.zero.Init"));
+  CHECK(contains(deepspeed.text, "use_reentrant=False) if isinstance(layer, Block) else layer(x)"));
+  CHECK_FALSE(contains(deepspeed.text, "PipelineModule"));
 
   // What is not there becomes the nearest that is.
   CHECK(sharded("zero: 3", "", Framework::Torch).differences ==
@@ -416,18 +414,18 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
   const Launched megatron = launched(with_experts(plan), Framework::Megatron);
   CHECK(megatron.nearest.differences.empty());
   const std::string flags = file(megatron, written(megatron), megatron_launch);
-  CHECK(has(flags, "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1"));
-  CHECK(has(flags, "--moe-token-dispatcher-type alltoall\n"));
-  CHECK(has(flags, "--moe-grouped-gemm\n"));
-  CHECK(has(
+  CHECK(contains(flags, "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1"));
+  CHECK(contains(flags, "--moe-token-dispatcher-type alltoall\n"));
+  CHECK(contains(flags, "--moe-grouped-gemm\n"));
+  CHECK(contains(
       file(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron),
            written(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron)), megatron_launch),
       "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"));
   const Launched titan = launched(with_experts(plan), Framework::Torchtitan);
   CHECK(titan.nearest.differences ==
         List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});
-  CHECK(has(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
-  CHECK(has(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
+  CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
+  CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
   const Launched deepspeed = launched(with_experts(plan, "zero: 0"), Framework::DeepSpeed);
   CHECK(deepspeed.plan.expert_parallel == 1);
   CHECK(deepspeed.nearest.differences.front() ==
@@ -443,11 +441,12 @@ TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's 
     CHECK(l.nearest.differences.empty());
     return file(l, written(l), megatron_launch);
   };
-  CHECK(has(flags_of("schedule: 1f1b", "low_precision: fp8_delayed"), "--fp8-format hybrid --fp8-recipe delayed\n"));
-  CHECK(has(flags_of("schedule: 1f1b", "low_precision: mxfp8, low_precision_weights: true"),
-            "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
-  CHECK(has(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),
-            "--recompute-granularity selective --recompute-modules layernorm moe_act\n"));
+  CHECK(
+      contains(flags_of("schedule: 1f1b", "low_precision: fp8_delayed"), "--fp8-format hybrid --fp8-recipe delayed\n"));
+  CHECK(contains(flags_of("schedule: 1f1b", "low_precision: mxfp8, low_precision_weights: true"),
+                 "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
+  CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),
+                 "--recompute-granularity selective --recompute-modules layernorm moe_act\n"));
   const Launched titan = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::Torchtitan);
   CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
   CHECK(titan.nearest.differences.front() ==

@@ -9,6 +9,7 @@
 #include "io/read/read_sweep.hpp"
 #include "io/writers/sweep.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/support/texts.hpp"
 
 using namespace pipewright;
 
@@ -44,10 +45,6 @@ struct Asked {
                                    .stops_inside = stops_inside});
   }
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

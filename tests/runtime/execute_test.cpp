@@ -17,10 +17,6 @@ using namespace pipewright::runtime_test;
 
 namespace {
 
-std::string set(const std::string& key, int value) {
-  return key + "=" + std::to_string(value);
-}
-
 // Fewer layers, so that hundreds of runs are quick.
 std::vector<std::string> with(std::vector<std::string> changes) {
   changes.push_back("cluster.node.devices=8");

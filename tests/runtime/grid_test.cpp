@@ -33,10 +33,6 @@ const std::string kSkips =
     "{name: e, ops: [{op: linear, features: 5}, {op: tanh}], inputs: [d]}, {name: f, op: concat, inputs: [e, a, b]}, "
     "{name: g, op: linear, features: 4}, {name: loss, op: cross_entropy}]}";
 
-std::string set(const std::string& key, int value) {
-  return key + "=" + std::to_string(value);
-}
-
 Changes join(Changes a, const Changes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

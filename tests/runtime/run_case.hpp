@@ -31,6 +31,11 @@ struct RunCase {
   std::unique_ptr<Data> data;
 };
 
+// "plan.stages=2", as a change of a scenario.
+inline std::string set(const std::string& key, int value) {
+  return key + "=" + std::to_string(value);
+}
+
 // Settings of a short run that keeps gradients and weights.
 RunSettings one_step(int steps = 1);
 

@@ -26,7 +26,7 @@ using namespace pipewright::runtime_test;
 namespace {
 
 const Deadline kNoEnd = Deadline::max();
-const std::string kSecret = "known to these ranks alone";
+const std::string kRingSecret = "known to these ranks alone";
 
 Address at_port(int port) {
   return resolved({"127.0.0.1", port}).front();
@@ -96,7 +96,7 @@ TEST_CASE("Strangers at the door of another rank than the first take no place th
   const int port = free_port();
   const auto start = [&](int rank) {
     return started([&, rank] {
-      Ranks ranks(tcp_wire({rank, 3, "the test"}, {"127.0.0.1", port, kSecret}, kTimeout), kTimeout);
+      Ranks ranks(tcp_wire({rank, 3, "the test"}, {"127.0.0.1", port, kRingSecret}, kTimeout), kTimeout);
       const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 2));
       ranks.leave(0);
       return ranks.first() ? everything(results) : "done";
@@ -124,7 +124,7 @@ TEST_CASE("Strangers at the door of another rank than the first take no place th
 TEST_CASE("However many strangers call, a rank holds so many of them and no more") {
   const int port = free_port();
   Speaker first = started([=] {
-    const auto peers = met({0, 2, "the test"}, {"127.0.0.1", port, kSecret}, kTimeout);
+    const auto peers = met({0, 2, "the test"}, {"127.0.0.1", port, kRingSecret}, kTimeout);
     return std::string("met");
   });
   std::vector<Socket> strangers;
@@ -137,7 +137,7 @@ TEST_CASE("However many strangers call, a rank holds so many of them and no more
   // And one that listens, and one that has just been let in.
   CHECK(sockets_of(first.child.process()).size() <= kMostCallers + 2);
   Speaker second = started([=] {
-    const auto peers = met({1, 2, "the test"}, {"127.0.0.1", port, kSecret}, kTimeout);
+    const auto peers = met({1, 2, "the test"}, {"127.0.0.1", port, kRingSecret}, kTimeout);
     return std::string("met");
   });
   CHECK(said(first) == "met");
@@ -147,12 +147,12 @@ TEST_CASE("However many strangers call, a rank holds so many of them and no more
 TEST_CASE("A rank that went away while the ranks met may come again; one that is there is not replaced") {
   const int port = free_port();
   Speaker first = started([=] {
-    met({0, 3, "the test"}, {"127.0.0.1", port, kSecret}, kTimeout);
+    met({0, 3, "the test"}, {"127.0.0.1", port, kRingSecret}, kTimeout);
     return std::string("met");
   });
   const auto rank = [=](int number) {
     return started([=] {
-      met({number, 3, "the test"}, {"127.0.0.1", port, kSecret}, kTimeout);
+      met({number, 3, "the test"}, {"127.0.0.1", port, kRingSecret}, kTimeout);
       return std::string("met");
     });
   };

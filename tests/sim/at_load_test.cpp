@@ -2,13 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/op.hpp"
+
 using namespace pipewright;
 
 namespace {
-
-Op op(Kind kind, int stage, int m) {
-  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), 0};
-}
 
 // Stages that nothing joins: forwards of so many micro-batches, no messages.
 struct Stages {

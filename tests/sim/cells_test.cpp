@@ -11,15 +11,12 @@
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/support/microseconds.hpp"
 #include "tests/support/random_costs.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-constexpr Time us(std::int64_t count) {
-  return Time{count * 1000};
-}
 
 Time& of(std::vector<Time>& table, VirtualStageId v, Kind kind) {
   return table[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(kind)];

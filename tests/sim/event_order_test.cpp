@@ -5,6 +5,7 @@
 
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/support/op.hpp"
 #include "tests/support/ring_steps.hpp"
 
 using namespace pipewright;
@@ -12,10 +13,6 @@ using namespace pipewright;
 namespace {
 
 constexpr Bandwidth kBytePerNanosecond{1e9};
-
-Op op(Kind kind, int stage, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
-}
 
 std::vector<Time> durations(int chunks, Time forward, Time backward) {
   std::vector<Time> duration(static_cast<std::size_t>(chunks) * kKinds);

@@ -32,7 +32,7 @@ Schedule from_file(const std::string& text, ScheduleShape shape) {
   return rule->generate(shape);
 }
 
-void check_same(const Timeline& a, const Timeline& b) {
+void check_same_gradients(const Timeline& a, const Timeline& b) {
   CHECK(a.makespan == b.makespan);
   REQUIRE(a.workers.size() == b.workers.size());
   for (std::size_t worker = 0; worker < a.workers.size(); ++worker) {
@@ -59,7 +59,7 @@ std::set<std::string> round_trips(ScheduleShape shape, std::mt19937& random) {
     for (const ScheduleActions actions : {ScheduleActions::Compute, ScheduleActions::WithMessages}) {
       const Schedule read = from_file(schedule_csv(schedule, actions), shape);
       REQUIRE(validate(read) == "");
-      check_same(timeline, static_order(read, costs));
+      check_same_gradients(timeline, static_order(read, costs));
     }
   }
   return expressed;
@@ -199,8 +199,8 @@ TEST_CASE("both engines and the oracle agree on orders drawn at random") {
     REQUIRE(validate(schedule) == "");
     const StepCosts costs = random_costs(shape, random);
     const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
-    check_same(timeline, static_order(schedule, costs));
-    check_same(timeline, oracle_timeline(schedule, costs));
+    check_same_gradients(timeline, static_order(schedule, costs));
+    check_same_gradients(timeline, oracle_timeline(schedule, costs));
     CHECK(validate(timeline, schedule, costs) == "");
   }
 }

@@ -19,13 +19,13 @@ std::vector<Bandwidth> capacities(const std::vector<double>& bytes_per_nanosecon
 }
 
 // What a test asks of the network, and when each flow (by owner) began and ended.
-struct Network {
+struct LinksUnderTest {
   std::vector<double> capacity;  // bytes per nanosecond
   SharedLinks links;
   std::map<std::uint32_t, Time> begin, end;
   Time now;
 
-  explicit Network(const std::vector<double>& rates, LinkPolicy policy = LinkPolicy::MaxMin)
+  explicit LinksUnderTest(const std::vector<double>& rates, LinkPolicy policy = LinkPolicy::MaxMin)
       : capacity(rates), links(capacities(rates), policy) {}
 
   // `limit` in bytes per nanosecond.
@@ -51,7 +51,7 @@ struct Network {
 }  // namespace
 
 TEST_CASE("two flows over one link get half of it each, and the one that stays gets it all") {
-  Network net({1});
+  LinksUnderTest net({1});
   net.start(0, 100, {{0}});
   net.start(1, 300, {{0}});
   net.run();
@@ -63,7 +63,7 @@ TEST_CASE("two flows over one link get half of it each, and the one that stays g
 TEST_CASE("three flows: the two over the narrow link share it, the third takes what they leave of the wide one") {
   // Link 0 carries 10, link 1 carries 4.  A: 0 only.  B: 0 and 1.  C: 1 only.
   // Filling: link 1 is full at 2 each for B and C; A grows on to 10 - 2 = 8.
-  Network net({10, 4});
+  LinksUnderTest net({10, 4});
   const FlowId a = net.start(0, 800, {{0}}), b = net.start(1, 200, {{0}, {1}}), c = net.start(2, 200, {{1}});
   net.links.settle({0});
   CHECK(net.links.rate(a) == 8);
@@ -76,7 +76,7 @@ TEST_CASE("three flows: the two over the narrow link share it, the third takes w
 }
 
 TEST_CASE("a flow's own limit leaves the rest of a link to the others") {
-  Network net({10});
+  LinksUnderTest net({10});
   const FlowId slow = net.start(0, 100, {{0}}, 2), fast = net.start(1, 100, {{0}});
   net.links.settle({0});
   CHECK(net.links.rate(slow) == 2);
@@ -85,7 +85,7 @@ TEST_CASE("a flow's own limit leaves the rest of a link to the others") {
 
 TEST_CASE("a weight says how much of a link each byte of a flow takes") {
   // Rates r are equal: 3 r + 1 r = 8, so both move 2 bytes per ns, the first one loading the link with 6 of 8.
-  Network net({8});
+  LinksUnderTest net({8});
   const FlowId ring = net.start(0, 100, {{0, 3}}), plain = net.start(1, 100, {{0}});
   net.links.settle({0});
   CHECK(net.links.rate(ring) == 2);
@@ -93,7 +93,7 @@ TEST_CASE("a weight says how much of a link each byte of a flow takes") {
 }
 
 TEST_CASE("what shares no link, directly or through others, does not notice") {
-  Network net({1, 1, 1});
+  LinksUnderTest net({1, 1, 1});
   const FlowId far = net.start(0, 1000, {{2}});
   net.links.settle({0});
   net.start(1, 10, {{0}, {1}});
@@ -127,7 +127,7 @@ TEST_CASE("a flow that begins when another ends never shares with it") {
 }
 
 TEST_CASE("three equal flows over one link take three times as long, to the nanosecond") {
-  Network net({1});
+  LinksUnderTest net({1});
   for (std::uint32_t owner : {0, 1, 2})
     net.start(owner, 1000, {{0}});
   net.run();
@@ -139,7 +139,7 @@ TEST_CASE("bytes are conserved: rate x time adds up to what was asked, whatever 
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     constexpr int kLinks = 6, kFlows = 40;
-    Network net(std::vector<double>(kLinks, 1.0 + static_cast<double>(random() % 5)));
+    LinksUnderTest net(std::vector<double>(kLinks, 1.0 + static_cast<double>(random() % 5)));
     std::map<std::uint32_t, double> asked, moved, last_rate;
     std::map<std::uint32_t, FlowId> running;
     std::uint32_t next = 0;
@@ -214,7 +214,7 @@ TEST_CASE("max-min: every flow has a full link on which none is faster, or runs 
 }
 
 TEST_CASE("fifo: a flow has its links for itself, the next one begins when it ends") {
-  Network net({1}, LinkPolicy::Fifo);
+  LinksUnderTest net({1}, LinkPolicy::Fifo);
   net.start(0, 100, {{0}});
   net.start(1, 300, {{0}});
   net.run();
@@ -225,7 +225,7 @@ TEST_CASE("fifo: a flow has its links for itself, the next one begins when it en
 
 TEST_CASE("fifo: nobody overtakes on a link that an earlier flow waits for, and nothing deadlocks") {
   // A holds 0. B asks for 0 and 1 and waits for 0; C asks for 1, which is free, but B asked earlier. D's link is free.
-  Network net({1, 1, 1}, LinkPolicy::Fifo);
+  LinksUnderTest net({1, 1, 1}, LinkPolicy::Fifo);
   net.start(0, 10, {{0}});
   net.start(1, 10, {{0}, {1}});
   net.start(2, 10, {{1}});
@@ -238,7 +238,7 @@ TEST_CASE("fifo: nobody overtakes on a link that an earlier flow waits for, and 
 }
 
 TEST_CASE("fifo: flows in a circle of links, each wanting its neighbour's, all get through") {
-  Network net({1, 1, 1}, LinkPolicy::Fifo);
+  LinksUnderTest net({1, 1, 1}, LinkPolicy::Fifo);
   for (std::uint32_t i : {0, 1, 2})
     net.start(i, 10, {{i}, {(i + 1) % 3}});
   net.run();

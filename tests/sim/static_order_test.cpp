@@ -3,14 +3,11 @@
 #include <doctest/doctest.h>
 
 #include "sim/simulate.hpp"
+#include "tests/support/op.hpp"
 
 using namespace pipewright;
 
 namespace {
-
-Op op(Kind kind, int stage, int m, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(stage), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
-}
 
 // Two stages, two micro-batches, GPipe; forward 10, backward 20, each message occupies its channel for 4 and then
 // travels 3.

@@ -27,7 +27,9 @@ Model gpt_22b(const char* attention = "materialised") {
                               {"dropout", "yes"}});
 }
 
+namespace letters {
 constexpr double s = 2048, h = 6144, a = 64, v = 51200;
+}
 constexpr Bytes kHalf{2};
 
 // Everything that the backward of a block needs: its input and what it keeps.
@@ -93,6 +95,7 @@ TEST_CASE("GPT has the parameters of Megatron's formula and its final norm") {
 }
 
 TEST_CASE("GPT has the FLOPs of Megatron's formula") {
+  using namespace letters;
   // 72 s l h^2 (1 + s / 6h + V / 12lh) per sample without recomputation, 96 s l h^2 (1 + s / 6h + V / 16lh) with:
   // its logits are not computed twice, 96 and V / 16 are 72 and V / 12 of the same product. [Megatron21] equation 3
   const Model model = gpt_22b();
@@ -103,6 +106,7 @@ TEST_CASE("GPT has the FLOPs of Megatron's formula") {
 }
 
 TEST_CASE("A GPT block keeps s b h (34 + 5 a s / h) bytes") {
+  using namespace letters;
   // Attention 11 s h + 5 a s^2: its input 2, queries, keys, values 6, the projection's input 2, a mask 1; softmax 2,
   // its mask 1 and what passes it 2. Feed-forward 19: 2 + 8 + 8 + mask 1. Norms 4.     [Korthikanti22] section 4.1
   const Model model = gpt_22b();
@@ -115,6 +119,7 @@ TEST_CASE("A GPT block keeps s b h (34 + 5 a s / h) bytes") {
 }
 
 TEST_CASE("Selective recomputation drops what its modules make for themselves") {
+  using namespace letters;
   // Of 34 s h + 5 a s^2: scores and what is made of them; outputs of both norms, 2 each; what the feed-forward keeps
   // between its products, 16. The input of a feed-forward stays unless its norm is rebuilt, too.
   const Model model = gpt_22b();
@@ -130,6 +135,7 @@ TEST_CASE("Selective recomputation drops what its modules make for themselves") 
 }
 
 TEST_CASE("Tensor parallelism divides 24 of the 34, sequence parallelism all") {
+  using namespace letters;
   // s b h (10 + 24 / t + 5 a s / (h t)) and s b h / t (34 + 5 a s / h)               [Korthikanti22] section 4.2
   const Model model = gpt_22b();
   const Work& block = work_of(model, "block.0");
@@ -152,6 +158,7 @@ TEST_CASE("The first stage of the 22B model keeps 59.25 GiB of activations, 9.56
 }
 
 TEST_CASE("The head keeps 4 s b h (1 + v / h) bytes, divided with sequence parallelism") {
+  using namespace letters;
   // Inputs of the final norm and of the product, and fp32 logits.                      [Korthikanti22] section 4.3
   const Model model = gpt_22b();
   const Work& head = work_of(model, "head");
@@ -160,12 +167,14 @@ TEST_CASE("The head keeps 4 s b h (1 + v / h) bytes, divided with sequence paral
 }
 
 TEST_CASE("Flash attention keeps what selective recomputation keeps, and one fp32 number per row and head") {
+  using namespace letters;
   const Model model = gpt_22b("flash");
   const Work& block = work_of(model, "block.0");
   CHECK(held(block, block.kept, {}) == 34 * s * h + 4 * a * s);
 }
 
 TEST_CASE("A GPT block all-reduces twice each way, s h values at a time") {
+  using namespace letters;
   const Model model = gpt_22b();
   const Work& block = work_of(model, "block.0");
   CHECK(block.reductions_forward == 2);
@@ -176,6 +185,7 @@ TEST_CASE("A GPT block all-reduces twice each way, s h values at a time") {
 }
 
 TEST_CASE("Of a GPT block the products divide by columns and rows, norms and the biases of the rows stay whole") {
+  using namespace letters;
   // Whole: two norms 4h, and the biases of projection and second product, 2h.
   const Model model = gpt_22b();
   const Work& block = work_of(model, "block.0");
