@@ -58,7 +58,7 @@ std::string two_layers(const std::string& second, const std::string& device, con
          "}}}\ntraining: {micro_batch_size: 1, micro_batches: 1, framework: {" + framework + "}}\nplan: " + plan + "\n";
 }
 
-std::string bytes(double value) {
+std::string bytes_text(double value) {
   return std::to_string(static_cast<std::int64_t>(value)) + " B";
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("communicators: a stage without copies has none of theirs") {
 TEST_CASE("anchor: a run that was as predicted corrects nothing") {
   const Told alone = told(scenario(""));
   const Told small = told(scenario(""), {"model.layers=2"});
-  const Told with = told(scenario(", anchor: {set: {model.layers: 2}, held: " + bytes(small.of("held")) +
-                                  ", allocated: " + bytes(small.of("allocated")) + "}"));
+  const Told with = told(scenario(", anchor: {set: {model.layers: 2}, held: " + bytes_text(small.of("held")) +
+                                  ", allocated: " + bytes_text(small.of("allocated")) + "}"));
   CHECK(with.of("allocated") == alone.of("allocated"));
   CHECK(with.of("held") == alone.of("held"));
   CHECK(with.need().anchored == Bytes{});
@@ -107,8 +107,8 @@ TEST_CASE("anchor: what is held apart from the rest") {
   const Told small = told(scenario(""), {"model.layers=2"});
   const double held = small.of("held") + 1000;
   const double allocated = held + 1.1 * (small.of("allocated") - small.of("held"));
-  const std::string anchor = ", anchor: {set: {model.layers: 2}, held: " + bytes(held) + ", allocated: ";
-  const Told with = told(scenario(anchor + bytes(allocated) + "}"));
+  const std::string anchor = ", anchor: {set: {model.layers: 2}, held: " + bytes_text(held) + ", allocated: ";
+  const Told with = told(scenario(anchor + bytes_text(allocated) + "}"));
   CHECK(with.of("held") == alone.of("held") + 1000);
   // x = 0.1: f = 1 + 0.1 * (1 - (0.05 / 0.1)^2) = 1.075. Scalars of 3584 B that stay after a step are held and not there
   // at the peak: they are no activations.
@@ -129,11 +129,11 @@ TEST_CASE("anchor: what is held apart from the rest") {
                         static_cast<double>((alone.need().high - alone.need().with_reserve).value))
             .epsilon(0.01));
   // By --set as by the file.
-  CHECK(told(scenario(""), {"training.framework.anchor={set: {model.layers: 2}, held: " + bytes(held) +
-                            ", allocated: " + bytes(allocated) + "}"})
+  CHECK(told(scenario(""), {"training.framework.anchor={set: {model.layers: 2}, held: " + bytes_text(held) +
+                            ", allocated: " + bytes_text(allocated) + "}"})
             .of("allocated") == with.of("allocated"));
   // What is asked is not what ran.
-  const Told other = told(scenario(anchor + bytes(allocated) + "}"), {"model.layers=8"});
+  const Told other = told(scenario(anchor + bytes_text(allocated) + "}"), {"model.layers=8"});
   CHECK(other.of("held") == told(scenario(""), {"model.layers=8"}).of("held") + 1000);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("anchor: a difference as between two runs is not carried over, a large
   // Twice the activations: f = 1 + 1 - 0.0025, a range of 49.9 % in place of Megatron's 2 %.
   const Told small = told(scenario(""), {"model.layers=2"});
   const double twice = 2 * small.of("allocated") - small.of("held");
-  const Told with = told(scenario(", anchor: {set: {model.layers: 2}, allocated: " + bytes(twice) + "}"));
+  const Told with = told(scenario(", anchor: {set: {model.layers: 2}, allocated: " + bytes_text(twice) + "}"));
   CHECK(with.answer.memory.activation_factor == doctest::Approx(1.9975));
   CHECK(with.answer.memory.activation_band == doctest::Approx(0.49875));
 }
@@ -159,8 +159,8 @@ TEST_CASE("anchor: reserved and in use give fragmentation, and context without c
   const Told with =
       told(scenario(", anchor: {set: {model.layers: 2, plan.data_parallel: 1, plan.tensor_parallel: 1}, "
                     "allocated: " +
-                        bytes(allocated) + ", reserved: " + bytes(1.05 * allocated) +
-                        ", in_use: " + bytes(1.05 * allocated + 5000) + "}",
+                        bytes_text(allocated) + ", reserved: " + bytes_text(1.05 * allocated) +
+                        ", in_use: " + bytes_text(1.05 * allocated + 5000) + "}",
                     "{stages: 1, data_parallel: 2, tensor_parallel: 2}"));
   CHECK(with.of("allocated") == alone.of("allocated"));
   CHECK(with.of("reserved") == doctest::Approx(1.05 * alone.of("allocated")).epsilon(1e-4));
@@ -170,12 +170,13 @@ TEST_CASE("anchor: reserved and in use give fragmentation, and context without c
 TEST_CASE("anchor: what the pipeline of the run took is not counted twice") {
   const std::string cut = "{stages: 2, partition: equal_blocks, reserve_pipeline: 700 B}";
   const double allocated = told(scenario("", cut)).of("allocated");
-  const std::string reserved = ", anchor: {allocated: " + bytes(allocated) + ", reserved: " + bytes(allocated);
-  CHECK(told(scenario(reserved + ", in_use: " + bytes(allocated + 5000 + 300 + 700) + "}", cut)).of("reserve") ==
+  const std::string reserved =
+      ", anchor: {allocated: " + bytes_text(allocated) + ", reserved: " + bytes_text(allocated);
+  CHECK(told(scenario(reserved + ", in_use: " + bytes_text(allocated + 5000 + 300 + 700) + "}", cut)).of("reserve") ==
         5000 + 300 + 700);
   const double of_one = told(scenario("", "{stages: 1}")).of("allocated");
-  CHECK(told(scenario(", anchor: {set: {plan: {stages: 1}}, allocated: " + bytes(of_one) +
-                          ", reserved: " + bytes(of_one) + ", in_use: " + bytes(of_one + 5000) + "}",
+  CHECK(told(scenario(", anchor: {set: {plan: {stages: 1}}, allocated: " + bytes_text(of_one) +
+                          ", reserved: " + bytes_text(of_one) + ", in_use: " + bytes_text(of_one + 5000) + "}",
                       cut))
             .of("reserve") == 5000 + 300 + 700);
 }
@@ -189,9 +190,9 @@ TEST_CASE("anchor: of several fullest devices the first, for every figure") {
   REQUIRE(stages[0].need.rounding < stages[1].need.rounding);
   CHECK(device_of(alone.answer, Where::Fullest, 0).stage == 0);
   CHECK(device_of(alone.answer, Where::Last, 0).stage == 1);
-  const Told with = told(
-      two_layers(second, device,
-                 "anchor: {held: " + bytes(alone.of("held")) + ", reserved: " + bytes(alone.of("reserved")) + "}"));
+  const Told with = told(two_layers(
+      second, device,
+      "anchor: {held: " + bytes_text(alone.of("held")) + ", reserved: " + bytes_text(alone.of("reserved")) + "}"));
   CHECK(with.scenario->training.framework.anchor->reserved == Bytes{2048});
   CHECK(with.answer.memory.activation_factor == 1);
   CHECK(with.of("allocated") == alone.of("allocated"));
@@ -308,12 +309,13 @@ TEST_CASE("anchor: what is wrong with it, and the way out") {
   CHECK(has(error("allocated: 1 MB, in_use: 2 MB"), "in_use says nothing without reserved; add it"));
   CHECK(has(error("allocated: 900 GB"), "training.framework.anchor.allocated: 838.2 GiB are more than a "));
   const Told same = told(scenario(""));
-  CHECK(has(error("allocated: " + bytes(4 * same.of("allocated"))), "too far apart to carry over; is anchor.set what"));
+  CHECK(has(error("allocated: " + bytes_text(4 * same.of("allocated"))),
+            "too far apart to carry over; is anchor.set what"));
   const double rest = same.of("allocated") - same.of("held");
-  const std::string held = "held: " + bytes(same.of("held")) + ", allocated: ";
-  CHECK(has(error(held + bytes(same.of("held") + rest / 4)), "what is allocated beyond what is held was"));
-  CHECK(error(held + bytes(same.of("held") + rest / 2)) == "");
-  CHECK(has(error("allocated: " + bytes(told(scenario("")).of("held") - 1)), "add held, to separate the two"));
+  const std::string held = "held: " + bytes_text(same.of("held")) + ", allocated: ";
+  CHECK(has(error(held + bytes_text(same.of("held") + rest / 4)), "what is allocated beyond what is held was"));
+  CHECK(error(held + bytes_text(same.of("held") + rest / 2)) == "");
+  CHECK(has(error("allocated: " + bytes_text(told(scenario("")).of("held") - 1)), "add held, to separate the two"));
   CHECK(has(error("allocated: 1 MB, set: {model.layers: x}"), "the run that it sets cannot be read"));
   CHECK(has(error("allocated: 1 MB, set: {plan.stages: 9}"), "its run cannot be priced"));
   CHECK(has(error("allocated: 1 MB, where: all"), "is not one device; write fullest, last or the number of a stage"));

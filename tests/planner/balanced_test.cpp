@@ -11,6 +11,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
@@ -20,11 +21,6 @@ namespace {
 std::vector<LayerRange> cut_of(const Scenario& scenario) {
   const CostModel cost(scenario);
   return find_plan(scenario, cost).layers;
-}
-
-Time step_of(const Scenario& scenario) {
-  const CostModel cost(scenario);
-  return price(find_plan(scenario, cost), cost, Engine::StaticOrder).report.makespan;
 }
 
 Time step_with(Scenario scenario, const std::vector<std::int64_t>& counts) {
@@ -94,7 +90,7 @@ Best brute_force(const Scenario& scenario) {
 }
 
 // Times with few values, so that many cuts have the least largest stage.
-Scenario random_scenario(std::mt19937& random, const std::string& schedule, std::int64_t stages) {
+Scenario random_balanced(std::mt19937& random, const std::string& schedule, std::int64_t stages) {
   const auto micro_batches = 2 + static_cast<std::int64_t>(random() % 6);
   Scenario scenario = uniform_scenario({.layers = 8, .stages = stages, .micro_batches = micro_batches});
   for (Layer& layer : scenario.model.layers) {
@@ -141,7 +137,7 @@ TEST_CASE("balanced has the least step of all cuts with the least largest stage,
   int shorter = 0, choices = 0;
   for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b"})
     for (int round = 0; round < 18; ++round) {
-      Scenario scenario = random_scenario(random, schedule, 2 + round % 3);
+      Scenario scenario = random_balanced(random, schedule, 2 + round % 3);
       if (round % 4 == 3) scenario.plan.recompute.value = {Recompute::Full};
       CAPTURE(schedule);
       CAPTURE(round);
@@ -167,7 +163,7 @@ TEST_CASE("Where transfers share links, balanced is not slower than the earliest
   int shared = 0, shorter = 0;
   for (const char* schedule : {"1f1b", "gpipe", "zb_h1"})
     for (int round = 0; round < 8; ++round) {
-      Scenario scenario = random_scenario(random, schedule, 4);
+      Scenario scenario = random_balanced(random, schedule, 4);
       scenario.cluster.links.kind = LinkKind::Pcie;
       scenario.cluster.links.bandwidth = Bandwidth{2e11};
       CAPTURE(schedule);
@@ -189,7 +185,7 @@ TEST_CASE("Other schedules with a flush: never slower than the earliest cuts, an
   int shorter = 0, shortest = 0, all = 0;
   for (const char* schedule : {"zb_h1", "interleaved_1f1b", "naive"})
     for (int round = 0; round < 6; ++round) {
-      Scenario scenario = random_scenario(random, schedule, 2);
+      Scenario scenario = random_balanced(random, schedule, 2);
       if (scenario.plan.schedule.value == "interleaved_1f1b")
         scenario.plan.virtual_stages.value = 2, scenario.training.micro_batches->value = 4;
       CAPTURE(schedule);
@@ -209,7 +205,7 @@ TEST_CASE("Replicas, and micro-batches of which the last is smaller, are searche
   std::mt19937 random(19);
   int shorter = 0;
   for (int round = 0; round < 12; ++round) {
-    Scenario scenario = random_scenario(random, "1f1b", 3);
+    Scenario scenario = random_balanced(random, "1f1b", 3);
     if (round % 2 == 0) {
       scenario.plan.replicas.value = {2, 1, 1};
       scenario.training.micro_batches->value = 6;

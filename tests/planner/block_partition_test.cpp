@@ -5,15 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/microseconds.hpp"
+
 namespace pipewright {
 namespace {
-
-std::vector<Time> times(const std::vector<std::int64_t>& values) {
-  std::vector<Time> list;
-  for (const auto value : values)
-    list.push_back({value});
-  return list;
-}
 
 std::vector<std::int64_t> sums(const std::vector<Time>& load, const std::vector<LayerRange>& ranges,
                                std::int64_t less = 0) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "planner/find_plan.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 namespace pipewright {
@@ -17,10 +18,6 @@ Scenario rounds_of_ten() {
   scenario.plan.schedule.value = "pipedream";
   scenario.plan.bucket = Bytes{4000};
   return scenario;
-}
-
-Plan plan_of(const Scenario& scenario) {
-  return find_plan(scenario, CostModel(scenario));
 }
 
 }  // namespace

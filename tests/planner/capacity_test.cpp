@@ -237,7 +237,7 @@ TEST_CASE("With several chunks per stage fitting is not monotone in the samples 
 
 namespace {
 
-ScenarioText random_scenario(Random& random) {
+ScenarioText random_text(Random& random) {
   const auto below = [&](std::uint64_t n) { return static_cast<int>(random.bits() % n); };
   const auto one_of = [&](std::initializer_list<const char*> texts) {
     return std::string(texts.begin()[below(texts.size())]);
@@ -271,7 +271,7 @@ TEST_CASE("What the search claims of random scenarios is what trying every value
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     CAPTURE(seed);
     Random random(seed);
-    const ScenarioText text = random_scenario(random);
+    const ScenarioText text = random_text(random);
     CAPTURE(text.text());
     const Case c(text);
     const std::string key = "model.layers.0.repeat";

@@ -23,7 +23,7 @@ Scenario with_open_replicas(Scenario scenario) {
   return scenario;
 }
 
-SearchAnswer found(const Scenario& scenario, const SearchOptions& options = {}) {
+SearchAnswer searched(const Scenario& scenario, const SearchOptions& options = {}) {
   auto result = search(scenario, options);
   REQUIRE(std::holds_alternative<SearchAnswer>(result));
   return std::get<SearchAnswer>(std::move(result));
@@ -44,7 +44,7 @@ TEST_CASE("plan on several classes finds what simulate's suffix_dp runs, as a sc
   for (int round = 0; round < 8; ++round) {
     CAPTURE(round);
     const Scenario scenario = by_suffix_dp(on_two_classes(random, 5));
-    const SearchAnswer ranked = found(scenario);
+    const SearchAnswer ranked = searched(scenario);
     const Found& best = ranked.plans.front();
     const CostModel cost(scenario);
     CHECK(best.report.samples_per_s == price(find_plan(scenario, cost), cost, Engine::Auto).report.samples_per_s);
@@ -56,7 +56,7 @@ TEST_CASE("plan on several classes finds what simulate's suffix_dp runs, as a sc
     const std::vector<int> classes = classes_of(best);
     on_both += std::set<int>(classes.begin(), classes.end()).size() == 2 ? 1 : 0;
     // plan.replicas: auto asks the same without naming the partition.
-    CHECK(found(with_open_replicas(on_two_classes(random, 4))).plans.front().report.fits);
+    CHECK(searched(with_open_replicas(on_two_classes(random, 4))).plans.front().report.fits);
   }
   CHECK(on_both > 3);
 }
@@ -71,7 +71,7 @@ TEST_CASE("Two rows of a ranking with replicas differ in what a reader sees") {
     scenario.plan.open["schedule"] = {};
     SearchOptions options;
     options.top = 12;
-    const SearchAnswer ranked = found(with_open_replicas(scenario), options);
+    const SearchAnswer ranked = searched(with_open_replicas(scenario), options);
     CHECK(ranked.plans.size() > 4);
     std::set<std::tuple<Layout, std::vector<int>, std::vector<int>>> rows;
     for (const Found& each : ranked.plans)
@@ -111,18 +111,18 @@ TEST_CASE("Devices of several classes cost what each costs; the cheaper class ma
   // An old device takes twice as long; at a hundredth of the price it is used alone.
   scenario.cluster.device.price_per_hour = 100;
   scenario.cluster.device.memory = scenario.cluster.others[0].device.memory = Bytes{1'000'000'000};
-  for (const int each : classes_of(found(scenario, {.objective = Objective::Cost}).plans.front()))
+  for (const int each : classes_of(searched(scenario, {.objective = Objective::Cost}).plans.front()))
     CHECK(each == 1);
   scenario.cluster.device.price_per_hour.reset(), scenario.cluster.others[0].device.price_per_hour.reset();
   CHECK(price_per_hour(plan, scenario) == 3 * 3600);
-  for (const int each : classes_of(found(scenario, {.objective = Objective::Cost}).plans.front()))
+  for (const int each : classes_of(searched(scenario, {.objective = Objective::Cost}).plans.front()))
     CHECK(each == 0);
 }
 
 TEST_CASE("Unbeaten plans on several classes: what the classes without the last one do is asked, too") {
   std::mt19937 random(65);
   const Scenario scenario = by_suffix_dp(on_two_classes(random, 5));
-  SearchAnswer ranked = found(scenario);
+  SearchAnswer ranked = searched(scenario);
   add_pareto(scenario, {"memory", "cost"}, {}, ranked);
   REQUIRE_FALSE(ranked.pareto.empty());
   CHECK(ranked.pareto.front().report.samples_per_s == ranked.plans.front().report.samples_per_s);

@@ -14,7 +14,7 @@ namespace {
 
 const std::vector<std::string> kSchedules = {"1f1b", "gpipe", "eager_1f1b"};
 
-ExactProblem random_problem(std::mt19937& random, int most_layers, int most_stages) {
+ExactProblem random_exact_problem(std::mt19937& random, int most_layers, int most_stages) {
   ExactProblem problem;
   const int layers = 1 + static_cast<int>(random() % static_cast<unsigned>(most_layers));
   problem.schedule = kSchedules[random() % kSchedules.size()];
@@ -89,7 +89,7 @@ TEST_CASE("Four equal layers on two stages: the middle is proven best at once") 
 TEST_CASE("The search equals brute force over simulated steps, and its lower bound holds") {
   std::mt19937 random(31);
   for (int round = 0; round < 600; ++round) {
-    const ExactProblem problem = random_problem(random, 12, 4);
+    const ExactProblem problem = random_exact_problem(random, 12, 4);
     CAPTURE(problem.schedule);
     CAPTURE(round);
     const ExactAnswer answer = exact(problem);
@@ -103,7 +103,7 @@ TEST_CASE("The search equals brute force over simulated steps, and its lower bou
 TEST_CASE("GPipe's bound is its step: two simulations prove the optimum") {
   std::mt19937 random(32);
   for (int round = 0; round < 200; ++round) {
-    ExactProblem problem = random_problem(random, 30, 6);
+    ExactProblem problem = random_exact_problem(random, 30, 6);
     problem.schedule = "gpipe";
     const ExactAnswer answer = exact(problem);
     CHECK(answer.proven());
@@ -115,7 +115,7 @@ TEST_CASE("Only partitions that fit are looked at") {
   std::mt19937 random(33);
   int none = 0, tight = 0;
   for (int round = 0; round < 400; ++round) {
-    ExactProblem problem = random_problem(random, 10, 4);
+    ExactProblem problem = random_exact_problem(random, 10, 4);
     const Time free = brute_force(problem);
     // Layers of sizes 1 to 4, kept K - k times by stage k, in 16 bytes.
     std::vector<int> sizes;
@@ -140,7 +140,7 @@ TEST_CASE("Only partitions that fit are looked at") {
 TEST_CASE("A callback prices what the table does not know, and the search stays exact") {
   std::mt19937 random(34);
   for (int round = 0; round < 200; ++round) {
-    ExactProblem problem = random_problem(random, 9, 4);
+    ExactProblem problem = random_exact_problem(random, 9, 4);
     const auto dear = [&](const std::vector<LayerRange>& layers) {  // an odd number of layers costs 40 ns more
       std::int64_t odd = 0;
       for (const LayerRange range : layers)
@@ -160,7 +160,7 @@ TEST_CASE("A limit leaves a gap that holds the optimum") {
   std::mt19937 random(35);
   int open = 0;
   for (int round = 0; round < 300; ++round) {
-    ExactProblem problem = random_problem(random, 12, 4);
+    ExactProblem problem = random_exact_problem(random, 12, 4);
     problem.schedule = "1f1b";
     const Time best = exact(problem).step;
     ExactProblem short_one = problem, small = problem;
@@ -180,7 +180,7 @@ TEST_CASE("No plan of the steady state beats it: suffix_dp's and min_max's parti
   std::mt19937 random(36);
   int worse_dp = 0, worse_min_max = 0;
   for (int round = 0; round < 300; ++round) {
-    const ExactProblem problem = random_problem(random, 16, 5);
+    const ExactProblem problem = random_exact_problem(random, 16, 5);
     SuffixProblem chain{.compute = both_passes(problem), .devices = problem.stages, .replicas = {1}};
     for (const Time hop : problem.hop)
       chain.boundary.push_back({hop.value});

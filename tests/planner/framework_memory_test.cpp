@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024;
 
-struct Told {
+struct FrameworkTold {
   std::unique_ptr<Scenario> scenario;
   Answer answer;
 
@@ -28,7 +28,7 @@ struct Told {
   }
 };
 
-Told told(const std::string& model, const std::string& training, const std::string& plan) {
+FrameworkTold told(const std::string& model, const std::string& training, const std::string& plan) {
   const Scratch folder;
   auto scenario = std::make_unique<Scenario>(read_scenario(
       folder.write("s.yaml",
@@ -61,8 +61,8 @@ TEST_CASE("framework: gradients that are reduced in place need no bucket") {
   const std::string big =
       "{family: gpt, layers: 2, hidden: 512, heads: 4, feed_forward: 2048, vocabulary: 3200, sequence_length: 8, "
       "attention: flash}";
-  const Told copied = told(big, trained(""), plan);
-  const Told in_place = told(big, trained("gradient_buffer: in_place"), plan);
+  const FrameworkTold copied = told(big, trained(""), plan);
+  const FrameworkTold in_place = told(big, trained("gradient_buffer: in_place"), plan);
   CHECK(copied.of("buffers") == copied.of("gradients"));
   CHECK(in_place.of("buffers") == 0);
   CHECK(in_place.of("training_state") == copied.of("training_state"));
@@ -72,8 +72,8 @@ TEST_CASE("framework: gradients that are reduced in place need no bucket") {
 
 TEST_CASE("framework: tensors of a small model by hand") {
   const std::string plan = "{stages: 1}";
-  const Told none = told(std::string(kSmall) + "flash}", trained(""), plan);
-  const Told all = told(std::string(kSmall) + "flash}", trained("name: megatron, workspace: 1000 B"), plan);
+  const FrameworkTold none = told(std::string(kSmall) + "flash}", trained(""), plan);
+  const FrameworkTold all = told(std::string(kSmall) + "flash}", trained("name: megatron, workspace: 1000 B"), plan);
   // Two norms per block and the last one, 8 B per token each: 5 * 16 * 8 = 640 B.
   CHECK(all.of("stash") - none.of("stash") == 640);
   CHECK(all.of("logits") == none.of("logits"));
@@ -91,7 +91,7 @@ TEST_CASE("framework: tensors of a small model by hand") {
             told(std::string(kSmall) + "materialised}", trained("name: megatron"), plan).of("stash") ==
         2 * 512 * 2);
   // 2 B per logit: 2 T V = 4096 B are kept, 2 T V + 2 V h = 4096 + 2048 B are needed.
-  const Told in_place = told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 2"), plan);
+  const FrameworkTold in_place = told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 2"), plan);
   CHECK(in_place.of("logits") == 4096);
   CHECK(in_place.of("workspace") == 128 + 320 + 2048 + 38 * 16);
   // Shapes 24 x 8, 8 x 8, 16 x 8 and 8 x 16 of 2 B.
@@ -101,7 +101,7 @@ TEST_CASE("framework: tensors of a small model by hand") {
   CHECK(told(std::string(kSmall) + "flash}", trained("bytes_per_parameter: 2 B"), plan).of("gradients") ==
         none.of("gradients") * 1.5);
   // Stages: between steps two messages of 256 B and a mask of 128 B; while they run the same.
-  const Told two =
+  const FrameworkTold two =
       told(std::string(kSmall) + "flash}", trained("name: megatron"), "{stages: 2, partition: equal_blocks}");
   CHECK(two.of("held") - two.of("training_state") == 3584 + 2 * 256 + 128);
   CHECK(two.of("buffers") == 0);
@@ -118,34 +118,35 @@ TEST_CASE("framework: a vocabulary is padded on each device") {
   // 130 words on 2 devices: 65 rows each, padded to 128, so that each has as much as of 256 words.
   for (const char* part : {"weights", "gradients", "optimizer", "logits", "workspace", "allocated"})
     CHECK(with("130", "name: megatron").of(part) == with("256", "name: megatron").of(part));
-  const Told none = with("130", "name: megatron, vocabulary_multiple: 1");
+  const FrameworkTold none = with("130", "name: megatron, vocabulary_multiple: 1");
   CHECK(with("130", "name: megatron").of("weights") - none.of("weights") == 2 * 63 * 8);
   CHECK(none.of("logits") == 4 * 16 * 65);
   CHECK(none.of("weights") == with("130", "").of("weights"));
 }
 
 TEST_CASE("framework: the first step's loss, before Adam's states are there") {
-  const Told later = told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 10"), "{stages: 1}");
-  const Told first = told(std::string(kSmall) + "flash}",
-                          trained("name: megatron, logit_bytes: 10, first_logit_bytes: 64"), "{stages: 1}");
+  const FrameworkTold later =
+      told(std::string(kSmall) + "flash}", trained("name: megatron, logit_bytes: 10"), "{stages: 1}");
+  const FrameworkTold first = told(std::string(kSmall) + "flash}",
+                                   trained("name: megatron, logit_bytes: 10, first_logit_bytes: 64"), "{stages: 1}");
   // 54 B more of each of 16 * 128 logits, less 8 of 12 B of the states.
   CHECK(first.of("allocated") - later.of("allocated") == 54 * 16 * 128 - later.of("optimizer") * 8 / 12);
-  const Told less = told(std::string(kSmall) + "flash}",
-                         trained("name: megatron, logit_bytes: 10, first_logit_bytes: 11"), "{stages: 1}");
+  const FrameworkTold less = told(std::string(kSmall) + "flash}",
+                                  trained("name: megatron, logit_bytes: 10, first_logit_bytes: 11"), "{stages: 1}");
   CHECK(less.of("allocated") == later.of("allocated"));
 }
 
 TEST_CASE("framework: fp16 keeps a copy of the gradients between steps alone") {
   const std::string training =
       "{micro_batches: 2, micro_batch_size: 2, precision: fp16, optimizer: adam, framework: {name: megatron}}";
-  const Told half = told(std::string(kSmall) + "flash}", training, "{stages: 1}");
+  const FrameworkTold half = told(std::string(kSmall) + "flash}", training, "{stages: 1}");
   CHECK(half.of("held") - half.of("training_state") == 3584 + 2 * half.of("gradients"));
 }
 
 TEST_CASE("framework: what Megatron-LM allocated, to the byte") {
   // gpt3_mcore_te_tp1_pp1_dist_optimizer_no_mmap_bin_files, dev_dgx_a100: Megatron-LM, tests/functional_tests, commit
   // d98e8a6. docs/how-it-works/memory.md has the sum.
-  const Told run = told(
+  const FrameworkTold run = told(
       "{family: gpt, layers: 12, hidden: 512, heads: 8, feed_forward: 2048, vocabulary: 50257, sequence_length: 1024, "
       "attention: materialised}",
       "{global_batch_size: 32, micro_batch_size: 4, precision: bf16, gradient_precision: fp32, optimizer: adam, zero: "
@@ -167,9 +168,9 @@ TEST_CASE("framework: what Megatron-LM allocated on B200, within 0.3 %") {
         "B}}",
         plan);
   };
-  const Told eight = run("{stages: 1, tensor_parallel: 8, sequence_parallel: true, gradient_sync: blocking}");
+  const FrameworkTold eight = run("{stages: 1, tensor_parallel: 8, sequence_parallel: true, gradient_sync: blocking}");
   CHECK(std::abs(eight.of("allocated") / kMiB / 28965.4 - 1) < 0.003);
-  const Told two =
+  const FrameworkTold two =
       run("{stages: 2, data_parallel: 4, partition: equal_blocks, schedule: 1f1b, gradient_sync: blocking}");
   CHECK(std::abs(two.of("allocated", Where::Stage) / kMiB / 68149.2 - 1) < 0.003);
 }

@@ -11,7 +11,7 @@ using namespace pipewright;
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr double kNoLayout = std::numeric_limits<double>::infinity();
 
 Ranking of_gap(double gap) {
   Ranking answer;
@@ -23,18 +23,18 @@ Ranking of_gap(double gap) {
 }  // namespace
 
 TEST_CASE("nothing is left of a gap that is reached, or that a limit explains") {
-  CHECK(gap_left(of_gap(0), {.gap = 0}, {.given_up = kNone}) == "");
-  CHECK(gap_left(of_gap(0.009), {.gap = 0.01}, {.given_up = kNone}) == "");
+  CHECK(gap_left(of_gap(0), {.gap = 0}, {.given_up = kNoLayout}) == "");
+  CHECK(gap_left(of_gap(0.009), {.gap = 0.01}, {.given_up = kNoLayout}) == "");
   Ranking ended = of_gap(0.5);
   ended.ended = Ended::TimeLimit;
-  CHECK(gap_left(ended, {.gap = 0.01}, {.given_up = kNone}) == "");
+  CHECK(gap_left(ended, {.gap = 0.01}, {.given_up = kNoLayout}) == "");
 }
 
 TEST_CASE("what is left of a gap is told by what has the least bound") {
   const Ranking answer = of_gap(0.02);
   Candidate lowest;
   lowest.layout.stages = 4;
-  OpenBounds open{.lowest = &lowest, .lowest_bound = 1, .lowest_value = 1.02, .given_up = kNone};
+  OpenBounds open{.lowest = &lowest, .lowest_bound = 1, .lowest_value = 1.02, .given_up = kNoLayout};
   const auto left = [&](const SearchOptions& options) { return gap_left(answer, options, open); };
   CHECK(left({.gap = 0.01}).starts_with("the cuts of a layout get 400 simulations (PP4"));
   CHECK(left({.gap = 0, .keep_going = true}).starts_with("the search for cuts came to the most prefixes"));

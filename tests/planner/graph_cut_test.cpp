@@ -25,7 +25,7 @@ Model random_graph(std::mt19937& random, int layers, int percent) {
   return model;
 }
 
-GraphProblem random_problem(std::mt19937& random, int layers, int stages, bool messages) {
+GraphProblem random_graph_problem(std::mt19937& random, int layers, int stages, bool messages) {
   GraphProblem problem;
   for (int i = 0; i < layers; ++i) {
     problem.compute.push_back(Time{static_cast<std::int64_t>(random() % 12)});
@@ -110,7 +110,7 @@ TEST_CASE("The cut over all down-sets equals brute force over all orders and cut
     CAPTURE(round);
     const int layers = 3 + static_cast<int>(random() % 5), stages = 2 + static_cast<int>(random() % 2);
     const Model model = random_graph(random, layers, 25);
-    GraphProblem problem = random_problem(random, layers, stages, round % 2 == 1);
+    GraphProblem problem = random_graph_problem(random, layers, stages, round % 2 == 1);
     for (Time& time : problem.compute)
       time += Time{1};  // nothing merges, so that every cut of the brute force is one of the graph's
     const std::optional<GraphCut> cut = graph_cut(model, problem);
@@ -140,7 +140,7 @@ TEST_CASE("Layers without work join their input, and no stages that all have wor
     CAPTURE(round);
     const int layers = 4 + static_cast<int>(random() % 4);
     const Model model = random_graph(random, layers, 20);
-    GraphProblem problem = random_problem(random, layers, 2, round % 2 == 1);
+    GraphProblem problem = random_graph_problem(random, layers, 2, round % 2 == 1);
     for (std::size_t i = 0; i < problem.compute.size(); ++i)
       if (random() % 3 == 0) problem.compute[i] = Time{};
     const std::optional<GraphCut> cut = graph_cut(model, problem);

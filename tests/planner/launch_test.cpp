@@ -50,7 +50,7 @@ Launched launched(const Scenario& scenario, Framework framework) {
   return result;
 }
 
-std::vector<std::int64_t> sizes(const Plan& plan) {
+std::vector<std::int64_t> layer_sizes(const Plan& plan) {
   std::vector<std::int64_t> list;
   for (const LayerRange& range : plan.layers)
     list.push_back(range.size());
@@ -77,11 +77,11 @@ namespace {
 
 constexpr const char* kNodes = ", nodes: 4, network: {bandwidth: 25 GB/s, latency: 5 us}";
 
-using Writer = std::string (*)(const LaunchRequest&);
-constexpr std::array<std::pair<Framework, Writer>, 4> kWriters = {{{Framework::Megatron, megatron_launch},
-                                                                   {Framework::Torchtitan, torchtitan_launch},
-                                                                   {Framework::Torch, torch_launch},
-                                                                   {Framework::DeepSpeed, deepspeed_launch}}};
+using LaunchWriter = std::string (*)(const LaunchRequest&);
+constexpr std::array<std::pair<Framework, LaunchWriter>, 4> kWriters = {{{Framework::Megatron, megatron_launch},
+                                                                         {Framework::Torchtitan, torchtitan_launch},
+                                                                         {Framework::Torch, torch_launch},
+                                                                         {Framework::DeepSpeed, deepspeed_launch}}};
 
 // The number behind the first of these words that the text holds; none: 1.
 int number(const std::string& text, const std::vector<std::string>& words) {
@@ -190,7 +190,7 @@ TEST_CASE("fp16 becomes bf16 where it is not there, and the price is that of bf1
 }
 
 TEST_CASE("momentum is said as the plan has it") {
-  const auto text = [](const char* optimizer, Framework framework, Writer writer) {
+  const auto text = [](const char* optimizer, Framework framework, LaunchWriter writer) {
     const Launched l =
         launched(small("stages: 4", std::string("optimizer: ") + optimizer + ", micro_batch_size: 1, micro_batches: 8"),
                  framework);
@@ -235,7 +235,7 @@ TEST_CASE("a plan that the framework can express stays as it is") {
   for (const Framework framework : {Framework::Megatron, Framework::Torchtitan, Framework::Torch}) {
     const Launched l = launched(scenario, framework);
     CHECK(l.nearest.differences == std::vector<std::string>{});
-    CHECK(sizes(l.plan) == sizes(l.asked.plan));
+    CHECK(layer_sizes(l.plan) == layer_sizes(l.asked.plan));
     CHECK(l.plan.schedule == "1f1b");
     CHECK(l.plan.device == l.asked.plan.device);
   }
@@ -253,7 +253,7 @@ TEST_CASE("the layout in Megatron-LM's script reads back as the plan's chunks") 
   std::vector<std::int64_t> layers;
   for (const LayoutChunk& chunk : chunks)
     layers.push_back(chunk.blocks + chunk.embedding + chunk.head);
-  CHECK(layers == sizes(l.asked.plan));
+  CHECK(layers == layer_sizes(l.asked.plan));
   CHECK(text.find("--num-layers 10 --hidden-size 256 --ffn-hidden-size 1024") != std::string::npos);
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("DeepSpeed cuts by its own methods and reduces behind the backward") {
   const Launched l =
       launched(small("schedule: 1f1b, stages: 4, data_parallel: 2, placement: data, partition: {layers: [4, 4, 2, 2]}"),
                Framework::DeepSpeed);
-  CHECK(sizes(l.plan) == uniform_cut(12, 4));
+  CHECK(layer_sizes(l.plan) == uniform_cut(12, 4));
   CHECK(l.plan.gradient_sync == GradientSync::Blocking);
   CHECK(l.nearest.differences.size() == 2);
 }
@@ -358,7 +358,8 @@ TEST_CASE("weights that are divided in a pipeline: torchtitan has it, the others
   const Launched titan = launched(small(plan, training), Framework::Torchtitan);
   CHECK(titan.nearest.differences.empty());
   CHECK(titan.plan.units > 1);
-  CHECK(sizes(find_plan(titan.nearest.scenario, CostModel(titan.nearest.scenario))) == sizes(titan.asked.plan));
+  CHECK(layer_sizes(find_plan(titan.nearest.scenario, CostModel(titan.nearest.scenario))) ==
+        layer_sizes(titan.asked.plan));
   for (const Framework framework : {Framework::Megatron, Framework::DeepSpeed}) {
     const Launched other = launched(small(plan + ", gradient_sync: blocking", training), framework);
     CHECK(other.nearest.differences ==

@@ -43,7 +43,7 @@ Scenario with_order_graph(Scenario scenario) {
   return scenario;
 }
 
-Time step_of(const Scenario& scenario) {
+Time answered_step(const Scenario& scenario) {
   const auto result = answer(scenario);
   REQUIRE(std::holds_alternative<Answer>(result));
   return std::get<Answer>(result).report.step_time;
@@ -80,7 +80,7 @@ std::vector<std::vector<LayerId>> all_orders(const Model& model) {
   return all;
 }
 
-std::string error_of(const Scenario& scenario) {
+std::string order_error(const Scenario& scenario) {
   try {
     in_graph_order(std::make_shared<const Scenario>(scenario));
   } catch (const InputError& error) {
@@ -106,9 +106,9 @@ TEST_CASE("the diamond's branches change places: 7 | 5 instead of 4 | 8") {
 // GPipe without transfers: all work of a micro-batch once, then the slowest stage M - 1 times.
 //     12 + 3 * 8 = 36 ms as given, 12 + 3 * 7 = 33 ms
 TEST_CASE("simulate runs the layers in the graph's order") {
-  CHECK(step_of(diamond()) == Time{36'000'000});
+  CHECK(answered_step(diamond()) == Time{36'000'000});
   const Scenario scenario = with_order_graph(diamond());
-  CHECK(step_of(scenario) == Time{33'000'000});
+  CHECK(answered_step(scenario) == Time{33'000'000});
   const Answer found = std::get<Answer>(answer(scenario));
   CHECK(found.scenario->model.layers[1].name == "c");
   CHECK(found.scenario->model.layers[3].inputs == std::vector<LayerId>{2, 1});
@@ -197,7 +197,7 @@ TEST_CASE("plan: no order of the layers is better than the bound, and the model'
     // What it found stands for itself: the scenario has its own model in the order found.
     const Scenario& own = *answer.plans.front().scenario;
     CHECK(own.model.order == own.plan.order.value.layers);
-    CHECK(answer.plans.front().report.step_time == step_of(own));
+    CHECK(answer.plans.front().report.step_time == answered_step(own));
   }
   CHECK(better > 2);
 }
@@ -206,11 +206,12 @@ TEST_CASE("what chooses or states the cuts cannot have the graph's order") {
   Scenario scenario = with_order_graph(diamond());
   scenario.plan.order.place = {"s.yaml", 9, 1};
   scenario.plan.partition.value = LayerCounts{{2, 2}};
-  CHECK(error_of(scenario).starts_with("s.yaml:9:1: plan.order: graph chooses the order by where its best cut lies"));
+  CHECK(
+      order_error(scenario).starts_with("s.yaml:9:1: plan.order: graph chooses the order by where its best cut lies"));
   scenario.plan.partition.value = SuffixDp{};
-  CHECK(error_of(scenario).find("plan.order: graph is for a number of stages") != std::string::npos);
+  CHECK(order_error(scenario).find("plan.order: graph is for a number of stages") != std::string::npos);
   scenario.plan.partition.value = Balanced{};
-  CHECK(error_of(scenario) == "no error");
+  CHECK(order_error(scenario) == "no error");
   scenario.plan.open["recompute"] = {};
   scenario.plan.replicas.value = {1, 1};
   CHECK_THROWS_AS(search(scenario), InputError);

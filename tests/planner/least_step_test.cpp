@@ -6,18 +6,14 @@
 
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
 
 namespace {
 
-Time step_of(const Scenario& scenario) {
-  const CostModel cost(scenario);
-  return price(find_plan(scenario, cost), cost, Engine::StaticOrder).report.makespan;
-}
-
-Scenario random_scenario(std::mt19937& random, const std::string& schedule) {
+Scenario random_of_schedule(std::mt19937& random, const std::string& schedule) {
   Scenario scenario = uniform_scenario({.layers = 7, .stages = 3, .micro_batches = 6});
   for (Layer& layer : scenario.model.layers) {
     layer.forward = Time{1000 + static_cast<std::int64_t>(random() % 9000)};
@@ -31,7 +27,7 @@ Scenario random_scenario(std::mt19937& random, const std::string& schedule) {
   return scenario;
 }
 
-std::string error_of(const Scenario& scenario) {
+std::string step_error(const Scenario& scenario) {
   try {
     step_of(scenario);
   } catch (const InputError& error) {
@@ -46,7 +42,7 @@ TEST_CASE("partition: exact is never slower than any cut, as simulate prices it"
   std::mt19937 random(5);
   for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b"})
     for (int i = 0; i < 6; ++i) {
-      Scenario scenario = random_scenario(random, schedule);
+      Scenario scenario = random_of_schedule(random, schedule);
       if (i % 2 == 1) scenario.plan.recompute.value = {Recompute::Full};
       Time best = kNever;
       for (std::int64_t first = 1; first < 6; ++first)
@@ -74,8 +70,8 @@ TEST_CASE("partition: exact says for what it is not") {
   Scenario scenario = uniform_scenario();
   scenario.plan.partition.value = LeastStep{};
   scenario.plan.schedule.value = "pipedream";
-  CHECK(error_of(scenario).find("exact is for gpipe, 1f1b and eager_1f1b, not for pipedream") != std::string::npos);
+  CHECK(step_error(scenario).find("exact is for gpipe, 1f1b and eager_1f1b, not for pipedream") != std::string::npos);
   scenario.plan.schedule.value = "interleaved_1f1b";
   scenario.plan.virtual_stages.value = 2;
-  CHECK(error_of(scenario).find("plan.partition: exact is for") != std::string::npos);
+  CHECK(step_error(scenario).find("plan.partition: exact is for") != std::string::npos);
 }

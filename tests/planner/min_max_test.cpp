@@ -6,15 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/microseconds.hpp"
+
 namespace pipewright {
 namespace {
-
-std::vector<Time> times(const std::vector<std::int64_t>& values) {
-  std::vector<Time> list;
-  for (const auto value : values)
-    list.push_back({value});
-  return list;
-}
 
 std::vector<int> cuts(const std::vector<LayerRange>& ranges) {
   std::vector<int> list;

@@ -16,8 +16,8 @@ using namespace pipewright;
 namespace {
 
 // 10 blocks between embedding and head, on two nodes of 4 devices; memory is short.
-Scenario small(const std::string& plan, const std::string& training = "optimizer: adam, micro_batch_size: auto",
-               const std::string& memory = "160 MiB") {
+Scenario small_for(const std::string& plan, const std::string& training = "optimizer: adam, micro_batch_size: auto",
+                   const std::string& memory = "160 MiB") {
   const Scratch scratch;
   return read_scenario(scratch.write(
       "x.yaml",
@@ -47,7 +47,7 @@ TEST_CASE("every plan of the ranking for a framework is launched as it is") {
       CAPTURE(words.word);
       CAPTURE(memory);
       const Narrowed narrow =
-          narrowed(small("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto", memory),
+          narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto", memory),
                    words.framework);
       CHECK_FALSE(narrow.restricted.empty());
       const auto found = search(narrow.scenario, {.top = 10, .within = narrow.within, .kept = narrow.keys});
@@ -61,7 +61,7 @@ TEST_CASE("every plan of the ranking for a framework is launched as it is") {
 
 TEST_CASE("a list of the user's keeps what the framework has of it") {
   const Narrowed narrow =
-      narrowed(small("{stages: auto, schedule: {auto: [gpipe, 1f1b]}, recompute: {auto: [none, full, blocks]}}"),
+      narrowed(small_for("{stages: auto, schedule: {auto: [gpipe, 1f1b]}, recompute: {auto: [none, full, blocks]}}"),
                Framework::Megatron);
   CHECK(narrow.scenario.plan.open.at("schedule").among == std::vector<std::string>{"1f1b"});
   CHECK(narrow.scenario.plan.open.at("recompute").among == std::vector<std::string>{"none", "blocks"});
@@ -77,31 +77,33 @@ TEST_CASE("what the scenario fixes and the framework lacks is refused, with a wa
   const auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(has(refusal(small("{stages: auto, schedule: gpipe}"), Framework::Megatron),
+  CHECK(has(refusal(small_for("{stages: auto, schedule: gpipe}"), Framework::Megatron),
             "plan.schedule: gpipe, which Megatron-LM does not have; write 1f1b or interleaved_1f1b, or leave --for "
             "megatron out"));
-  CHECK(has(refusal(small("{stages: auto, recompute: full}"), Framework::Torchtitan), "plan.recompute: full"));
-  CHECK(has(refusal(small("{stages: auto, virtual_stages: 2, schedule: interleaved_1f1b}"), Framework::DeepSpeed),
+  CHECK(has(refusal(small_for("{stages: auto, recompute: full}"), Framework::Torchtitan), "plan.recompute: full"));
+  CHECK(has(refusal(small_for("{stages: auto, virtual_stages: 2, schedule: interleaved_1f1b}"), Framework::DeepSpeed),
             "plan.schedule: interleaved_1f1b, which DeepSpeed does not have"));
-  CHECK(has(refusal(small("{stages: 2, data_parallel: auto, placement: pipeline}"), Framework::Torchtitan),
+  CHECK(has(refusal(small_for("{stages: 2, data_parallel: auto, placement: pipeline}"), Framework::Torchtitan),
             "plan.placement: pipeline"));
-  CHECK(has(refusal(small("{stages: 2, data_parallel: auto, partition: fitting}"), Framework::DeepSpeed),
+  CHECK(has(refusal(small_for("{stages: 2, data_parallel: auto, partition: fitting}"), Framework::DeepSpeed),
             "plan.partition: cuts of its own"));
-  CHECK(has(refusal(small("{stages: auto, replicas: auto, schedule: pipedream, partition: auto}"), Framework::Torch),
-            "plan.replicas: workers that share a stage"));
+  CHECK(
+      has(refusal(small_for("{stages: auto, replicas: auto, schedule: pipedream, partition: auto}"), Framework::Torch),
+          "plan.replicas: workers that share a stage"));
 }
 
 // gpt has flash attention: no attention cores to rebuild, and `launch` writes the mode all the same.
 TEST_CASE("a recomputation that the framework has is taken as it stands, also where the model has nothing for it") {
-  const Narrowed fixed = narrowed(small("{stages: auto, recompute: selective}"), Framework::Megatron);
+  const Narrowed fixed = narrowed(small_for("{stages: auto, recompute: selective}"), Framework::Megatron);
   CHECK(fixed.scenario.plan.recompute.value == std::vector{Recompute::Selective});
-  const Narrowed listed = narrowed(small("{stages: auto, recompute: {auto: [selective, full]}}"), Framework::Megatron);
+  const Narrowed listed =
+      narrowed(small_for("{stages: auto, recompute: {auto: [selective, full]}}"), Framework::Megatron);
   CHECK(listed.scenario.plan.open.at("recompute").among == std::vector<std::string>{"selective"});
 }
 
 TEST_CASE("where nothing fits, no remedy opens what the framework restricts") {
   const Narrowed narrow = narrowed(
-      small("{stages: auto, recompute: none}", "optimizer: adam, precision: fp32, micro_batch_size: 8", "90 MiB"),
+      small_for("{stages: auto, recompute: none}", "optimizer: adam, precision: fp32, micro_batch_size: 8", "90 MiB"),
       Framework::Megatron);
   const auto opens = [&](const std::vector<std::string>& kept) {
     const auto found = search(narrow.scenario, {.top = 1, .within = narrow.within, .kept = kept});
@@ -119,8 +121,8 @@ TEST_CASE("where nothing fits, no remedy opens what the framework restricts") {
 }
 
 TEST_CASE("what launch would replace in the training is replaced before the search, and told") {
-  const Narrowed narrow = narrowed(small("{stages: auto, data_parallel: auto}",
-                                         "optimizer: rmsprop, precision: bf16, micro_batch_size: auto, zero: 1"),
+  const Narrowed narrow = narrowed(small_for("{stages: auto, data_parallel: auto}",
+                                             "optimizer: rmsprop, precision: bf16, micro_batch_size: auto, zero: 1"),
                                    Framework::Torchtitan);
   CHECK(narrow.scenario.training.optimizer == Optimizer::Adam);
   CHECK(narrow.scenario.training.gradient_precision == Precision::Fp32);

@@ -27,4 +27,10 @@ inline Answer priced(const Scenario& scenario) {
   return price(find_plan(scenario, cost), cost, Engine::Auto);
 }
 
+// Of its plan.
+inline Time step_of(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  return price(find_plan(scenario, cost), cost, Engine::StaticOrder).report.makespan;
+}
+
 }  // namespace pipewright

@@ -11,6 +11,7 @@
 #include "planner/partitioners/fitting.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
@@ -18,7 +19,7 @@ using namespace pipewright;
 
 namespace {
 
-Scenario random_scenario(std::mt19937& random, int layers, int stages, const char* schedule) {
+Scenario random_recomputed(std::mt19937& random, int layers, int stages, const char* schedule) {
   Scenario scenario = uniform_scenario({.layers = layers, .stages = stages, .micro_batches = 8});
   for (Layer& layer : scenario.model.layers) {
     layer.forward = Time{static_cast<std::int64_t>(1000 + random() % 9000)};
@@ -56,16 +57,6 @@ Scenario gpt(int blocks) {
   return scenario;
 }
 
-std::string error_of(const Scenario& scenario) {
-  try {
-    const CostModel cost(scenario);
-    find_plan(scenario, cost);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 void list(Scenario& scenario, const std::vector<std::vector<std::int64_t>>& stages) {
   scenario.plan.recompute.value.assign(stages.size(), Recompute::Layers);
   scenario.plan.recompute_layers.clear();
@@ -80,7 +71,7 @@ TEST_CASE("a stage chooses the set that adds least of all sets that fit, as the 
   int sets = 0, nothing_fits = 0;
   for (int round = 0; round < 60; ++round) {
     const char* schedule = std::array{"1f1b", "gpipe", "eager_1f1b"}[at(round % 3)];
-    Scenario scenario = random_scenario(random, 9, 1 + round % 2, schedule);
+    Scenario scenario = random_recomputed(random, 9, 1 + round % 2, schedule);
     if (round % 4 == 3) scenario.cluster.device.allocator = Allocator::Caching;
     const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);
@@ -117,7 +108,7 @@ TEST_CASE("several chunks per stage: the set fits at every moment of the walk, a
   std::mt19937 random(22);
   int fewer = 0;
   for (int round = 0; round < 20; ++round) {
-    Scenario scenario = random_scenario(random, 16, 2, "interleaved_1f1b");
+    Scenario scenario = random_recomputed(random, 16, 2, "interleaved_1f1b");
     scenario.plan.virtual_stages.value = 2;
     const CostModel cost(scenario);
     const Plan plan = find_plan(scenario, cost);
@@ -136,7 +127,7 @@ TEST_CASE("several chunks per stage: the set fits at every moment of the walk, a
 TEST_CASE("with a set of layers the walk and the simulated curve have one peak, buffers apart") {
   std::mt19937 random(23);
   for (const char* schedule : {"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "zbv", "dualpipev", "pipedream"}) {
-    Scenario scenario = random_scenario(random, 12, 3, schedule);
+    Scenario scenario = random_recomputed(random, 12, 3, schedule);
     if (find_schedule(schedule)->facts.takes_chunks)
       scenario.plan.virtual_stages.value = 2, scenario.training.micro_batches->value = 9;
     list(scenario, {{0, 2, 3, 5, 8, 10}});
@@ -206,7 +197,7 @@ TEST_CASE("a set leaves room for buffers, which only the simulation knows") {
   std::mt19937 random(24);
   int chosen = 0;
   for (int round = 0; round < 30; ++round) {
-    Scenario scenario = random_scenario(random, 10, 2, "1f1b");
+    Scenario scenario = random_recomputed(random, 10, 2, "1f1b");
     for (Layer& layer : scenario.model.layers)
       layer.stash = Bytes{layer.activation.value + 4000};
     scenario.cluster.links.kind = LinkKind::Mesh;

@@ -21,7 +21,7 @@ struct Setting {
 };
 
 // Layers of 1 to 10 ms, up to 8 MB over a cut, up to 2 M parameters.
-Scenario random_scenario(std::mt19937& random, const Setting& setting) {
+Scenario random_replicated(std::mt19937& random, const Setting& setting) {
   Scenario scenario;
   for (std::int64_t i = 0; i < setting.layers; ++i) {
     Layer layer;
@@ -103,7 +103,7 @@ TEST_CASE("The first plan is near the best of all by simulation, and no plan is 
       for (int round = 0; round < 5; ++round, ++rounds) {
         CAPTURE(schedule);
         CAPTURE(round);
-        const Scenario scenario = random_scenario(random, {.network = network});
+        const Scenario scenario = random_replicated(random, {.network = network});
         const CostModel cost(scenario);
         const Plan shell = shell_of(schedule, 12);
         Every every{shell, cost};
@@ -131,7 +131,7 @@ TEST_CASE("Where updates wait for their round no plan is below the lower bound, 
       for (int round = 0; round < 4; ++round, ++rounds) {
         CAPTURE(network);
         CAPTURE(round);
-        const Scenario scenario = random_scenario(random, {.layers = 4, .network = network});
+        const Scenario scenario = random_replicated(random, {.layers = 4, .network = network});
         const CostModel cost(scenario);
         Plan shell = shell_of("pipedream", 12);
         const Time without = replicated_plans(shell, cost).lower_bound;
@@ -154,7 +154,7 @@ TEST_CASE("Where updates wait for their round no plan is below the lower bound, 
 // four micro-batches.
 TEST_CASE("Where ZeRO gathers smaller weights than gradients, the bound counts both") {
   std::mt19937 random(41);
-  Scenario scenario = random_scenario(random, {.layers = 1, .nodes = 4, .devices = 1, .network = 0.375e9});
+  Scenario scenario = random_replicated(random, {.layers = 1, .nodes = 4, .devices = 1, .network = 0.375e9});
   scenario.model.layers.front().parameters = 2'000'000;
   scenario.model.layers.front().forward = scenario.model.layers.front().backward = Time{1'000'000};
   scenario.training.precision = Precision::Bf16, scenario.training.gradient_precision = Precision::Fp32;
@@ -174,7 +174,7 @@ TEST_CASE("Where ZeRO gathers smaller weights than gradients, the bound counts b
 TEST_CASE("One stage on all workers, at once, is data parallelism; one round late it is faster for updating late") {
   std::mt19937 random(38);
   for (const double network : {0.1e9, 0.5e9}) {
-    const Scenario scenario = random_scenario(random, {.layers = 6, .network = network});
+    const Scenario scenario = random_replicated(random, {.layers = 6, .network = network});
     const CostModel cost(scenario);
     Plan plan = shell_of("pipedream", 40);
     plan.replicas = {4}, plan.recompute = {Recompute::None}, plan.layers = {{0, 6}}, plan.device = {0, 1, 2, 3};
@@ -199,7 +199,7 @@ TEST_CASE("Plans validate, fit as `price` counts it, come best first, and are th
     CAPTURE(round);
     Setting setting{.layers = 12, .nodes = 2, .devices = 4};
     setting.memory = std::int64_t{40'000'000} * (1 + round);
-    const Scenario scenario = random_scenario(random, setting);
+    const Scenario scenario = random_replicated(random, setting);
     const CostModel cost(scenario);
     const Plan shell = shell_of(round % 2 == 0 ? "pipedream" : "1f1b", 16);
     const ReplicatedAnswer answer = replicated_plans(shell, cost);
@@ -218,7 +218,7 @@ TEST_CASE("Plans validate, fit as `price` counts it, come best first, and are th
 
 TEST_CASE("Pipelines alone may be asked for, where data parallelism is faster") {
   std::mt19937 random(5);
-  Scenario scenario = random_scenario(random, {});
+  Scenario scenario = random_replicated(random, {});
   for (Layer& layer : scenario.model.layers)
     layer.parameters = 0;
   const CostModel cost(scenario);
@@ -232,7 +232,7 @@ TEST_CASE("Pipelines alone may be asked for, where data parallelism is faster") 
 
 TEST_CASE("Where nothing fits, the ranking is empty and says what was missed by least") {
   std::mt19937 random(33);
-  const Scenario scenario = random_scenario(random, {.memory = 1000});
+  const Scenario scenario = random_replicated(random, {.memory = 1000});
   const CostModel cost(scenario);
   const Plan shell = shell_of("pipedream", 12);
   const ReplicatedAnswer answer = replicated_plans(shell, cost);
@@ -269,7 +269,7 @@ TEST_CASE("Work without parameters is replicated, parameters without work are no
 
 TEST_CASE("A search that is stopped returns what it has") {
   std::mt19937 random(34);
-  const Scenario scenario = random_scenario(random, {.layers = 12, .nodes = 4, .devices = 4});
+  const Scenario scenario = random_replicated(random, {.layers = 12, .nodes = 4, .devices = 4});
   const CostModel cost(scenario);
   const Plan shell = shell_of("pipedream", 12);
   int asked = 0;

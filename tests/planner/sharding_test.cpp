@@ -31,7 +31,7 @@ Scenario sharded(int blocks, std::int64_t copies, std::int64_t micro_batches, st
   return scenario;
 }
 
-std::string refused(const Scenario& scenario) {
+std::string sharding_refusal(const Scenario& scenario) {
   try {
     plan_of(scenario);
   } catch (const InputError& error) {
@@ -252,29 +252,29 @@ TEST_CASE("partitions that weigh whole stages are refused for sharded weights") 
   scenario.cluster.devices_per_node = 4;
   scenario.plan.stages.value = 2;
   scenario.plan.partition.value = LeastStep{};
-  CHECK(says(refused(scenario), "plan.partition: exact does not know which units are whole at a time"));
+  CHECK(says(sharding_refusal(scenario), "plan.partition: exact does not know which units are whole at a time"));
   scenario.plan.partition.value = Fitting{};
-  CHECK(says(refused(scenario), "fitting does not know"));
+  CHECK(says(sharding_refusal(scenario), "fitting does not know"));
   scenario.training.zero = 2;
-  CHECK(refused(scenario).empty());
+  CHECK(sharding_refusal(scenario).empty());
 }
 
 TEST_CASE("what sharding cannot be is refused with the way out") {
   Scenario scenario = sharded(4, 8, 1);
   scenario.plan.shard = Placed<std::int64_t>{3, Place{"s.yaml", 12, 3}};
-  CHECK(says(refused(scenario), "s.yaml:12:3"));
-  CHECK(says(refused(scenario), "3 does not divide plan.data_parallel: 8; use 1, 2, 4 or 8"));
+  CHECK(says(sharding_refusal(scenario), "s.yaml:12:3"));
+  CHECK(says(sharding_refusal(scenario), "3 does not divide plan.data_parallel: 8; use 1, 2, 4 or 8"));
   scenario.training.zero = 0;
-  CHECK(says(refused(scenario), "copies divide nothing with training.zero: 0; write training.zero: 3"));
+  CHECK(says(sharding_refusal(scenario), "copies divide nothing with training.zero: 0; write training.zero: 3"));
   scenario.plan.shard.reset();
   scenario.plan.reshard_after_forward = Placed<bool>{true, {}};
-  CHECK(says(refused(scenario), "weights are whole with training.zero: 0"));
+  CHECK(says(sharding_refusal(scenario), "weights are whole with training.zero: 0"));
   scenario = sharded(4, 8, 1, 1);
   scenario.plan.reduce_gradients = Placed<ReduceGradients>{ReduceGradients::Step, {}};
-  CHECK(says(refused(scenario), "gradients are whole with training.zero: 1"));
+  CHECK(says(sharding_refusal(scenario), "gradients are whole with training.zero: 1"));
   scenario = sharded(4, 2, 4);
   scenario.plan.schedule.value = "pipedream";
-  CHECK(says(refused(scenario), "pipedream updates the weights of one stage while others run; use 0 or 1"));
+  CHECK(says(sharding_refusal(scenario), "pipedream updates the weights of one stage while others run; use 0 or 1"));
   scenario = sharded(4, 1, 4);
   CHECK(plan_of(scenario).units == 1);  // one copy: there is nothing to divide
 }

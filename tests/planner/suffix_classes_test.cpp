@@ -35,7 +35,7 @@ SuffixProblem random_classes(std::mt19937& random, bool on_nodes) {
 }
 
 // A plan's figures, from the formulas of suffix_oracle.hpp and each stage's place among the devices of its class.
-struct Placed {
+struct PlacedPlan {
   std::vector<LayerRange> layers{};
   std::vector<int> replicas{}, classes{};
 
@@ -65,12 +65,12 @@ struct Placed {
 };
 
 // Bottleneck, stages, devices.
-using Key = std::tuple<std::int64_t, std::size_t, int>;
+using ClassesKey = std::tuple<std::int64_t, std::size_t, int>;
 
-struct Brute {
+struct ClassesBrute {
   const SuffixProblem& problem;
-  Placed plan{};
-  std::optional<Key> best{};
+  PlacedPlan plan{};
+  std::optional<ClassesKey> best{};
   std::optional<std::int64_t> least_lacking{};
 
   void plans(int begin, std::vector<int> devices) {
@@ -93,13 +93,13 @@ struct Brute {
     const auto [time, lacks] = plan.judged(problem);
     if (!least_lacking || lacks < *least_lacking) least_lacking = lacks;
     if (lacks > 0) return;
-    const Key key{time, plan.layers.size(), std::accumulate(plan.replicas.begin(), plan.replicas.end(), 0)};
+    const ClassesKey key{time, plan.layers.size(), std::accumulate(plan.replicas.begin(), plan.replicas.end(), 0)};
     if (!best || key < *best) best = key;
   }
 };
 
-Brute brute_force(const SuffixProblem& problem) {
-  Brute brute{problem};
+ClassesBrute brute_force_on_classes(const SuffixProblem& problem) {
+  ClassesBrute brute{problem};
   std::vector<int> devices{problem.devices};
   for (const SuffixClass& other : problem.others)
     devices.push_back(other.devices);
@@ -107,8 +107,8 @@ Brute brute_force(const SuffixProblem& problem) {
   return brute;
 }
 
-Placed placed(const SuffixAnswer& answer) {
-  Placed plan;
+PlacedPlan placed(const SuffixAnswer& answer) {
+  PlacedPlan plan;
   for (const SuffixStage& stage : answer.stages) {
     plan.layers.push_back(stage.layers);
     plan.replicas.push_back(stage.replicas), plan.classes.push_back(stage.device_class);
@@ -141,11 +141,11 @@ TEST_CASE("On two and three classes suffix_dp equals brute force over cuts, repl
     const SuffixProblem problem = random_classes(random, round % 2 == 1);
     CAPTURE(round);
     const SuffixAnswer answer = suffix_dp(problem);
-    const Brute brute = brute_force(problem);
+    const ClassesBrute brute = brute_force_on_classes(problem);
     REQUIRE(!answer.stages.empty() == brute.best.has_value());
     if (brute.best) {
       ++fit;
-      CHECK(Key{answer.bottleneck.value, answer.stages.size(), answer.devices} == *brute.best);
+      CHECK(ClassesKey{answer.bottleneck.value, answer.stages.size(), answer.devices} == *brute.best);
       holds_what_it_says(answer, problem);
       const std::vector<int> classes = classes_of(answer);
       mixed += std::count(classes.begin(), classes.end(), classes.front()) < std::ssize(classes) ? 1 : 0;
