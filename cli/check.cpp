@@ -50,9 +50,9 @@ std::string in_words(const GivenSchedule& given) {
     halves += std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
   std::string text = "schedule, " + counted(given.stages, "rank") + ", " +
                      counted(std::int64_t{given.stages} * given.virtual_stages, "stage") +
-                     (given.chunk_order == ChunkOrder::V          ? " to and fro"
-                      : given.chunk_order == ChunkOrder::BothWays ? " in each of two directions"
-                                                                  : "") +
+                     (given.chunk_order == ChunkOrder::V ? " to and fro"
+                      : both_ways(given.chunk_order)     ? " in each of two directions"
+                                                         : "") +
                      ", M = " + std::to_string(given.micro_batches);
   if (halves > 0) text += ", " + counted(halves, "backward") + " in two parts";
   if (given.overlapped() > 0)

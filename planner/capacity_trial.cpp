@@ -21,7 +21,7 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     const PlanRequest& plan = scenario_->plan;
     const bool in_units = scenario_->training.zero >= kWeightsSharded &&
                           (plan.data_parallel.value > 1 || plan.context_parallel.value > 1);
-    searched_ = balanced_ = plan.virtual_stages.value == 1 && chunk_order_of(plan) != ChunkOrder::BothWays && !in_units;
+    searched_ = balanced_ = plan.virtual_stages.value == 1 && !both_ways(chunk_order_of(plan)) && !in_units;
     partition_ = searched_  ? "the cut with the least bottleneck among those that fit"
                  : in_units ? "the balanced cut (its weights are gathered in units)"
                             : "the balanced cut (several chunks share a device)";

@@ -514,7 +514,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   settle_rebuilt(scenario, plan, errors);
   const bool knapsack =
       std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end();
-  if (knapsack && plan.chunk_order == ChunkOrder::BothWays)
+  if (knapsack && both_ways(plan.chunk_order))
     errors.add(
         or_else(request.recompute.place, request.place), "plan.recompute",
         "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "

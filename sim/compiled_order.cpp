@@ -23,8 +23,9 @@ bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const S
   const auto same = [](const Edge& x, const Edge& y) { return x.from == y.from && x.to == y.to; };
   return a.stages == b.stages && a.virtual_stages == b.virtual_stages && a.units == b.units &&
          a.reduce_each == b.reduce_each && a.micro_batches == b.micro_batches && a.chunk_order == b.chunk_order &&
-         a.replicas == b.replicas && a.recompute == b.recompute && a.recompute_except_last == b.recompute_except_last &&
-         a.given == b.given && std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
+         a.group == b.group && a.replicas == b.replicas && a.recompute == b.recompute &&
+         a.recompute_except_last == b.recompute_except_last && a.given == b.given &&
+         std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
 }
 
 // Runs the lists in waves, without a clock.

@@ -32,6 +32,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.virtual_stages = plan.virtual_stages;
   PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= std::numeric_limits<MicroBatchId>::max());
   shape.micro_batches = static_cast<int>(plan.micro_batches);
+  if (plan.facts.states_group && plan.micro_batch_group)
+    shape.group = static_cast<int>(std::min<std::int64_t>(plan.micro_batch_group->value, shape.micro_batches));
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
     shape.replicas = plan.replicas;
   shape.data_parallel = plan.copies();

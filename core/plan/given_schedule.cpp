@@ -123,15 +123,24 @@ class Settled {
       throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(given_.stages) +
                                                      " ranks; their number must be even, so that no rank "
                                                      "holds the same stage for both");
-    given_.chunk_order = ChunkOrder::BothWays, given_.virtual_stages = 1;
+    given_.virtual_stages = 1;
+    const auto stray = [&](ChunkOrder order) {
+      given_.chunk_order = order;
+      const Seating seating = given_.seating();
+      return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+        return (seating.holder_of(0, entry.op.micro_batch) == 1) != up(entry);
+      });
+    };
+    if (const auto entry = stray(ChunkOrder::BothWays);
+        entry != entries_.end() && stray(ChunkOrder::InTurns) != entries_.end())
+      throw InputError(place(*entry),
+                       pipewright::label(entry->op) + " is of a micro-batch of the other direction; of " +
+                           std::to_string(given_.micro_batches) + " micro-batches the first half runs stages 0 to " +
+                           std::to_string(given_.stages - 1) + ", the second half the others, or " +
+                           std::to_string(given_.stages / 2) + " at a time in turns");
     for (Entry& entry : entries_) {
-      const bool second = given_.seating().holder_of(0, entry.op.micro_batch) == 1;
-      if (second != up(entry))
-        throw InputError(place(entry), label(entry.op) + " is of a micro-batch of the other direction; of " +
-                                           std::to_string(given_.micro_batches) +
-                                           " micro-batches the first half runs stages 0 to " +
-                                           std::to_string(given_.stages - 1) + ", the second half the others");
-      if (second) entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
+      if (!up(entry)) continue;
+      entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
       given_.compute[entry.worker][entry.index] = entry.op;
     }
     owner_.resize(at(given_.stages));

@@ -118,6 +118,7 @@ struct ScheduleShape {
   int stages = 1;                      // K
   int virtual_stages = 1;              // v per stage
   int micro_batches = 1;               // M
+  int group = 0;                       // micro-batches that go through a chunk in turn, of a schedule in groups; 0: K
   std::vector<int> replicas{};         // r_k; empty: one each
   int data_parallel = 1;               // D: with D > 1 or r_k > 1 gradients are all-reduced
   std::vector<bool> recompute{};       // per stage; empty: none
@@ -146,8 +147,9 @@ struct ScheduleFacts {
   // The last chunk does a backward directly after its forward; false: all forwards come first.        [GPipe19] fig. 2
   bool backward_at_once = true;
   bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
-  // Micro-batches go through the chunks in groups of K, so K divides M.                      [Megatron21] section 2.2
+  // Micro-batches go through the chunks in groups, of K each where nothing is said, so K divides M. [Megatron21] section 2.2
   bool groups_of_stages = false;
+  bool states_group = false;  // how many are in a group can be said: ScheduleShape::group               [Megatron26]
   bool pairs = false;  // cells of a forward and a backward that are made to run at once   [DeepSeekIII24] section 3.2.1
   std::string_view pytorch = {};  // its name in PyTorch's get_schedule_class; "": not there          [PyTorchPP26]
 };

@@ -8,6 +8,7 @@
 //   V         the same to and fro: stages 0 1 2 2 1 0; chunks 2 and 3 are neighbours on one worker [ZeroBubble23] section 6
 //   BothWays  K chunks, each on two workers: micro-batches of the first half go down from stage 0 to K - 1, those of the
 //             second half up, chunk k on stage K - 1 - k. Weights are held twice.      [DeepSeekIII24] section 3.2.1, DualPipe
+//   InTurns   as BothWays, but K / 2 micro-batches go down, the next K / 2 up, and so on                 [Chimera21] section 3
 //   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
 //   units     each of these chunks is cut once more, in parts that lie on one worker: K = 2 and 3 units, chunks 0 1 2 on
 //             stage 0 and 3 4 5 on stage 1. What is gathered and reduced at once.                  [FSDP23] section 3.2.1
@@ -31,7 +32,12 @@ constexpr int dealt_to(std::int64_t m, int r) {
   return static_cast<int>(m % r);
 }
 
-enum class ChunkOrder : std::uint8_t { Loop, V, BothWays };
+enum class ChunkOrder : std::uint8_t { Loop, V, BothWays, InTurns };
+
+// Whether each chunk lies on two workers, of pipelines in opposite directions.
+constexpr bool both_ways(ChunkOrder order) {
+  return order == ChunkOrder::BothWays || order == ChunkOrder::InTurns;
+}
 
 // A view: what it was made from must stay as it is. Look-ups are O(1), positions with replicas O(K).
 struct Seating {
@@ -74,19 +80,24 @@ struct Seating {
   int holders(VirtualStageId v) const { return both_ways() ? 2 : replicas_of(stage_of(v)); }
   // Which of them runs micro-batch m, and how many micro-batches this one has run before it.
   int holder_of(VirtualStageId v, std::int64_t m) const {
-    if (both_ways()) return m < down() ? 0 : 1;
+    if (both_ways()) return static_cast<int>(m / block() % 2);
     return replicas.empty() ? 0 : dealt_to(m, replicas_of(stage_of(v)));
   }
   std::int64_t turn_of(VirtualStageId v, std::int64_t m) const {
-    if (both_ways()) return m < down() ? m : m - down();
+    if (both_ways()) return m / block() / 2 * block() + m % block();
     return replicas.empty() ? m : m / replicas_of(stage_of(v));
   }
   // The inverse: the turn-th micro-batch of that holder; and how many it runs.
   std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
-    return both_ways() ? holder * down() + turn : holder + turn * replicas_of(stage_of(v));
+    if (both_ways()) return (turn / block() * 2 + holder) * block() + turn % block();
+    return holder + turn * replicas_of(stage_of(v));
   }
   std::int64_t turns(VirtualStageId v, int holder) const {
-    if (both_ways()) return holder == 0 ? down() : micro_batches - down();
+    if (both_ways()) {
+      const std::int64_t left = micro_batches % (2 * block());
+      return micro_batches / (2 * block()) * block() +
+             (holder == 0 ? std::min(left, block()) : std::max<std::int64_t>(0, left - block()));
+    }
     const int r = replicas_of(stage_of(v));
     return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
   }
@@ -135,9 +146,12 @@ struct Seating {
   int members(VirtualStageId v) const { return copies * holders(v); }
 
  private:
-  bool both_ways() const { return chunk_order == ChunkOrder::BothWays; }
+  bool both_ways() const { return pipewright::both_ways(chunk_order); }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
-  std::int64_t down() const { return (micro_batches + 1) / 2; }           // micro-batches that go from stage 0 to K - 1
+  // Micro-batches in a row that go the same way.
+  std::int64_t block() const {
+    return chunk_order == ChunkOrder::BothWays ? (micro_batches + 1) / 2 : std::max(1, stages / 2);
+  }
 };
 
 // Positions of the holders of a chunk, in their order.

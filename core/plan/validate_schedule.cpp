@@ -78,9 +78,9 @@ std::string Checker::shape_fault() {
     return "buckets: one number from 1 is needed for each virtual stage";
 
   chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
-  if (shape.chunk_order == ChunkOrder::BothWays && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
+  if (both_ways(shape.chunk_order) && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways, K is even and each stage is one chunk";
-  if (shape.units > 1 && (shape.chunk_order == ChunkOrder::BothWays || !shape.replicas.empty() || !schedule.flush))
+  if (shape.units > 1 && (both_ways(shape.chunk_order) || !shape.replicas.empty() || !schedule.flush))
     return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
     return "reductions after every micro-batch need a flush, and stages without replicas";

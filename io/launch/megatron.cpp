@@ -83,6 +83,9 @@ void parallel_flags(Flags& flags, const Answer& written) {
   if (plan.stages > 1)
     flags.add("--pipeline-model-parallel-layout {}",
               shell_word(megatron_layout(chunks_of(plan, written.scenario->model))));
+  if (plan.facts.states_group && plan.micro_batch_group)
+    flags.add("--microbatch-group-size-per-virtual-pipeline-stage {}", plan.micro_batch_group->value);
+  if (plan.facts.pairs) flags.line("--overlap-moe-expert-parallel-comm");
   if (plan.tensor_parallel > 1 && plan.stages > 1 && !plan.scatter_gather)
     flags.line("--no-scatter-gather-tensors-in-pipeline");
   if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");

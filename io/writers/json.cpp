@@ -60,6 +60,8 @@ void plan(JsonFields& json, const Plan& p) {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
   });
+  json.when(p.facts.states_group && p.micro_batch_group,
+            [&] { json.field("micro_batch_group", p.micro_batch_group.value_or(Placed<std::int64_t>{}).value); });
   json.when(p.pairs.value != Pairs::Serial, [&] {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
     json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });

@@ -148,7 +148,7 @@ class Gantt {
 
   // What the light colors show; empty: there are none.
   std::string_view light_words() const {
-    if (answer_.plan.chunk_order == ChunkOrder::BothWays) return "from the last worker up";
+    if (both_ways(answer_.plan.chunk_order)) return "from the last worker up";
     return answer_.plan.virtual_stages > 1 ? "of odd chunks" : "";
   }
 

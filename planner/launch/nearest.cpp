@@ -65,6 +65,7 @@ class Nearness {
     check_model(found_.scenario, framework_);
     replicas();
     schedule();
+    group();
     batch();
     recompute();
     settle_training(found_.scenario, framework_, plan_.copies() > 1, request().stages.value > 1,
@@ -100,8 +101,8 @@ class Nearness {
     const ScheduleRule& asked = *find_schedule(plan_.schedule);
     // torchtitan knows of its schedules' names how their stages lie, of a file that they lie in a loop.
     const bool to_and_fro = plan_.chunk_order == ChunkOrder::V && asked.facts.pytorch.empty();
-    const bool both_ways = plan_.chunk_order == ChunkOrder::BothWays;
-    if (takes_any && asked.flush && !both_ways && !(is(Framework::Torchtitan) && to_and_fro)) return;
+    const bool two_ways = both_ways(plan_.chunk_order);
+    if (takes_any && asked.flush && !two_ways && !(is(Framework::Torchtitan) && to_and_fro)) return;
     const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
     const std::vector<std::string> has = schedules_of(words(framework_));
     const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
@@ -116,16 +117,27 @@ class Nearness {
       request().virtual_stages.value = 1, request().partition.value = Balanced{};
       one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
     }
-    if (asked.name == nearest) return;
+    const bool no_tokens = is(Framework::Megatron) && asked.facts.pairs && !plan_.split().sends_tokens();
+    if (std::find(has.begin(), has.end(), asked.name) != has.end() && !no_tokens) return;
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
     if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,
-                        takes_any && both_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
+                        takes_any && two_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
                         : takes_any && to_and_fro
                             ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
-                            : "is not there",
+                        : no_tokens && asked.in_megatron ? "needs expert_parallel there"
+                                                         : "is not there",
                         nearest));
     request().schedule.value = nearest, request().given = nullptr;
+  }
+
+  void group() {
+    if (!plan_.micro_batch_group || is(Framework::Megatron)) return;
+    const ScheduleRule& written = *find_schedule(request().schedule.value);
+    if (written.facts.states_group && plan_.micro_batch_group->value != plan_.stages)
+      differs(fmt::format("micro_batch_group: {} is not there; as many as stages: {}", plan_.micro_batch_group->value,
+                          plan_.stages));
+    request().micro_batch_group.reset();
   }
 
   void batch() {

@@ -57,7 +57,7 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
                        "fused: the search counts the ops of " + name +
                            " one after the other; write serial, or settle the other keys of the plan and ask simulate");
   for (const std::string& name : names)
-    if (const ScheduleRule* rule = find_schedule(name); rule && rule->chunk_order == ChunkOrder::BothWays)
+    if (const ScheduleRule* rule = find_schedule(name); rule && both_ways(rule->chunk_order))
       throw InputError(scenario.plan.schedule.place, "plan.schedule",
                        name +
                            " keeps each stage on two workers, which the search does not count; settle the other keys "

@@ -245,6 +245,9 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
     lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
                     " flushes, so every stage has one version of its weights; it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
+  if (plan.micro_batch_group && !plan.facts.states_group)
+    lines.push_back("plan.micro_batch_group has no effect: it belongs to schedule: " +
+                    listed(schedule_names([](const ScheduleRule& each) { return each.facts.states_group; }), "or"));
   const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
   if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");

@@ -35,7 +35,7 @@ void add_to(Lane& lane, const Resharding& when) {
 
 std::string gathering_refusal(const Schedule& schedule) {
   if (!schedule.flush) return schedule.name + " updates the weights of one stage while others run";
-  if (has_replicas(schedule.shape) || schedule.shape.chunk_order == ChunkOrder::BothWays)
+  if (has_replicas(schedule.shape) || both_ways(schedule.shape.chunk_order))
     return "the holders of a chunk run different micro-batches, and gathers need all of them at a time";
   if (schedule.shape.data_parallel == 1) return "there is one copy, which holds all weights";
   return "";

@@ -9,7 +9,7 @@ namespace {
 
 std::string given_order_refusal(const ScheduleShape& shape) {
   if (std::string why = shape_refusal(shape, shape.chunk_order); !why.empty()) return why;
-  if (shape.chunk_order == ChunkOrder::BothWays && shape.recompute_except_last)
+  if (both_ways(shape.chunk_order) && shape.recompute_except_last)
     return "an order with two directions has two last micro-batches; leave plan.recompute_except_last out";
   if (!shape.given) return "file: names no file; write schedule: {file: my.schedule.csv}, or use --schedule FILE";
   if (std::string why = replica_refusal(shape, kGivenSchedule); !why.empty()) return why;

@@ -45,7 +45,7 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   for (int chunk = 0; chunk < seating.held(); ++chunk)
     if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
   std::reverse(ready.begin(), ready.end());
-  if (shape.chunk_order == ChunkOrder::BothWays) std::sort(ready.rbegin(), ready.rend());
+  if (both_ways(shape.chunk_order)) std::sort(ready.rbegin(), ready.rend());
 
   if (shape.reduce_each) append_reductions_of_each(shape, lane);
   for (const VirtualStageId v : ready) {
@@ -147,7 +147,7 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
   if (std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one) ||
       std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
     return "replicas and buckets are counted from 1";
-  if (shape.chunk_order == ChunkOrder::BothWays && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
+  if (both_ways(shape.chunk_order) && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways each rank has one stage for each direction, so their number is even; use " +
            std::to_string(shape.stages + 1) + " stages of one chunk";
   double ops = 0, workers = 0;  // as doubles: a product of three large numbers of a scenario passes 2^63

@@ -17,10 +17,13 @@ std::span<const ScheduleRule> schedules() {
       one_f_one_b(),       //
       eager_1f1b(),        //
       interleaved_1f1b(),  //
+      moe_overlap_1f1b(),  //
       looped_bfs(),        //
       zb_h1(),             //
       zb_h2(),             //
+      interleaved_zb(),    //
       zbv(),               //
+      chimera(),           //
       dualpipe(),          //
       dualpipev(),         //
       pipedream(),         //

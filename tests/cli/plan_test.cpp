@@ -424,7 +424,9 @@ TEST_CASE("plan: fields that contradict one another are named, with a way out") 
             "plan.partition: gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; write "
             "partition: auto (--set plan.partition=auto)"));
   CHECK(has(error(quickstart, {"plan.virtual_stages=2", "plan.recompute=auto"}),
-            "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b, looped_bfs, zbv and "
+            "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b, moe_overlap_1f1b, "
+            "looped_bfs, "
+            "interleaved_zb, zbv and "
             "dualpipev "
             "take several"));
   CHECK(has(error(quickstart, {"plan.stages={auto:[2,4]}"}),

@@ -85,7 +85,8 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
                      .chunk_order = order,
                      .units = units});
         if (K % 2 == 0)
-          check({.stages = K, .micro_batches = M, .data_parallel = D, .chunk_order = ChunkOrder::BothWays});
+          for (const ChunkOrder order : {ChunkOrder::BothWays, ChunkOrder::InTurns})
+            check({.stages = K, .micro_batches = M, .data_parallel = D, .chunk_order = order});
         for (int r = 1; r <= 3; ++r) {
           ScheduleShape shape{.stages = K, .micro_batches = M, .data_parallel = D};
           for (int k = 0; k < K; ++k)
@@ -103,4 +104,16 @@ TEST_CASE("seating: an odd micro-batch goes down") {
   CHECK(seating.position_of(0, 3) == 3);
   CHECK(seating.number_in_file(0, 2) == 0);
   CHECK(seating.number_in_file(0, 3) == 4);  // the first stage of the way up
+}
+
+TEST_CASE("seating in turns: two micro-batches of four stages go down, two up, and one down again") {
+  const ScheduleShape shape{.stages = 4, .micro_batches = 5, .chunk_order = ChunkOrder::InTurns};
+  const Seating seating = shape.seating();
+  for (const auto& [m, position] :
+       {std::pair{0, 1}, std::pair{1, 1}, std::pair{2, 2}, std::pair{3, 2}, std::pair{4, 1}})
+    CHECK(seating.position_of(1, m) == position);
+  CHECK(seating.turn_of(1, 4) == 2);
+  CHECK(seating.micro_batch(1, 0, 2) == 4);
+  CHECK(seating.turns(1, 0) == 3);
+  CHECK(seating.turns(1, 1) == 2);
 }

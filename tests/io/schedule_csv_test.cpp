@@ -145,6 +145,12 @@ TEST_CASE("Two directions are read from two sets of stages, and what does not fi
   CHECK(given.virtual_stages == 1);
   CHECK(given.micro_batches == 2);
   CHECK(given.compute[0][1] == Op{Kind::F, 1, 1});  // stage 3 of the file
+  const std::string in_turns =                      // 0 and 2 down, 1 and 3 up, as Chimera has them
+      "0F0,3F1,3B1,0B0,0F2,3F3,3B3,0B2\n2F1,1F0,1B0,2B1,2F3,1F2,1B2,2B3\n";
+  const GivenSchedule chimera = parse_schedule_csv(in_turns, "x");
+  CHECK(chimera.chunk_order == ChunkOrder::InTurns);
+  CHECK(chimera.micro_batches == 4);
+  CHECK(chimera.compute[1][0] == Op{Kind::F, 0, 1});
   holds(csv_error("0F0,3F1,3B1\n1F0,2F1,2B1,1B0\n"), "0B0 is missing on rank 0");
   holds(csv_error("0F0,3F1,0B0\n1F0,2F1,2B1,1B0\n"), "3B1 is missing on rank 0");
   holds(csv_error("0F1,3F0,3B0,0B1\n1F1,2F0,2B0,1B1\n"),

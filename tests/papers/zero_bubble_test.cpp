@@ -116,6 +116,26 @@ TEST_CASE("ZB-H2 takes M(f+b+w) + (K-1)max(f, f+b-2w) for M >= 2K-1 and w <= min
   CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .micro_batches = 6}, {}));
 }
 
+TEST_CASE("interleaved zero bubble waits K - 1 forwards of a chunk where passes are equal, whatever v is") {
+  const ScheduleRule& rule = *find_schedule("interleaved_zb");
+  for (int K = 1; K <= 12; ++K)
+    for (int v = 2; v <= 4; ++v)
+      for (int M = K; M <= 48; ++M) {
+        const ScheduleShape shape{.stages = K, .virtual_stages = v, .micro_batches = M};
+        if (!rule.refusal(shape).empty()) continue;
+        const Time step =
+            static_order_makespan(rule.generate(shape), stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0}));
+        CAPTURE(K);
+        CAPTURE(v);
+        CAPTURE(M);
+        CHECK(step == Time{3 * v * M + K - 1});
+        const auto bubble = textbook_bubble(rule, shape, {});
+        REQUIRE(bubble.has_value());
+        CHECK(bubble->numerator * step.value == bubble->denominator * (K - 1));
+      }
+  CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .virtual_stages = 2, .micro_batches = 8}, {10, 12, 8}));
+}
+
 TEST_CASE("ZB-V: no stage waits once it has begun where passes are equal, and the last begins K - 1 forwards late") {
   const ScheduleRule& rule = *find_schedule("zbv");
   for (int K = 1; K <= 12; ++K)
@@ -134,24 +154,50 @@ TEST_CASE("ZB-V: no stage waits once it has begun where passes are equal, and th
   CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .virtual_stages = 2, .micro_batches = 8}, {10, 12, 8}));
 }
 
+TEST_CASE("Chimera: (K-2)/(2M+K-2) of the step with equal passes, and a wait per unit with backwards twice as long") {
+  const ScheduleRule& rule = *find_schedule("chimera");
+  for (int K = 2; K <= 16; K += 2)
+    for (int M = 1; M <= 64; ++M) {
+      const ScheduleShape shape{.stages = K, .micro_batches = M, .chunk_order = ChunkOrder::InTurns};
+      const auto step = [&](int input, int weights) {
+        return static_order_makespan(rule.generate(shape),
+                                     stage_costs(shape, Time{2}, Time{input}, Time{weights}, Time{0}));
+      };
+      CAPTURE(K);
+      CAPTURE(M);
+      if (M % K == 0) {
+        CHECK(step(1, 1) == Time{2 * (2 * M + K - 2)});
+        CHECK(step(2, 2) == Time{2 * (3 * M + (K - 2) * (M / K + 1))});
+      }
+      for (const int half : {1, 2}) {
+        const auto bubble = textbook_bubble(rule, shape, {2, half, half});
+        REQUIRE(bubble.has_value() == (M % K == 0));
+        if (!bubble) continue;
+        const std::int64_t idle = step(half, half).value - std::int64_t{2 + 2 * half} * M;
+        CHECK(bubble->numerator * step(half, half).value == bubble->denominator * idle);
+      }
+    }
+  CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .micro_batches = 8, .chunk_order = ChunkOrder::InTurns}, {2, 2, 1}));
+}
+
 TEST_CASE("DualPipe and DualPipeV wait half a pipeline's forwards, and a pipeline's, where passes are equal") {
   for (const char* name : {"dualpipe", "dualpipev"}) {
     const ScheduleRule& rule = *find_schedule(name);
-    const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;
-    for (int K = 2; K <= 12; K += both_ways ? 2 : 1)
+    const bool two_ways = both_ways(rule.chunk_order);
+    for (int K = 2; K <= 12; K += two_ways ? 2 : 1)
       for (int M = 2 * K; M <= 48; M += 2) {
         const ScheduleShape shape{
-            .stages = K, .virtual_stages = both_ways ? 1 : 2, .micro_batches = M, .chunk_order = rule.chunk_order};
+            .stages = K, .virtual_stages = two_ways ? 1 : 2, .micro_batches = M, .chunk_order = rule.chunk_order};
         const Time step =
             static_order_makespan(rule.generate(shape), stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0}));
         CAPTURE(name);
         CAPTURE(K);
         CAPTURE(M);
-        CHECK(step == Time{both_ways ? 3 * M + K / 2 - 1 : 6 * M + K - 1});
+        CHECK(step == Time{two_ways ? 3 * M + K / 2 - 1 : 6 * M + K - 1});
         const auto bubble = textbook_bubble(rule, shape, {});
         REQUIRE(bubble.has_value());
         CHECK(bubble->denominator == step.value);
-        CHECK(bubble->numerator == (both_ways ? K / 2 - 1 : K - 1));
+        CHECK(bubble->numerator == (two_ways ? K / 2 - 1 : K - 1));
       }
   }
 }

@@ -56,14 +56,14 @@ TEST_CASE("An unknown schedule is named with the nearest one") {
   scenario.plan.schedule.value = "1fb1";
   CHECK(error_of(scenario) ==
         "s.yaml:2:3: plan.schedule: unknown \"1fb1\"; did you mean \"1f1b\"? known: naive, gpipe, 1f1b, eager_1f1b, "
-        "interleaved_1f1b, looped_bfs, zb_h1, zb_h2, zbv, dualpipe, dualpipev, pipedream, data_parallel");
+        "interleaved_1f1b, moe_overlap_1f1b, looped_bfs, zb_h1, zb_h2, interleaved_zb, zbv, chimera, dualpipe, "
+        "dualpipev, pipedream, data_parallel");
 }
 
 TEST_CASE("A name whose beginning is right is completed") {
   Scenario scenario = uniform_scenario();
-  scenario.plan.schedule.value = "interleaved";
-  CHECK(error_of(scenario).find("unknown \"interleaved\"; did you mean \"interleaved_1f1b\"? known: ") !=
-        std::string::npos);
+  scenario.plan.schedule.value = "moe";
+  CHECK(error_of(scenario).find("unknown \"moe\"; did you mean \"moe_overlap_1f1b\"? known: ") != std::string::npos);
 }
 
 TEST_CASE("More stages than layers are refused with the possible numbers") {

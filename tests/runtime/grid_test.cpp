@@ -93,9 +93,10 @@ TEST_CASE("Likewise interleaved: two chunks per stage, as many micro-batches as 
     for (int micro_batches = stages; micro_batches <= 16; micro_batches += stages)
       for (const bool ragged : {false, true})
         for (const std::string recompute : {"none", "full"})
-          check_cell(join({kChain, "plan.schedule=interleaved_1f1b", "plan.virtual_stages=2",
-                           set("plan.stages", stages), "plan.recompute=" + recompute},
-                          batch(micro_batches, ragged)));
+          for (const std::string schedule : {"interleaved_1f1b", "interleaved_zb"})
+            check_cell(join({kChain, "plan.schedule=" + schedule, "plan.virtual_stages=2", set("plan.stages", stages),
+                             "plan.recompute=" + recompute},
+                            batch(micro_batches, ragged)));
 }
 
 TEST_CASE("Likewise all micro-batches through one chunk after the other, fewer than stages, as many, and more") {
@@ -121,6 +122,11 @@ TEST_CASE(
             if (micro_batches >= 2 * stages)
               check_cell(join(join(cell, {"plan.schedule=dualpipev"}), batch(micro_batches, ragged, copies)));
           }
+        for (const int stages : {2, 4})
+          for (const int micro_batches : {stages - 1, stages + 1, 2 * stages})
+            check_cell(join({kChain, "plan.schedule=chimera", set("plan.stages", stages),
+                             set("plan.data_parallel", copies), "plan.recompute=" + recompute},
+                            batch(micro_batches, ragged, copies)));
         for (const int stages : {2, 4})
           for (const int micro_batches : {2 * stages, 2 * stages + 4})
             check_cell(join({kChain, "plan.schedule=dualpipe", set("plan.stages", stages),

@@ -30,8 +30,9 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 
 TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
   CHECK(schedule_names() == std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b",
-                                                          "looped_bfs", "zb_h1", "zb_h2", "zbv", "dualpipe",
-                                                          "dualpipev", "pipedream", "data_parallel"});
+                                                          "moe_overlap_1f1b", "looped_bfs", "zb_h1", "zb_h2",
+                                                          "interleaved_zb", "zbv", "chimera", "dualpipe", "dualpipev",
+                                                          "pipedream", "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())
@@ -42,8 +43,8 @@ TEST_CASE("the traits of every schedule are what its orders do") {
   for (const ScheduleRule& rule : schedules()) {
     CAPTURE(rule.name);
     const int v = rule.facts.takes_chunks ? 2 : 1;
-    const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;
-    const int K = both_ways || rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
+    const bool two_ways = both_ways(rule.chunk_order);
+    const int K = two_ways || rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
     const auto shape = [&](int micro_batches) {
       return ScheduleShape{
           .stages = K, .virtual_stages = v, .micro_batches = micro_batches, .chunk_order = rule.chunk_order};
@@ -54,7 +55,7 @@ TEST_CASE("the traits of every schedule are what its orders do") {
     other_order.chunk_order = rule.chunk_order == ChunkOrder::Loop ? ChunkOrder::V : ChunkOrder::Loop;
     CHECK(rule.refusal(other_chunks) != "");
     CHECK(rule.refusal(other_order) != "");
-    CHECK(rule.refusal(shape(31)).empty() == !(rule.facts.groups_of_stages || both_ways));
+    CHECK(rule.refusal(shape(31)).empty() == !(rule.facts.groups_of_stages || rule.chunk_order == ChunkOrder::BothWays));
     CHECK((rule.peak_in_flight(shape(32), 0) == rule.peak_in_flight(shape(64), 0)) == rule.bounded_in_flight);
     bool at_once = true;
     for (const Lane& lane : rule.generate(shape(32)).positions)
@@ -168,9 +169,9 @@ TEST_CASE("one worker per stage in one copy reduces nothing, and updates all the
     if (rule.facts.takes_chunks) shape.virtual_stages = 2;
     shape.chunk_order = rule.chunk_order;
     REQUIRE(rule.refusal(shape) == "");
-    const bool both_ways = rule.chunk_order == ChunkOrder::BothWays;  // two workers in the one copy
+    const bool two_ways = both_ways(rule.chunk_order);  // two workers in the one copy
     for (const Lane& lane : rule.generate(shape).positions) {
-      CHECK(lane.communication[kReductions].empty() == !both_ways);
+      CHECK(lane.communication[kReductions].empty() == !two_ways);
       CHECK(lane.compute.back().kind == Kind::Update);
     }
   }

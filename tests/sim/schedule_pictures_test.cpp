@@ -168,10 +168,32 @@ TEST_CASE("DualPipe sends micro-batches 0 to 3 down from stage 0 and 4 to 7 up f
 )");
 }
 
+TEST_CASE("Chimera sends two micro-batches down, two up, and so on") {
+  CHECK(drawn("chimera", {.stages = 4, .micro_batches = 4, .chunk_order = ChunkOrder::InTurns}) == R"(
+)");
+}
+
+TEST_CASE("interleaved 1F1B with pairs is one forward ahead of interleaved 1F1B") {
+  CHECK(drawn("moe_overlap_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
+)");
+}
+
+TEST_CASE("interleaved 1F1B in groups of four takes all four micro-batches through a chunk before the next") {
+  CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4, .group = 4}) == R"(
+)");
+}
+
 TEST_CASE("interleaved 1F1B takes two micro-batches through each of the two chunks of two stages") {
   CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
 01012.aa3bb2aa3bb.cc.ddccdd
 .010aa1bb2aa3bb2cc3ddccdd..
+)");
+}
+
+TEST_CASE("interleaved zero bubble fills the drain with the weights' gradients of both chunks") {
+  CHECK(drawn("interleaved_zb", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
+0101.aw2bw3aw2bw3cwdwcwdw
+.010a1bw2aw3bw2cw3dwcwdww
 )");
 }
 

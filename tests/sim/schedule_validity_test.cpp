@@ -52,9 +52,12 @@ TEST_CASE("chunks there and back, and both ways: valid wherever they are not ref
           const int there_and_back = check_all(shape);
           CHECK(there_and_back == (M >= 2 * K ? 2 : 1));  // zbv, and dualpipev once M is enough
           shape.virtual_stages = 1, shape.chunk_order = ChunkOrder::BothWays;
-          const int both_ways = check_all(shape);
-          CHECK(both_ways == (K % 2 == 0 && M % 2 == 0 && M >= 2 * K ? 1 : 0));
-          valid += there_and_back + both_ways;
+          const int two_ways = check_all(shape);
+          CHECK(two_ways == (K % 2 == 0 && M % 2 == 0 && M >= 2 * K ? 1 : 0));
+          shape.chunk_order = ChunkOrder::InTurns;
+          const int in_turns = check_all(shape);
+          CHECK(in_turns == (K % 2 == 0 ? 1 : 0));  // chimera, with any number of micro-batches
+          valid += there_and_back + two_ways + in_turns;
         }
   CHECK(valid > 2000);
 }
@@ -66,7 +69,8 @@ TEST_CASE("chunks in a loop are valid for K to 16, M to 64 and v to 4: interleav
         for (const int copies : {1, 2}) {
           ScheduleShape shape{.stages = K, .virtual_stages = v, .micro_batches = M, .data_parallel = copies};
           shape.buckets.assign(static_cast<std::size_t>(K * v), 3);
-          CHECK(check_all(shape) == (M % K == 0 ? 2 : 1));  // looped_bfs, and interleaved_1f1b
+          // looped_bfs; interleaved_1f1b and moe_overlap_1f1b; interleaved_zb
+          CHECK(check_all(shape) == 1 + (M % K == 0 ? 2 : 0) + (M % std::max(1, M / K) == 0 ? 1 : 0));
         }
 }
 

@@ -84,7 +84,7 @@ Schedule random_schedule(std::mt19937& random) {
     const ScheduleRule& rule = rules[static_cast<std::size_t>(roll(0, static_cast<int>(rules.size()) - 1, random))];
     shape.chunk_order = rule.chunk_order;
     if (rule.chunk_order != ChunkOrder::Loop) {
-      if (rule.chunk_order == ChunkOrder::BothWays) shape.stages = 2 * roll(1, 2, random);
+      if (both_ways(rule.chunk_order)) shape.stages = 2 * roll(1, 2, random);
       shape.virtual_stages = std::max(1, rule.chunks);
       shape.micro_batches = 2 * (shape.stages + roll(0, 3, random));
       shape.replicas.clear(), shape.recompute_except_last = false;
@@ -93,7 +93,7 @@ Schedule random_schedule(std::mt19937& random) {
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)
         shape.buckets.push_back(roll(1, 3, random));
     }
-    if (rule.flush && rule.chunk_order != ChunkOrder::BothWays && shape.replicas.empty() && one_in(3, random)) {
+    if (rule.flush && !both_ways(rule.chunk_order) && shape.replicas.empty() && one_in(3, random)) {
       shape.units = roll(1, 3, random);
       shape.buckets.clear();
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)

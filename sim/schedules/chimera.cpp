@@ -1,0 +1,104 @@
+// Chimera: two pipelines in opposite directions over the same K workers, each with the weights of all stages. Units of K
+// micro-batches, half of them down and half of them up, are merged so that no two passes meet: one pipeline works where the
+// other waits.
+//
+//   012.aa3bbccdd   K = 4, M = 4, f = 1, b = 2: 0 and 1 go down, 2 and 3 up. More in
+//   tests/sim/schedule_pictures_test.cpp
+//
+// [Chimera21] section 3, direct concatenation of units; the last one may be short. Gradients of a stage are summed over its
+// two workers at the end of the step.                                      tests/papers/published_orders_test.cpp
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "core/units.hpp"
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::string chimera_refusal(const ScheduleShape& shape) {
+  if (std::string why = chunk_refusal(shape, "chimera"); !why.empty()) return why;
+  if (std::string why = shape_refusal(shape, ChunkOrder::InTurns); !why.empty()) return why;
+  if (shape.recompute_except_last)
+    return "chimera has two last micro-batches, one each way; leave plan.recompute_except_last out";
+  return replica_refusal(shape, "chimera");
+}
+
+// Every pass takes one slot. The j-th micro-batch of a direction, in unit u, runs its forward on stage s in slot
+// 2 K u + 2 j + s, its backward in slot 2 K u + 2 j + 2 K - 1 - s; on the way up, stage s lies on worker K - 1 - s.
+struct ChimeraSlot {
+  std::int64_t at = 0;
+  VirtualStageId stage = 0;
+  MicroBatchId micro_batch = 0;
+  bool backward = false;
+};
+
+// The passes of worker k for the first `count` micro-batches.
+std::vector<ChimeraSlot> chimera_slots(const ScheduleShape& shape, StageId k, int count) {
+  const int K = shape.stages;
+  const Seating seating = shape.seating();
+  std::vector<ChimeraSlot> all;
+  for (MicroBatchId m = 0; m < count; ++m) {
+    const VirtualStageId stage = seating.holder_of(0, m) == 0 ? k : K - 1 - k;
+    const std::int64_t first = std::int64_t{2} * K * (m / K) + 2 * (m % K % (K / 2));
+    all.push_back({first + stage, stage, m, false});
+    all.push_back({first + 2 * K - 1 - stage, stage, m, true});
+  }
+  std::sort(all.begin(), all.end(), [](const ChimeraSlot& a, const ChimeraSlot& b) { return a.at < b.at; });
+  return all;
+}
+
+Schedule chimera_schedule(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("chimera", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    for (const ChimeraSlot& slot : chimera_slots(shape, k, shape.micro_batches))
+      slot.backward ? append_backward(shape, lane, slot.stage, slot.micro_batch)
+                    : append_forward(lane, slot.stage, slot.micro_batch);
+  }
+  return schedule;
+}
+
+// Equal stages, free communication, units of K. Forwards as long as backwards fill all slots between fill and drain:
+//     (K - 2) / (2 M + K - 2)                                                        [Chimera21] section 3.1, table 2
+// With backwards of twice the forwards a unit waits for the one before it:
+//     (K - 2)(M / K + 1) / (3 M + (K - 2)(M / K + 1)),     M = K: (K - 2) / (3 M / 2 + K - 2)        [Chimera21] section 3.4
+// K = 4, M = 8: 18 in all, 16 of them work, and 30, 24 of them work.     tests/papers/zero_bubble_test.cpp "Chimera"
+std::optional<Formula> chimera_bubble(const ScheduleShape& shape, const PassTimes& times) {
+  const std::int64_t K = shape.stages, M = shape.micro_batches, f = times.forward;
+  const std::int64_t b = times.input_gradient + times.weight_gradient;
+  if (has_recompute(shape) || M % K != 0) return std::nullopt;
+  if (b == f) return Formula{"(K-2)/(2M+K-2)", K - 2, 2 * M + K - 2};
+  if (b != 2 * f) return std::nullopt;
+  const std::int64_t idle = checked_product(K - 2, M / K + 1, "the idle time of a stage");
+  return Formula{"(K-2)(M/K+1)/(3M+(K-2)(M/K+1))", idle, checked_sum(3 * M, idle, "the step")};
+}
+
+// From the ends of the pipeline to its middle:
+//     peak = K / 2 + 1 .. K micro-batches, K / 2 + 1 + min(k, K - 1 - k)                    [Chimera21] section 3.1, table 2
+// for whole units; of less than two, what is there.     tests/papers/identities_test.cpp "most micro-batches in flight"
+std::optional<std::int64_t> chimera_peak(const ScheduleShape& shape, StageId stage) {
+  std::int64_t now = 0, most = 0;
+  for (const ChimeraSlot& slot : chimera_slots(shape, stage, std::min(shape.micro_batches, 2 * shape.stages)))
+    now += slot.backward ? -1 : 1, most = std::max(most, now);
+  return most;
+}
+
+}  // namespace
+
+ScheduleRule chimera() {
+  return {.name = "chimera",
+          .title = "two pipelines in opposite directions that fill each other's bubbles (Chimera)",
+          .source = "Chimera21",
+          .memory = "K/2+1+min(k, K-1-k) micro-batches on stage k, and every stage's weights twice",
+          .flush = true,
+          .compute = chimera_schedule,
+          .refusal = chimera_refusal,
+          .peak_in_flight = chimera_peak,
+          .bubble_of_times = chimera_bubble,
+          .chunk_order = ChunkOrder::InTurns};
+}
+
+}  // namespace pipewright
