@@ -144,7 +144,8 @@ struct ScheduleShape {
 
 // What of a schedule matters where only its plan is known: for costs, batches and launch files.
 struct ScheduleFacts {
-  // The last chunk does a backward directly after its forward; false: all forwards come first.        [GPipe19] fig. 2
+  // The last chunk does a backward directly after its forward; false: all forwards come first [GPipe19] fig. 2, or other
+  // ops may come between.
   bool backward_at_once = true;
   bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
   // Micro-batches go through the chunks in groups, of K each where nothing is said, so K divides M. [Megatron21] section 2.2

@@ -368,7 +368,8 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1",
      member<&PlanRequest::stages, AtLeast1>},
     {"virtual_stages", "whole number >= 1",
-     "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs; 2: zbv, dualpipev); "
+     "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs; 2: zbv, v_half, "
+     "v_min, v_1f1b, dualpipev); "
      "default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"micro_batch_group", "whole number >= 1",
@@ -426,7 +427,8 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"expert_dispatch_fp8", "true | false", "tokens are sent in fp8, with a scale per 128 values; default: false",
      member<&PlanRequest::expert_dispatch_fp8>},
     {"pairs", "serial | fused",
-     "cells of a schedule that hold a forward and a backward (dualpipe, dualpipev, moe_overlap_1f1b, files): one after the other, or at "
+     "cells of a schedule that hold a forward and a backward (dualpipe, dualpipev, moe_overlap_1f1b, files): one after "
+     "the other, or at "
      "once, so that one computes while the tokens of the other travel to their experts; default: serial",
      read_as<&PlanRequest::pairs>, write_unless<&PlanRequest::pairs, Pairs::Serial>},
     {"pair_time", "time, e.g. 25ms",

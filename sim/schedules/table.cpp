@@ -23,6 +23,9 @@ std::span<const ScheduleRule> schedules() {
       zb_h2(),             //
       interleaved_zb(),    //
       zbv(),               //
+      v_half(),            //
+      v_min(),             //
+      v_1f1b(),            //
       chimera(),           //
       dualpipe(),          //
       dualpipev(),         //

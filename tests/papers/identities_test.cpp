@@ -158,6 +158,10 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "chimera" && M >= K) CHECK(most == K / 2 + 1 + std::min(k, K - 1 - k));
           if (rule.name == "interleaved_zb") CHECK(most == std::min(M * v, (v - 1) * M / std::max(1, M / K) + K));
           if (rule.name == "zbv") CHECK(most == std::min({2 * K, 2 * M, M + k + 1}));
+          if (rule.name == "v_half") CHECK(most == std::min({2 * M, M + k + 1, (K + 2) / 2 * 2}));
+          if (rule.name == "v_min") CHECK(most <= std::min({2 * M, M + k + 1, (K + 4) / 3 * 2}));
+          if (rule.name == "v_min" && K % 3 != 2) CHECK(most == std::min({2 * M, M + k + 1, (K + 4) / 3 * 2}));
+          if (rule.name == "v_1f1b") CHECK(most == std::min({2 * M, M + k + k / 2 + 1, (2 * K / 3 + 1) * 2}));
           if (rule.name == "dualpipe") CHECK(most == K + 1);
           if (rule.name == "dualpipev") CHECK(most == 2 * K + 1);
           if (rule.name == "interleaved_1f1b") CHECK(most == std::min(M * v, 2 * (K - k - 1) + (v - 1) * K + 1));

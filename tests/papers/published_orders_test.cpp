@@ -128,7 +128,8 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
     met.insert(each.at("schedule"));
   }
   CHECK(met == std::set<std::string>{"chimera", "dualpipe", "dualpipev", "interleaved_1f1b", "interleaved_zb",
-                                     "moe_overlap_1f1b", "looped_bfs", "zb_h1", "zb_h2", "zbv_hand"});
+                                     "moe_overlap_1f1b", "looped_bfs", "v_1f1b", "v_half", "v_min", "zb_h1", "zb_h2",
+                                     "zbv_hand"});
 }
 
 TEST_CASE("cells that run at once: the published times of every order with pairs") {

@@ -154,6 +154,38 @@ TEST_CASE("ZB-V: no stage waits once it has begun where passes are equal, and th
   CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .virtual_stages = 2, .micro_batches = 8}, {10, 12, 8}));
 }
 
+// Slots that the orders of their authors leave idle; exact from 2 K micro-batches on.
+TEST_CASE(
+    "orders of a building block: V-Half idles 3K-7 or 3K-4 slots, V-Min 4K-5 or 4K-7, V-1F1B about 5K, for any M") {
+  const auto idle = [](std::string_view name, int K) {
+    if (K == 1) return 0;
+    if (name == "v_half") return K == 2 ? 1 : K % 2 == 0 ? 3 * K - 7 : 3 * K - 4;
+    if (name == "v_min") return K % 3 == 0 ? 4 * K - 7 : 4 * K - 5;
+    return K == 2 ? 4 : K == 3 ? 8 : K == 9 ? 36 : 5 * K - (K % 3 == 0 ? 8 : K % 3 == 1 ? 5 : 7);
+  };
+  for (const char* name : {"v_half", "v_min", "v_1f1b"}) {
+    const ScheduleRule& rule = *find_schedule(name);
+    for (int K = 1; K <= 16; ++K)
+      for (int M = 2 * K; M <= 64; M += 1 + M % 5) {
+        const ScheduleShape shape{.stages = K, .virtual_stages = 2, .micro_batches = M, .chunk_order = ChunkOrder::V};
+        const Time step =
+            static_order_makespan(rule.generate(shape), stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0}));
+        CAPTURE(name);
+        CAPTURE(K);
+        CAPTURE(M);
+        CHECK(step == Time{6 * M + idle(name, K)});
+        const auto bubble = textbook_bubble(rule, shape, {});
+        REQUIRE(bubble.has_value());
+        CHECK(bubble->numerator == idle(name, K));
+        CHECK(bubble->denominator == step.value);
+      }
+    CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .virtual_stages = 2, .micro_batches = 7}, {}));
+    CHECK_FALSE(textbook_bubble(rule, {.stages = 4, .virtual_stages = 2, .micro_batches = 8}, {10, 12, 9}));
+  }
+  // A whole backward is one op: only its sum counts.
+  CHECK(textbook_bubble(*find_schedule("v_1f1b"), {.stages = 4, .virtual_stages = 2, .micro_batches = 8}, {10, 12, 8}));
+}
+
 TEST_CASE("Chimera: (K-2)/(2M+K-2) of the step with equal passes, and a wait per unit with backwards twice as long") {
   const ScheduleRule& rule = *find_schedule("chimera");
   for (int K = 2; K <= 16; K += 2)

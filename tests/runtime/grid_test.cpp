@@ -118,7 +118,9 @@ TEST_CASE(
           for (const int micro_batches : {1, 3, 2 * stages, 2 * stages + 3}) {
             const Changes cell = {kChain, "plan.virtual_stages=2", set("plan.stages", stages),
                                   set("plan.data_parallel", copies), "plan.recompute=" + recompute};
-            check_cell(join(join(cell, {"plan.schedule=zbv"}), batch(micro_batches, ragged, copies)));
+            for (const char* schedule : {"zbv", "v_half", "v_min", "v_1f1b"})
+              check_cell(
+                  join(join(cell, {std::string("plan.schedule=") + schedule}), batch(micro_batches, ragged, copies)));
             if (micro_batches >= 2 * stages)
               check_cell(join(join(cell, {"plan.schedule=dualpipev"}), batch(micro_batches, ragged, copies)));
           }

@@ -29,10 +29,10 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 }  // namespace
 
 TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
-  CHECK(schedule_names() == std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b",
-                                                          "moe_overlap_1f1b", "looped_bfs", "zb_h1", "zb_h2",
-                                                          "interleaved_zb", "zbv", "chimera", "dualpipe", "dualpipev",
-                                                          "pipedream", "data_parallel"});
+  CHECK(schedule_names() ==
+        std::vector<std::string_view>{"naive", "gpipe", "1f1b", "eager_1f1b", "interleaved_1f1b", "moe_overlap_1f1b",
+                                      "looped_bfs", "zb_h1", "zb_h2", "interleaved_zb", "zbv", "v_half", "v_min",
+                                      "v_1f1b", "chimera", "dualpipe", "dualpipev", "pipedream", "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())
@@ -44,21 +44,23 @@ TEST_CASE("the traits of every schedule are what its orders do") {
     CAPTURE(rule.name);
     const int v = rule.facts.takes_chunks ? 2 : 1;
     const bool two_ways = both_ways(rule.chunk_order);
-    const int K = two_ways || rule.refusal({.stages = 2}).empty() || v > 1 ? 4 : 1;
+    // Six stages: V-Half has a backward directly after its forward on an odd number, V-Min where 3 does not divide it.
+    const int K = two_ways || rule.refusal({.stages = 2}).empty() || v > 1 ? 6 : 1;
     const auto shape = [&](int micro_batches) {
       return ScheduleShape{
           .stages = K, .virtual_stages = v, .micro_batches = micro_batches, .chunk_order = rule.chunk_order};
     };
-    REQUIRE(rule.refusal(shape(32)) == "");
-    ScheduleShape other_chunks = shape(32), other_order = shape(32);
+    REQUIRE(rule.refusal(shape(36)) == "");
+    ScheduleShape other_chunks = shape(36), other_order = shape(36);
     other_chunks.virtual_stages = 3 - v;
     other_order.chunk_order = rule.chunk_order == ChunkOrder::Loop ? ChunkOrder::V : ChunkOrder::Loop;
     CHECK(rule.refusal(other_chunks) != "");
     CHECK(rule.refusal(other_order) != "");
-    CHECK(rule.refusal(shape(31)).empty() == !(rule.facts.groups_of_stages || rule.chunk_order == ChunkOrder::BothWays));
-    CHECK((rule.peak_in_flight(shape(32), 0) == rule.peak_in_flight(shape(64), 0)) == rule.bounded_in_flight);
+    CHECK(rule.refusal(shape(35)).empty() ==
+          !(rule.facts.groups_of_stages || rule.chunk_order == ChunkOrder::BothWays));
+    CHECK((rule.peak_in_flight(shape(36), 0) == rule.peak_in_flight(shape(72), 0)) == rule.bounded_in_flight);
     bool at_once = true;
-    for (const Lane& lane : rule.generate(shape(32)).positions)
+    for (const Lane& lane : rule.generate(shape(36)).positions)
       for (std::size_t i = 0; i + 1 < lane.compute.size(); ++i)
         if (const Op& op = lane.compute[i], &next = lane.compute[i + 1];
             op.kind == Kind::F && op.virtual_stage + 1 == K * v)
@@ -68,11 +70,36 @@ TEST_CASE("the traits of every schedule are what its orders do") {
     for (const std::string_view other : {rule.on_one_stage, rule.leaner, rule.hides_hops})
       CHECK((other.empty() || find_schedule(other) != nullptr));
     if (!rule.leaner.empty())
-      CHECK(*find_schedule(rule.leaner)->peak_in_flight(shape(32), 0) < *rule.peak_in_flight(shape(32), 0));
+      CHECK(*find_schedule(rule.leaner)->peak_in_flight(shape(36), 0) < *rule.peak_in_flight(shape(36), 0));
   }
   CHECK(searched_schedules(&ScheduleRule::searched) ==
         std::vector<std::string>{"1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b"});
   CHECK(searched_schedules(&ScheduleRule::searched_with_replicas) == std::vector<std::string>{"pipedream", "1f1b"});
+}
+
+TEST_CASE("one micro-batch more is one block more, in the middle of every lane, where a block makes the order") {
+  for (const char* name : {"v_half", "v_min", "v_1f1b"})
+    for (int K = 1; K <= 16; ++K)
+      for (int M = 3 * K + 1; M <= 4 * K + 4; ++M) {
+        ScheduleShape shape{.stages = K, .virtual_stages = 2, .micro_batches = M, .chunk_order = ChunkOrder::V};
+        const Schedule shorter = generated(name, shape);
+        shape.micro_batches = M + 1;
+        const Schedule longer = generated(name, shape);
+        bool same = true;
+        for (std::size_t k = 0; k < shorter.positions.size(); ++k) {
+          std::vector<Op> ops = shorter.positions[k].compute;
+          const auto block = std::ssize(longer.positions[k].compute) - std::ssize(ops), middle = block * (M / 2);
+          const std::vector<Op> once(ops.begin() + middle, ops.begin() + middle + block);
+          ops.insert(ops.begin() + middle, once.begin(), once.end());
+          for (auto op = ops.begin() + middle + block; op != ops.end(); ++op)
+            if (op->kind != Kind::Update) ++op->micro_batch;
+          same &= ops == longer.positions[k].compute;
+        }
+        CAPTURE(name);
+        CAPTURE(K);
+        CAPTURE(M);
+        CHECK(same);
+      }
 }
 
 TEST_CASE("PipeDream 15-1: 2 micro-batches enter each input replica, ceil(16/15), and stage 1 holds one") {

@@ -1,6 +1,6 @@
-// Every schedule drawn. The pictures were made by hand from the definition of the schedule, DualPipe's on four stages
-// from the order of its authors: a forward takes 1, a backward 2, a recomputation 1, messages are free, unless a test
-// says otherwise.
+// Every schedule drawn. The pictures were made by hand from the definition of the schedule; DualPipe's on four stages,
+// V-Half's, V-Min's and V-1F1B's from the orders of their authors: a forward takes 1, a backward 2, a recomputation 1,
+// messages are free, unless a test says otherwise.
 #include <doctest/doctest.h>
 
 #include "sim/schedules/table.hpp"
@@ -152,6 +152,23 @@ TEST_CASE("ZB-V has the first and the last chunk on stage 0, and no stage waits 
   CHECK(drawn("zbv", {.stages = 2, .virtual_stages = 2, .micro_batches = 4, .chunk_order = ChunkOrder::V}) == R"(
 0120aw1bw3aw2cwbw3dwcwdw.
 .0011aw2aw2bw3bw3cwcddwww
+)");
+}
+
+TEST_CASE(
+    "V-Half and V-Min wait a little, and hold less: four and three chunks on stage 0; V-1F1B keeps backwards whole") {
+  const ScheduleShape shape{.stages = 2, .virtual_stages = 2, .micro_batches = 4, .chunk_order = ChunkOrder::V};
+  CHECK(drawn("v_half", shape) == R"(
+0120aw1.abw2w3bcw3dcwdwww
+.0011awaw22bbw3w3ccddwwww
+)");
+  CHECK(drawn("v_min", shape) == R"(
+01.0aw.aw1bw2bw2cw3cw3dw.dw
+.00..aa11wwbb22wwcc33wwddww
+)");
+  CHECK(drawn("v_1f1b", shape) == R"(
+0120aa1bb3aa2cc.bb3dd.cc..dd
+.0011.aaaa22bbbb33ccccdddd..
 )");
 }
 
