@@ -36,7 +36,8 @@ class Narrowing {
   Narrowed all() {
     check_model(found_.scenario, words_.framework);
     refuse_replicas();
-    choose_schedule();
+    choose("schedule", plan().schedule.value,
+           words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_));
     if (!words_.chunks) one_chunk();
     if (words_.own_cuts) cut_evenly();
     recompute();
@@ -76,11 +77,7 @@ class Narrowing {
 
   // Of an open field what is left of its values; of a fixed one whether it is among them. `all`: of the framework;
   // empty: any but those of asynchronous training.
-  void choose_schedule() {
-    const std::string key = "schedule", own = plan().schedule.value;
-    const std::vector<std::string> all = words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_);
-    std::vector<std::string> tried = all;  // what `auto` stands for
-    std::erase_if(tried, [](const std::string& name) { return find_schedule(name)->searched == 0; });
+  void choose(const std::string& key, const std::string& own, const std::vector<std::string>& all) {
     const auto open = plan().open.find(key);
     if (open == plan().open.end()) {
       const bool there = all.empty() ? flushes(own) : std::find(all.begin(), all.end(), own) != all.end();
@@ -89,7 +86,7 @@ class Narrowing {
     }
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
-    for (const std::string& value : among.empty() ? tried : among)
+    for (const std::string& value : among.empty() ? all : among)
       if (all.empty() ? flushes(value) : std::find(all.begin(), all.end(), value) != all.end()) left.push_back(value);
     if (left == among) return;
     if (left.empty())

@@ -118,7 +118,8 @@ class Nearness {
       one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
     }
     const bool no_tokens = is(Framework::Megatron) && asked.facts.pairs && !plan_.split().sends_tokens();
-    if (std::find(has.begin(), has.end(), asked.name) != has.end() && !no_tokens) return;
+    const auto runs = words(framework_).runs;
+    if (asked.name == nearest || (runs != nullptr && runs(asked) && !no_tokens)) return;
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
     if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,

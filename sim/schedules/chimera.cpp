@@ -2,8 +2,10 @@
 // micro-batches, half of them down and half of them up, are merged so that no two passes meet: one pipeline works where the
 // other waits.
 //
-//   012.aa3bbccdd   K = 4, M = 4, f = 1, b = 2: 0 and 1 go down, 2 and 3 up. More in
-//   tests/sim/schedule_pictures_test.cpp
+//   01.2cc3dd.aa..bb   K = 4, M = 4, f = 1, b = 2: 0 and 1 go down, 2 and 3 up
+//   .0213.ccaaddbb..   tests/sim/schedule_pictures_test.cpp
+//   .2031.aaccbbdd..
+//   23.0aa1bb.cc..dd
 //
 // [Chimera21] section 3, direct concatenation of units; the last one may be short. Gradients of a stage are summed over its
 // two workers at the end of the step.                                      tests/papers/published_orders_test.cpp

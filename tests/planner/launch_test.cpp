@@ -422,6 +422,20 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
       file(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron),
            written(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron)), megatron_launch),
       "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"));
+  const std::string pairs = "stages: 2, schedule: moe_overlap_1f1b, virtual_stages: 2, partition: balanced, ";
+  const Launched overlap =
+      launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4"), Framework::Megatron);
+  CHECK(overlap.nearest.differences.empty());
+  const std::string overlapped = file(overlap, written(overlap), megatron_launch);
+  CHECK(contains(overlapped, "--overlap-moe-expert-parallel-comm\n"));
+  CHECK(contains(overlapped, "--microbatch-group-size-per-virtual-pipeline-stage 4\n"));
+  const Launched whole = launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4"), Framework::Megatron);
+  CHECK(whole.nearest.differences == List{"schedule: moe_overlap_1f1b needs expert_parallel there; interleaved_1f1b"});
+  const Launched torch = launched(
+      with_experts(
+          "stages: 2, schedule: interleaved_1f1b, virtual_stages: 2, partition: balanced, micro_batch_group: 4"),
+      Framework::Torch);
+  CHECK(torch.nearest.differences.front() == "micro_batch_group: 4 is not there; as many as stages: 2");
   const Launched titan = launched(with_experts(plan), Framework::Torchtitan);
   CHECK(titan.nearest.differences ==
         List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});

@@ -43,6 +43,16 @@ TEST_CASE("A checkpoint that stops early has no effect where nothing is recomput
   CHECK(warnings(scenario).empty());
 }
 
+TEST_CASE("A group of micro-batches has no effect on a schedule that does not go in groups") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.micro_batch_group = Placed<std::int64_t>{4, {}};
+  CHECK(warnings(scenario) ==
+        std::vector<std::string>{"plan.micro_batch_group has no effect: it belongs to schedule: interleaved_1f1b or "
+                                 "moe_overlap_1f1b"});
+  scenario.plan.schedule.value = "interleaved_1f1b", scenario.plan.virtual_stages.value = 2;
+  CHECK(warnings(scenario).empty());
+}
+
 TEST_CASE("Vertical sync with a flush has no effect") {
   Scenario scenario = uniform_scenario();
   scenario.plan.vertical_sync = true;

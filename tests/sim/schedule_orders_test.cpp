@@ -56,7 +56,7 @@ TEST_CASE("the traits of every schedule are what its orders do") {
     other_order.chunk_order = rule.chunk_order == ChunkOrder::Loop ? ChunkOrder::V : ChunkOrder::Loop;
     CHECK(rule.refusal(other_chunks) != "");
     CHECK(rule.refusal(other_order) != "");
-    CHECK(rule.refusal(shape(35)).empty() ==
+    CHECK(rule.refusal(shape(37)).empty() ==
           !(rule.facts.groups_of_stages || rule.chunk_order == ChunkOrder::BothWays));
     CHECK((rule.peak_in_flight(shape(36), 0) == rule.peak_in_flight(shape(72), 0)) == rule.bounded_in_flight);
     bool at_once = true;
@@ -213,6 +213,17 @@ TEST_CASE("refusals name the value, the law and the way out") {
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 3}) ==
         "interleaved_1f1b takes micro-batches through the chunks in groups of K, but M = 3 is not a multiple of K = 4: "
         "use 4");
+  CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 8, .group = 3}) ==
+        "interleaved_1f1b takes as many micro-batches through a chunk as there are stages, or more, but "
+        "plan.micro_batch_group is 3 for K = 4: use 4 or more");
+  CHECK(
+      refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 9, .group = 6}) ==
+      "interleaved_1f1b takes micro-batches through the chunks in groups of 6, the last of M = 9 has 3, less than K = "
+      "4: use 6 or 12 micro-batches, or another plan.micro_batch_group");
+  CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 10, .group = 6}) == "");
+  CHECK(refusal("interleaved_zb", {.stages = 4, .virtual_stages = 2, .micro_batches = 9}) ==
+        "interleaved_zb takes micro-batches through the chunks in M div K = 2 groups of one size, but M = 9 is no "
+        "multiple of that: use 8");
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .micro_batches = 8}) ==
         "interleaved_1f1b with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or "
         "use schedule: 1f1b");

@@ -187,16 +187,24 @@ TEST_CASE("DualPipe sends micro-batches 0 to 3 down from stage 0 and 4 to 7 up f
 
 TEST_CASE("Chimera sends two micro-batches down, two up, and so on") {
   CHECK(drawn("chimera", {.stages = 4, .micro_batches = 4, .chunk_order = ChunkOrder::InTurns}) == R"(
+01.2cc3dd.aa..bb
+.0213.ccaaddbb..
+.2031.aaccbbdd..
+23.0aa1bb.cc..dd
 )");
 }
 
 TEST_CASE("interleaved 1F1B with pairs is one forward ahead of interleaved 1F1B") {
   CHECK(drawn("moe_overlap_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
+010123.aa2bb3aa.bb.ccddccdd
+.0101aa2bb3aa2bb3ccddccdd..
 )");
 }
 
 TEST_CASE("interleaved 1F1B in groups of four takes all four micro-batches through a chunk before the next") {
   CHECK(drawn("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4, .group = 4}) == R"(
+0123012.aa3bb.cc.ddaabbccdd
+.01230aa1bb2cc3ddaabbccdd..
 )");
 }
 
