@@ -15,8 +15,6 @@
 namespace pipewright {
 namespace {
 
-constexpr std::string_view kInterleaved = "interleaved_1f1b", kMoeOverlap = "moe_overlap_1f1b";
-
 int micro_batches_in_group(const ScheduleShape& shape) {
   return shape.group > 0 ? shape.group : shape.stages;
 }
@@ -57,7 +55,7 @@ std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& 
 }
 
 std::string interleaved_1f1b_refusal(const ScheduleShape& shape) {
-  return interleaved_refusal(kInterleaved, shape);
+  return interleaved_refusal("interleaved_1f1b", shape);
 }
 
 // The i-th op of a worker, forward: which of its v chunks, and which micro-batch. Groups go chunk by chunk; the last one
@@ -99,7 +97,7 @@ Schedule interleaved_schedule(std::string_view name, const ScheduleShape& shape,
 }
 
 Schedule interleaved_1f1b_schedule(const ScheduleShape& shape) {
-  return interleaved_schedule(kInterleaved, shape, 0);
+  return interleaved_schedule("interleaved_1f1b", shape, 0);
 }
 
 // Fill and drain are K - 1 steps of a chunk, (F + B) / v each, beside M (F + B) of work, whatever g is:
@@ -126,11 +124,11 @@ std::optional<std::int64_t> interleaved_1f1b_peak(const ScheduleShape& shape, St
 }
 
 std::string moe_overlap_refusal(const ScheduleShape& shape) {
-  return interleaved_refusal(kMoeOverlap, shape);
+  return interleaved_refusal("moe_overlap_1f1b", shape);
 }
 
 Schedule moe_overlap_schedule(const ScheduleShape& shape) {
-  return interleaved_schedule(kMoeOverlap, shape, 1);
+  return interleaved_schedule("moe_overlap_1f1b", shape, 1);
 }
 
 std::optional<std::int64_t> moe_overlap_peak(const ScheduleShape& shape, StageId stage) {
@@ -140,7 +138,7 @@ std::optional<std::int64_t> moe_overlap_peak(const ScheduleShape& shape, StageId
 }  // namespace
 
 ScheduleRule interleaved_1f1b() {
-  return {.name = kInterleaved,
+  return {.name = "interleaved_1f1b",
           .title = "interleaved 1F1B: v chunks per stage, Megatron-LM's order",
           .source = "Megatron21",
           .memory = "min(vM, 2(K-k-1)+(v-1)K+1) chunks on stage k",
@@ -155,7 +153,7 @@ ScheduleRule interleaved_1f1b() {
 }
 
 ScheduleRule moe_overlap_1f1b() {
-  return {.name = kMoeOverlap,
+  return {.name = "moe_overlap_1f1b",
           .title = "interleaved 1F1B with a forward and a backward at once, for exchanges of experts",
           .source = "Megatron26",
           .memory = "min(vM, 2(K-k-1)+(v-1)K+2) chunks on stage k",
@@ -169,7 +167,7 @@ ScheduleRule moe_overlap_1f1b() {
                     .groups_of_stages = true,
                     .states_group = true,
                     .pairs = true},
-          .leaner = kInterleaved,
+          .leaner = "interleaved_1f1b",
           .searched = 0,  // unasked, `plan` tries interleaved_1f1b
           .in_megatron = true};
 }

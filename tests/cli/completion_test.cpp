@@ -45,7 +45,7 @@ TEST_CASE("bash completes what options take: words, names of shelves, keys") {
   CHECK(offered(program + " plan x.yaml --set plan.schedu") == "plan.schedule=\n");
   CHECK(offered(program + " show model llama3-7") == "llama3-70b\n");
   CHECK(offered(program + " show device h100-sxm") == "h100-sxm-80g\n");
-  CHECK(offered(program + " show schedules interl") == "interleaved_1f1b\n");
+  CHECK(offered(program + " show schedules interl") == "interleaved_1f1b interleaved_zb\n");
   CHECK(offered("pipewright launch x.yaml --for = mega") == "megatron\n");  // as bash splits --for=mega
   CHECK(offered("pipewright plan x.yaml --objective = ") == "throughput step_time cost memory\n");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README, docs/guide/bubble.md and docs/reference/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
+"""README, docs/guide/bubble.md, docs/results/schedules.md and docs/reference/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
 
 Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
 slow machine gets the same answer.
@@ -72,6 +72,9 @@ def main():
     page = root / "docs/reference/whole-training.md"
     told = page.read_text(encoding="utf-8")
     now = whole_trainings(told, root, binary)
+    schedules = root / "docs/results/schedules.md"
+    compared = schedules.read_text(encoding="utf-8")
+    swept = searched(compared, root, binary)
     bubble = root / "docs/guide/bubble.md"
     shown = bubble.read_text(encoding="utf-8")
     computed = answers(shown, root, binary)
@@ -84,9 +87,12 @@ def main():
         picture.write_text(svg, encoding="utf-8")
         page.write_text(now, encoding="utf-8")
         bubble.write_text(computed, encoding="utf-8")
-        print("wrote the transcripts of README.md, docs/guide/bubble.md and docs/reference/whole-training.md, and docs/quickstart.svg")
+        schedules.write_text(swept, encoding="utf-8")
+        print("wrote the transcripts of README.md, docs/guide/bubble.md, docs/results/schedules.md and docs/reference/whole-training.md, and docs/quickstart.svg")
         return 77
     faults = [] if told == now else ["docs/reference/whole-training.md: a transcript is not what the tool prints"]
+    if compared != swept:
+        faults.append("docs/results/schedules.md: a transcript is not what the tool prints")
     if shown != computed:
         faults.append("docs/guide/bubble.md: a transcript is not what the tool prints")
     if text[begin:end] != printed or searched(text, root, binary) != text:
