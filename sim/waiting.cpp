@@ -4,14 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "core/ids.hpp"
+
 namespace pipewright {
-namespace {
-
-constexpr std::size_t at(int number) {
-  return static_cast<std::size_t>(number);
-}
-
-}  // namespace
 
 Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs)
     : timeline_(timeline), schedule_(schedule), index_(schedule), first_op_(timeline.workers.size() + 1) {
