@@ -32,8 +32,9 @@ std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to) {
 
 namespace {
 
-constexpr std::int64_t kMostSimulatedOps = std::int64_t{1} << 19;  // ops and messages simulated for one answer: some 20 ms
-constexpr std::int64_t kQueueTimes = 4;                   // as long as a fixed order takes the event queue, about
+constexpr std::int64_t kMostSimulatedOps = std::int64_t{1}
+                                           << 19;  // ops and messages simulated for one answer: some 20 ms
+constexpr std::int64_t kQueueTimes = 4;            // as long as a fixed order takes the event queue, about
 constexpr std::int64_t kMostSimulations = 256;
 constexpr std::int64_t kMostBounded = 32;                      // by `exact`, and as many by neighbours after it
 constexpr std::int64_t kMostPrefixes = std::int64_t{1} << 14;  // of `exact`
@@ -163,7 +164,8 @@ class Steps {
 class BalancedSearch {
  public:
   // `memory`: what else a stage must fit; none: nothing.
-  BalancedSearch(const Plan& plan, const CostModel& cost, const WithinLoads& within, Cut earliest, StageFits memory = {})
+  BalancedSearch(const Plan& plan, const CostModel& cost, const WithinLoads& within, Cut earliest,
+                 StageFits memory = {})
       : plan_(plan),
         cost_(cost),
         within_(within),

@@ -44,7 +44,7 @@ struct ExactProblem {
   std::vector<Time> forward;  // per layer
   std::vector<Time> backward;
   std::vector<Time> hop;  // [i]: one message over the cut behind layer i, as latency; the last is not used; none: 0
-  StageFits fits = {};         // which stages fit, as in fitting.hpp; none: all
+  StageFits fits = {};    // which stages fit, as in fitting.hpp; none: all
   // What else a stage of these layers does for each micro-batch, such as recomputing them where they do not fit
   // otherwise; none: nothing. Without `step` it is part of the backward.
   std::function<Time(StageId, LayerRange)> extra = {};
