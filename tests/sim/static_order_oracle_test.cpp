@@ -63,7 +63,7 @@ TEST_CASE("the static engine solves the equations of random schedules: every op 
 TEST_CASE("the static engine solves the equations where chunks lie there and back, or both ways") {
   std::mt19937 random(20261126);
   std::map<std::string_view, int> runs;
-  for (int seed = 0; seed < 1500; ++seed) {
+  for (int seed = 0; seed < 600; ++seed) {
     const Schedule schedule = random_schedule(random);
     if (schedule.shape.chunk_order == ChunkOrder::Loop) continue;
     CAPTURE(schedule.name);
@@ -79,7 +79,7 @@ TEST_CASE("the static engine solves the equations where chunks lie there and bac
     ++runs[find_schedule(schedule.name)->name];
   }
   for (const ScheduleRule& rule : schedules())
-    if (rule.chunk_order != ChunkOrder::Loop) CHECK(runs[rule.name] > 50);
+    if (rule.chunk_order != ChunkOrder::Loop) CHECK(runs[rule.name] > 15);
 }
 
 }  // namespace pipewright
