@@ -78,7 +78,7 @@ class Evaluator {
   Time bound(const LayoutGroup& group);
   Time bound(const Layout& layout);
   // The same where what tokens take to their experts is left out: it depends on where the devices lie, so that costs are
-  // worked out anew for every number of stages and copies. Elsewhere the bound itself.
+  // computed again for every number of stages and copies. Elsewhere the bound itself.
   Time bound_anywhere(const Layout& layout);
   bool depends_on_place(const Layout& layout) const {
     return scenario_.plan.expert_tensor_parallel.value > 0 || layout.expert_parallel > 1;

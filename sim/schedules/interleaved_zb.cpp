@@ -39,7 +39,7 @@ std::string interleaved_zb_refusal(const ScheduleShape& shape) {
   const int M = shape.micro_batches, in = interleaved_zb_rounds(shape);
   if (M % in != 0)
     return "interleaved_zb takes micro-batches through the chunks in M div K = " + std::to_string(in) +
-           " groups of one size, but M = " + std::to_string(M) + " is no multiple of that: use " +
+           " groups of one size, but M = " + std::to_string(M) + " is not a multiple of that: use " +
            std::to_string(M / shape.stages * shape.stages);
   return "";
 }

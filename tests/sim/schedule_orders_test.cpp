@@ -222,7 +222,7 @@ TEST_CASE("refusals name the value, the law and the way out") {
       "4: use 6 or 12 micro-batches, or another plan.micro_batch_group");
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 10, .group = 6}) == "");
   CHECK(refusal("interleaved_zb", {.stages = 4, .virtual_stages = 2, .micro_batches = 9}) ==
-        "interleaved_zb takes micro-batches through the chunks in M div K = 2 groups of one size, but M = 9 is no "
+        "interleaved_zb takes micro-batches through the chunks in M div K = 2 groups of one size, but M = 9 is not a "
         "multiple of that: use 8");
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .micro_batches = 8}) ==
         "interleaved_1f1b with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or "
