@@ -22,6 +22,7 @@
 #include "planner/sharding.hpp"
 #include "planner/stated_plan.hpp"
 #include "planner/words.hpp"
+#include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright {
@@ -273,6 +274,30 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
     throw InputError(or_else(scenario.plan.schedule.place, scenario.plan.place), "plan.schedule", refusal);
 }
 
+// The order that a schedule makes for the plan's own times, of one copy, with links that nothing else uses.
+void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  if (rule.made_for == nullptr) return;
+  const StepCosts costs = folded_costs(plan, cost);
+  ZeroBubbleTimes times;
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
+    const bool again = costs.shape.recomputes(plan.stage_of(v));
+    times.forward.push_back(time(Kind::F));
+    times.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
+    times.weights.push_back(time(Kind::W));
+  }
+  for (const Message& message : costs.messages)
+    times.hop = std::max(times.hop, (message.occupancy + message.latency).value);
+  const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
+  plan.given = made_order(rule, costs.shape, times, most.value);
+  if (!plan.given)
+    throw InputError(
+        or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",
+        fmt::format("{} found no order with {} in flight; use {} or more", rule.name,
+                    counted(most.value, "micro-batch"), most.value < plan.stages ? plan.stages : most.value + 1));
+}
+
 // Cells whose ops run at once.
 void check_cells(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
   const auto refuse = [&](const std::string& why) {
@@ -510,6 +535,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   errors.attempt([&] {
     check_size(scenario, cost, plan);
     check_schedule(scenario, plan), check_cells(scenario, cost, plan);
+    if (errors.count() == 0) settle_order(scenario, cost, plan);
   });
   settle_rebuilt(scenario, plan, errors);
   const bool knapsack =

@@ -40,6 +40,7 @@ void check_keys(const Scenario& scenario, const Plan& plan, PlanErrors& errors) 
 // "" or why gradients or weights of that plan are not divided.
 std::string refusal(const Plan& plan) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
+  if (rule.made_for != nullptr) return "its order is made for passes that wait for no weights";
   if (rule.from_file) return "the order of a file says itself when weights are gathered, which is not read yet";
   const ScheduleShape shape{.stages = plan.stages,
                             .replicas = plan.replicas,

@@ -170,8 +170,9 @@ struct RuntimePolicy {
   bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
-  Bytes bucket{25'000'000};                               // all-reduce bucket (gradient bytes)
-  bool vertical_sync = false;                             // PipeDream: every stage uses the version that stage 0 used
+  Bytes bucket{25'000'000};                            // all-reduce bucket (gradient bytes)
+  bool vertical_sync = false;                          // PipeDream: every stage uses the version that stage 0 used
+  std::optional<Placed<std::int64_t>> most_in_flight;  // micro-batches on a stage, of an order made for that; none: K
   std::optional<Placed<std::int64_t>> micro_batch_group;  // ScheduleShape::group; none: K
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};

@@ -60,6 +60,8 @@ void plan(JsonFields& json, const Plan& p) {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
   });
+  json.when(p.most_in_flight.has_value(),
+            [&] { json.field("most_in_flight", p.most_in_flight.value_or(Placed<std::int64_t>{}).value); });
   json.when(p.facts.states_group && p.micro_batch_group,
             [&] { json.field("micro_batch_group", p.micro_batch_group.value_or(Placed<std::int64_t>{}).value); });
   json.when(p.pairs.value != Pairs::Serial, [&] {

@@ -57,6 +57,13 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
                        "fused: the search counts the ops of " + name +
                            " one after the other; write serial, or settle the other keys of the plan and ask simulate");
   for (const std::string& name : names)
+    if (const ScheduleRule* rule = find_schedule(name); rule && rule->made_for != nullptr)
+      throw InputError(
+          scenario.plan.schedule.place, "plan.schedule",
+          name +
+              " makes an order for the times of one plan, which the search does not; settle the other keys "
+              "of the plan, and ask simulate");
+  for (const std::string& name : names)
     if (const ScheduleRule* rule = find_schedule(name); rule && both_ways(rule->chunk_order))
       throw InputError(scenario.plan.schedule.place, "plan.schedule",
                        name +

@@ -95,7 +95,11 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
     lines.push_back(from("reserve of the pipeline on every device", bytes_text(scenario.plan.reserve_pipeline),
                          scenario.plan.reserve_pipeline_source));
   if (!answer.plan.cut.empty()) lines.push_back(answer.plan.cut);
-  if (const auto& given = answer.plan.given)
+  if (const auto& given = answer.plan.given; given && given->file.empty())
+    lines.push_back(fmt::format(
+        "schedule: {} made its order for the times of this plan; most micro-batches in flight: {}",
+        answer.plan.schedule, answer.plan.most_in_flight ? answer.plan.most_in_flight->value : answer.plan.stages));
+  else if (given)
     lines.push_back(fmt::format("schedule: the order of {}{}", given->file,
                                 given->derived == 0 ? ""
                                                     : fmt::format(" (of it {} actions about messages and sharding are "
@@ -245,6 +249,9 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
     lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
                     " flushes, so every stage has one version of its weights; it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
+  if (plan.most_in_flight && rule != nullptr && rule->made_for == nullptr)
+    lines.push_back("plan.most_in_flight has no effect: it belongs to schedule: " +
+                    listed(schedule_names([](const ScheduleRule& each) { return each.made_for != nullptr; }), "or"));
   if (plan.micro_batch_group && !plan.facts.states_group)
     lines.push_back("plan.micro_batch_group has no effect: it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return each.facts.states_group; }), "or"));

@@ -29,10 +29,20 @@ std::string given_order_refusal(const ScheduleShape& shape) {
 }
 
 Schedule given_order_schedule(const ScheduleShape& shape) {
-  Schedule schedule = empty_schedule(kGivenSchedule, shape, true);
+  return schedule_of_lists(kGivenSchedule, shape, shape.given->compute);
+}
+
+std::optional<std::int64_t> given_order_peak(const ScheduleShape&, StageId) {
+  return std::nullopt;
+}
+
+}  // namespace
+
+Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops) {
+  Schedule schedule = empty_schedule(name, shape, true);
   for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
     Lane& lane = schedule.positions[k];
-    for (const Op& op : shape.given->compute[k]) {
+    for (const Op& op : ops[k]) {
       const std::size_t begin = lane.compute.size();
       const VirtualStageId v = op.virtual_stage;
       const auto m = static_cast<MicroBatchId>(op.micro_batch);
@@ -48,12 +58,6 @@ Schedule given_order_schedule(const ScheduleShape& shape) {
   }
   return schedule;
 }
-
-std::optional<std::int64_t> given_order_peak(const ScheduleShape&, StageId) {
-  return std::nullopt;
-}
-
-}  // namespace
 
 ScheduleRule given_order() {
   return {.name = kGivenSchedule,

@@ -41,6 +41,9 @@ void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m);
 // the B of the one `late` behind it.                                                        [ZeroBubble23] section 2
 void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, int warm_up, int late);
 
+// By worker the F, B, W and BW of `ops`, in that order.
+Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops);
+
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
 void append_update(Lane& lane, VirtualStageId v, int round);
 

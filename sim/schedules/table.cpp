@@ -21,8 +21,10 @@ std::span<const ScheduleRule> schedules() {
       looped_bfs(),        //
       zb_h1(),             //
       zb_h2(),             //
+      zb_auto(),           //
       interleaved_zb(),    //
       zbv(),               //
+      zbv_auto(),          //
       v_half(),            //
       v_min(),             //
       v_1f1b(),            //

@@ -33,6 +33,8 @@ enum class StepBound : std::uint8_t {
   Phases,  // gpipe_step, which is exact: all forwards, then all backwards
 };
 
+struct ZeroBubbleTimes;  // sim/schedules/zb_auto.hpp
+
 struct ScheduleRule {
   std::string_view name;    // as written in YAML
   std::string_view title;   // "one forward, one backward, with a flush"
@@ -70,7 +72,9 @@ struct ScheduleRule {
   // From 1: the order in which `plan` takes schedules where all are open, and of equal steps the first; 0: only where
   // it is named. With replicas: those that PipeDream's planner is for.                          [PipeDream19] section 3.1
   int searched = 0, searched_with_replicas = 0;
-  bool in_megatron = false;   // Megatron-LM runs it                                          [Megatron21] section 2.2
+  bool in_megatron = false;  // Megatron-LM runs it                                          [Megatron21] section 2.2
+  // The order is made for the times of a plan and for what may be in flight; nullptr: it follows from the shape alone.
+  std::vector<std::vector<Op>> (*made_for)(int micro_batches, const ZeroBubbleTimes& times) = nullptr;
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 
   // All that is run: the passes, and what a flush puts behind them. The shape must not be refused.

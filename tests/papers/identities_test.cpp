@@ -147,7 +147,10 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
         const Schedule schedule = rule.generate(shape);
         for (int k = 0; k < K; ++k) {
           const int most = most_in_flight(schedule.positions[static_cast<std::size_t>(k)]);
-          CHECK(most == rule.peak_in_flight(shape, k));
+          if (const auto peak = rule.peak_in_flight(shape, k))
+            CHECK(most == peak);
+          else
+            CHECK(most <= K * rule.chunks + (rule.chunks == 0 ? K : 0));  // made for as much as 1F1B holds
           const int v = shape.virtual_stages;
           if (rule.name == "gpipe") CHECK(most == M);
           if (rule.name == "1f1b" || rule.name == "pipedream") CHECK(most == std::min(M, K - k));

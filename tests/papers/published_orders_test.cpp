@@ -2,6 +2,7 @@
 // schedule of the table that the cases have. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the
 // source tree) the test runner shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -21,6 +23,7 @@
 #include "io/import/schedule_csv.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/schedules/zb_auto.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/run_program.hpp"
@@ -107,7 +110,7 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
     const std::string& name = each.at("schedule");
     const bool in_groups = name == "interleaved_group";
     const ScheduleRule* rule = find_schedule(name == "zbv_hand" ? "zbv" : in_groups ? "interleaved_1f1b" : name);
-    if (rule == nullptr || each.at("overlap") == "fused") continue;
+    if (rule == nullptr || rule->made_for != nullptr || each.at("overlap") == "fused") continue;
     CAPTURE(each.at("order"));
     const bool two_ways = both_ways(rule->chunk_order);  // there the two stages of a rank are of one chunk
     const ScheduleShape shape{.stages = std::stoi(each.at("K")),
@@ -136,6 +139,63 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
   CHECK(met == std::set<std::string>{"chimera", "dualpipe", "dualpipev", "interleaved_1f1b", "interleaved_group",
                                      "interleaved_zb", "moe_overlap_1f1b", "looped_bfs", "v_1f1b", "v_half", "v_min",
                                      "zb_h1", "zb_h2", "zbv_hand"});
+}
+
+TEST_CASE("the published orders that are made for times and a limit of memory come out op by op, with their times") {
+  // What the authors' function was asked, by order: f, b, w, c, what F adds, B changes and W frees, and the limit.
+  std::map<std::string, std::array<std::int64_t, 8>> asked;
+  std::ifstream manifest(published() + "manifest.csv");
+  for (std::string line; std::getline(manifest, line);) {
+    const std::regex arguments(R"(F=(\d+),B=(\d+),W=(\d+),c=(\d+),mem=\((-?\d+), (-?\d+), (-?\d+)\),max_mem=(\d+))");
+    if (std::smatch found; std::regex_search(line, found, arguments))
+      for (std::size_t i = 0; i < 8; ++i)
+        asked[line.substr(0, line.find(','))][i] = std::stoll(found[i + 1]);
+  }
+  std::map<std::string, int> met;
+  for (const Case& each : cases()) {
+    const ScheduleRule* rule = find_schedule(each.at("schedule"));
+    if (rule == nullptr || rule->made_for == nullptr) continue;
+    CAPTURE(each.at("order"));
+    const auto [f, b, w, c, held, input, weights, cap] = asked.at(each.at("order"));
+    ScheduleShape shape{.stages = std::stoi(each.at("K")),
+                        .virtual_stages = std::stoi(each.at("v")),
+                        .micro_batches = std::stoi(each.at("M")),
+                        .chunk_order = rule->chunk_order};
+    REQUIRE(rule->refusal(shape) == "");
+    const auto alike = [&](std::int64_t value) {
+      return std::vector<std::int64_t>(static_cast<std::size_t>(shape.chunks()), value);
+    };
+    CHECK(held + input == -weights);
+    const ZeroBubbleTimes times{.forward = alike(f),
+                                .input = alike(b),
+                                .weights = alike(w),
+                                .held = alike(held),
+                                .kept_after_input = alike(-weights),
+                                .cap = std::vector<std::int64_t>(static_cast<std::size_t>(shape.stages), cap),
+                                .hop = c};
+    GivenSchedule order{.file = "",
+                        .stages = shape.stages,
+                        .virtual_stages = shape.virtual_stages,
+                        .micro_batches = shape.micro_batches,
+                        .chunk_order = shape.chunk_order,
+                        .compute = rule->made_for(shape.micro_batches, times),
+                        .cells = {},
+                        .derived = 0};
+    CHECK(order.compute == read_schedule_csv(published() + "orders/" + each.at("order")).compute);
+    shape.given = std::make_shared<const GivenSchedule>(order);
+    const Schedule schedule = rule->generate(shape);
+    const Timeline timeline = static_order(schedule, costs_of(each, shape));
+    Time span{0};
+    for (std::size_t k = 0; k < order.compute.size(); ++k) {
+      CHECK(passes(schedule.positions[k]) == order.compute[k]);
+      span = std::max(span, timeline.workers[k].compute[order.compute[k].size() - 1].end -
+                                timeline.workers[k].compute.front().start);
+    }
+    CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
+    CHECK(span == Time{std::stoll(each.at("longest"))});
+    ++met[each.at("schedule")];
+  }
+  CHECK(met.size() == 2);
 }
 
 TEST_CASE("cells that run at once: the published times of every order with pairs") {

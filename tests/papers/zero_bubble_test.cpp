@@ -1,15 +1,18 @@
-// Published bubble rates of 1F1B, interleaved 1F1B, ZB-H1 and ZB-H2: [ZeroBubble23] table 5, from the times of its table 9.
+// Published bubble rates of 1F1B, interleaved 1F1B, ZB-H1, ZB-H2, ZB-1p and ZB-2p: [ZeroBubble23] table 5, from the times of its table 9.
 //     rate = (cost - m (F + B + W)) / cost,   cost = longest span of a stage, first op's start to last op's end
 // Order of Megatron-LM, B and W in one op, each transfer a latency that blocks neither side, equal stages (the paper's
 // first and last stage have one layer less, which its rates do not show), no optimizer.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include <doctest/doctest.h>
 
+#include "core/plan/given_schedule.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/schedules/zb_auto.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright {
@@ -77,6 +80,40 @@ TEST_CASE("the four published bubble rates of ZB-H1 and of ZB-H2 come out to all
                                       s.weight, s.hop);
       CHECK(std::abs(rate - published) < 5e-5);
     }
+}
+
+TEST_CASE("the published bubble rates of ZB-1p and ZB-2p come out to all four decimals, for their times and memory") {
+  struct Table5Room {
+    std::int64_t hidden, heads;
+    double one, two;  // rates with room for K and 2 K micro-batches
+  };
+  constexpr std::array kModels = {Table5Room{2304, 24, .1585, .0433}, Table5Room{4096, 32, .1323, .0029},
+                                  Table5Room{5120, 40, .1397, .0066}, Table5Room{6144, 48, .1421, .0038}};
+  const ScheduleRule& rule = *find_schedule("zb_auto");
+  for (std::size_t i = 0; i < kSettings.size(); ++i) {
+    const Setting& s = kSettings[i];
+    CAPTURE(s.model);
+    // Per layer of 1024 tokens: F keeps 34 h + 5 a s, B leaves 32 h of it for W.             [ZeroBubble23] table 1
+    const std::int64_t held = 34 * kModels[i].hidden + 5 * kModels[i].heads * 1024, kept = 32 * kModels[i].hidden;
+    for (const int room : {1, 2}) {
+      const auto alike = [&](std::int64_t value) {
+        return std::vector<std::int64_t>(static_cast<std::size_t>(s.stages), value);
+      };
+      const ZeroBubbleTimes times{.forward = alike(s.forward.value),
+                                  .input = alike(s.input.value),
+                                  .weights = alike(s.weight.value),
+                                  .held = alike(held),
+                                  .kept_after_input = alike(kept),
+                                  .cap = alike(room * s.stages * held),
+                                  .hop = s.hop.value};
+      auto order = std::make_shared<GivenSchedule>();
+      order->stages = s.stages, order->micro_batches = s.micro_batches;
+      order->compute = rule.made_for(s.micro_batches, times);
+      const ScheduleShape shape{.stages = s.stages, .micro_batches = s.micro_batches, .given = order};
+      const double rate = bubble_rate("zb_auto", shape, s.forward, s.input, s.weight, s.hop);
+      CHECK(std::abs(rate - (room == 1 ? kModels[i].one : kModels[i].two)) < 5e-5);
+    }
+  }
 }
 
 TEST_CASE("ZB-H1 takes M(f+b+w) + (K-1)(f+b-w) for M >= K and w <= min(f, b): 27 for K = 4, M = 8 and times of 1") {

@@ -53,6 +53,15 @@ TEST_CASE("A group of micro-batches has no effect on a schedule that does not go
   CHECK(warnings(scenario).empty());
 }
 
+TEST_CASE("A limit of what is in flight has no effect on an order that is not made for it") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.most_in_flight = Placed<std::int64_t>{4, {}};
+  CHECK(warnings(scenario) ==
+        std::vector<std::string>{"plan.most_in_flight has no effect: it belongs to schedule: zb_auto or zbv_auto"});
+  scenario.plan.schedule.value = "zb_auto";
+  CHECK(warnings(scenario).empty());
+}
+
 TEST_CASE("Vertical sync with a flush has no effect") {
   Scenario scenario = uniform_scenario();
   scenario.plan.vertical_sync = true;

@@ -35,8 +35,8 @@ TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage,
         ScheduleShape shape{.stages = K, .micro_batches = M};
         shape.recompute.assign(static_cast<std::size_t>(K), recompute);
         shape.recompute_except_last = M % 2 == 1;
-        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, pipedream; data_parallel too at K = 1
-        CHECK(check_all(shape) == (K == 1 ? 8 : 7));
+        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, zb_auto, pipedream; data_parallel too at K = 1
+        CHECK(check_all(shape) == (K == 1 ? 9 : 8));
       }
 }
 
@@ -50,7 +50,7 @@ TEST_CASE("chunks there and back, and both ways: valid wherever they are not ref
           shape.recompute.assign(static_cast<std::size_t>(K), recompute);
           shape.chunk_order = ChunkOrder::V;
           const int there_and_back = check_all(shape);
-          CHECK(there_and_back == (M >= 2 * K ? 5 : 4));  // zbv, v_*, and dualpipev once M is enough
+          CHECK(there_and_back == (M >= 2 * K ? 6 : 5));  // zbv, zbv_auto, v_*, and dualpipev once M is enough
           shape.virtual_stages = 1, shape.chunk_order = ChunkOrder::BothWays;
           const int two_ways = check_all(shape);
           CHECK(two_ways == (K % 2 == 0 && M % 2 == 0 && M >= 2 * K ? 1 : 0));

@@ -1,0 +1,24 @@
+// Orders that are made for a plan: for the times of its passes, the hop between its stages, and how much may be in flight.
+// find_plan makes one and keeps it (Plan::given). Where there is none, as in a table of schedules, passes take equally long,
+// hops nothing, and as much may be in flight as with 1F1B.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/plan/given_schedule.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/schedules/zb_auto.hpp"
+
+namespace pipewright {
+
+// As many micro-batches may be in flight on a stage; two chunks of it hold one. nullptr: no order was found.
+std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, const ScheduleShape& shape,
+                                                ZeroBubbleTimes times, std::int64_t in_flight);
+
+// For `compute` and `refusal` of a rule.
+Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape);
+std::string made_refusal(const ScheduleRule& rule, const ScheduleShape& shape);
+
+}  // namespace pipewright

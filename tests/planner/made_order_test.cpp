@@ -1,0 +1,60 @@
+// Orders that are made for the times of a plan (zb_auto, zbv_auto), and how much they may have in flight.
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include <doctest/doctest.h>
+
+#include "planner/search/search.hpp"
+#include "tests/planner/plan_of.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+namespace pipewright {
+namespace {
+
+// Backwards of which the last layers need most, so that stages differ.
+Scenario uneven(const std::string& schedule, int chunks) {
+  Scenario scenario = uniform_scenario({.layers = 16, .micro_batches = 12});
+  scenario.plan.schedule.value = schedule, scenario.plan.virtual_stages.value = chunks;
+  for (std::size_t i = 8; i < scenario.model.layers.size(); ++i)
+    scenario.model.layers[i].backward = Time{3'000'000};
+  return scenario;
+}
+
+std::int64_t most_in_flight(const Lane& lane) {
+  std::int64_t now = 0, most = 0;
+  for (const Op& op : lane.compute)
+    now += op.kind == Kind::F ? 1 : op.kind == Kind::W ? -1 : 0, most = std::max(most, now);
+  return most;
+}
+
+TEST_CASE("an order made for a plan is as good as the fixed one with as much in flight, and keeps to its limit") {
+  for (const auto& [schedule, fixed, chunks] : {std::tuple{"zb_auto", "zb_h1", 1}, std::tuple{"zbv_auto", "zbv", 2}}) {
+    CAPTURE(schedule);
+    Scenario scenario = uneven(schedule, chunks);
+    const Time known = priced(uneven(fixed, chunks)).report.step_time;
+    CHECK(priced(scenario).report.step_time <= known);
+    Time before = known;
+    for (const std::int64_t most : {4, 6, 8}) {
+      scenario.plan.most_in_flight = Placed<std::int64_t>{most, {}};
+      const Answer answer = priced(scenario);
+      for (const Lane& lane : answer.schedule.positions)
+        CHECK(most_in_flight(lane) <= most * chunks);
+      CHECK(answer.report.step_time <= before);
+      before = answer.report.step_time;
+    }
+  }
+}
+
+TEST_CASE("a limit that admits no order is refused, and a search, with a way out") {
+  Scenario scenario = uneven("zbv_auto", 2);
+  scenario.plan.most_in_flight = Placed<std::int64_t>{1, {"s.yaml", 9, 3}};
+  CHECK(error_of(scenario) ==
+        "s.yaml:9:3: plan.most_in_flight: zbv_auto found no order with 1 micro-batch in flight; use 4 or more");
+  scenario.plan.most_in_flight.reset();
+  scenario.plan.open["stages"] = {};
+  CHECK_THROWS_WITH_AS(search(scenario, {}), doctest::Contains("makes an order for the times of one plan"), InputError);
+}
+
+}  // namespace
+}  // namespace pipewright
