@@ -9,7 +9,7 @@
 //
 // [ZeroBubble23] section 6, figure 8, table 8; the rules are those of the authors' zbv.py. K = 16, M = 48 and times of
 // f, b, w, c = 14407, 14380, 9676, 1610 per chunk, 2 K chunks of memory: the span is 3969197, 0.0697 of it idle.
-//                                                              tests/papers/zero_bubble_test.cpp "ZB-V, table 8"
+//                   tests/papers/published_orders_test.cpp "made for times and a limit of memory come out op by op"
 #include "sim/schedules/zbv_auto.hpp"
 
 #include <algorithm>
