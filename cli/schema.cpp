@@ -22,6 +22,7 @@ constexpr std::array kDocuments = {
     Document{"result", &kResultDocument},
     Document{"ranking", &kRankingDocument},
     Document{"sizing", &kSizingDocument},
+    Document{"found-order", &kFoundOrderDocument},
     Document{"sweep-result", &kSweepDocument},
     Document{"losses", &kLossesDocument},
     Document{"capacity", &kCapacityDocument},

@@ -374,7 +374,8 @@ constexpr Field<PlanRequest> kPlan[] = {
      "default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
-     "zb_auto and zbv_auto: how many micro-batches may be in flight on a stage, from F to W; two chunks make one; "
+     "zb_auto, search and zbv_auto: how many micro-batches may be in flight on a stage, from F to W; two chunks make "
+     "one; "
      "default: K, as with 1F1B",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
     {"micro_batch_group", "whole number >= 1",

@@ -11,6 +11,7 @@ struct MemoryBytes;
 extern const JsonDocument kResultDocument;        // json.cpp
 extern const JsonDocument kRankingDocument;       // ranking.cpp
 extern const JsonDocument kSizingDocument;        // sizing.cpp
+extern const JsonDocument kFoundOrderDocument;    // found_order.cpp
 extern const JsonDocument kSweepDocument;         // sweep.cpp
 extern const JsonDocument kLossesDocument;        // losses.cpp
 extern const JsonDocument kCapacityDocument;      // capacity.cpp

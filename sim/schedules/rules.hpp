@@ -15,6 +15,7 @@ ScheduleRule looped_bfs();
 ScheduleRule zb_h1();
 ScheduleRule zb_h2();
 ScheduleRule zb_auto();
+ScheduleRule search_order();
 ScheduleRule interleaved_zb();
 ScheduleRule zbv();
 ScheduleRule zbv_auto();

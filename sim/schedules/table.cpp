@@ -22,6 +22,7 @@ std::span<const ScheduleRule> schedules() {
       zb_h1(),             //
       zb_h2(),             //
       zb_auto(),           //
+      search_order(),      //
       interleaved_zb(),    //
       zbv(),               //
       zbv_auto(),          //

@@ -10,6 +10,8 @@
 #include "sim/des/event_queue.hpp"
 #include "sim/des/shared_link.hpp"
 #include "sim/event_order.hpp"
+#include "sim/finder/find_order.hpp"
+#include "sim/finder/list_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 #include "tests/bench/limits.hpp"
@@ -211,6 +213,38 @@ void queue(benchmark::State& state) {
   report_rate(state, "events", 1, 0);
 }
 BENCHMARK(queue)->ArgName("pending")->Arg(64)->Arg(192)->Arg(4096);
+
+// ------------------------------------------------------------------------------------------------- finder of orders
+
+OrderProblem problem_of_finder() {
+  OrderProblem problem{.stages = 8, .virtual_stages = 1, .micro_batches = 32};
+  problem.forward.assign(8, 10'000), problem.input.assign(8, 12'000), problem.weights.assign(8, 8'000);
+  problem.down.assign(7, 500), problem.up = problem.down;
+  problem.held.assign(8, 1), problem.kept_after_input = problem.held, problem.cap.assign(8, 12);
+  return problem;
+}
+
+// Orders made by a rule, per second; and orders priced.
+void finder_lists(benchmark::State& state) {
+  ListScheduler scheduler(problem_of_finder());
+  const ListRule rule{
+      .most = {8, 7, 6, 5, 4, 3, 2, 1}, .patience = std::vector<double>(8, .5), .margin = std::vector<double>(8, .5)};
+  PricedOrder order;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(scheduler.run(rule, std::int64_t{1} << 60, order));
+  report_rate(state, "orders", 1, 0);
+}
+BENCHMARK(finder_lists)->Name("finder_lists/K8_M32")->Unit(benchmark::kMicrosecond);
+
+void finder_prices(benchmark::State& state) {
+  const OrderProblem problem = problem_of_finder();
+  OrderPricer pricer(problem);
+  PricedOrder order = find_order(problem, {.evaluations = 1, .seed = 1}).order;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(pricer.price(order));
+  report_rate(state, "orders", 1, 0);
+}
+BENCHMARK(finder_prices)->Name("finder_prices/K8_M32")->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace pipewright

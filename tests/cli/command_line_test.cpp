@@ -40,11 +40,11 @@ TEST_CASE("show model says which parameters a family lacks, and how to give them
 }
 
 TEST_CASE("An unknown command, option or name is met with the nearest one and the known ones") {
-  CHECK(
-      error_of({"simulat"}) ==
-      "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, launch, compare, sweep, "
-      "merge, capacity, calibrate, run, validate, accuracy, reproduce, check, show, import, doctor, init, schema, "
-      "completion, help\n");
+  CHECK(error_of({"simulat"}) ==
+        "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, schedule, launch, "
+        "compare, sweep, "
+        "merge, capacity, calibrate, run, validate, accuracy, reproduce, check, show, import, doctor, init, schema, "
+        "completion, help\n");
   CHECK(contains(error_of({"simulate", kQuickstart, "--jsn"}), "unknown \"--jsn\"; did you mean \"--json\"?"));
   CHECK(contains(error_of({"simulate", kQuickstart, "--engine", "evnt"}), "did you mean \"event\"?"));
   CHECK(contains(error_of({"show", "schedule"}), "did you mean \"schedules\"?"));
@@ -284,10 +284,10 @@ TEST_CASE("show lists what there is and prints one of it") {
 
 TEST_CASE("Every schedule is drawn by show") {
   for (const char* name :
-       {"naive",      "gpipe",     "1f1b",         "eager_1f1b", "interleaved_1f1b", "moe_overlap_1f1b",
-        "looped_bfs", "zb_h1",     "zb_h2",        "zb_auto",    "interleaved_zb",   "zbv",
-        "zbv_auto",   "v_half",    "v_min",        "v_1f1b",     "chimera",          "dualpipe",
-        "dualpipev",  "pipedream", "data_parallel"}) {
+       {"naive",      "gpipe",     "1f1b",      "eager_1f1b",   "interleaved_1f1b", "moe_overlap_1f1b",
+        "looped_bfs", "zb_h1",     "zb_h2",     "zb_auto",      "search",           "interleaved_zb",
+        "zbv",        "zbv_auto",  "v_half",    "v_min",        "v_1f1b",           "chimera",
+        "dualpipe",   "dualpipev", "pipedream", "data_parallel"}) {
     const ProgramRun run = run_program({"show", "schedules", name});
     CAPTURE(name);
     CHECK(run.status == 0);

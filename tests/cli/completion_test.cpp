@@ -112,8 +112,8 @@ TEST_CASE("The manual page and the completion know every command") {
     const ProgramRun written = run_program({"completion", kind});
     CHECK(written.status == 0);
     for (const char* command :
-         {"simulate", "plan", "compare", "sweep", "merge", "capacity", "calibrate", "run", "validate", "reproduce",
-          "check", "show", "import", "doctor", "init", "schema", "completion", "help"}) {
+         {"simulate", "plan", "schedule", "compare", "sweep", "merge", "capacity", "calibrate", "run", "validate",
+          "reproduce", "check", "show", "import", "doctor", "init", "schema", "completion", "help"}) {
       CHECK_MESSAGE(contains(written.out, command), kind << " " << command);
       CHECK(contains(help, std::string("\n  ") + command));
     }

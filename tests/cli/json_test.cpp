@@ -25,8 +25,8 @@ json document_of(const std::vector<std::string>& arguments, int status = 0) {
 TEST_CASE("Commands whose answer is figures have --json; those that write a file or a text have not") {
   const std::string help = run_program({"help"}).out;
   int commands = 0;
-  for (const char* command :
-       {"simulate", "plan", "compare", "sweep", "capacity", "run", "validate", "accuracy", "reproduce", "show"}) {
+  for (const char* command : {"simulate", "plan", "schedule", "compare", "sweep", "capacity", "run", "validate",
+                              "accuracy", "reproduce", "show"}) {
     CAPTURE(command);
     CHECK(contains(help, std::string("  ") + command));
     CHECK(contains(run_program({"help", command}).out, "--json"));
@@ -35,7 +35,7 @@ TEST_CASE("Commands whose answer is figures have --json; those that write a file
   for (const char* command :
        {"launch", "merge", "calibrate", "check", "import", "doctor", "init", "schema", "completion", "help"})
     CHECK_FALSE(contains(run_program({"help", command}).out, "--json"));
-  CHECK(commands == 10);
+  CHECK(commands == 11);
 }
 
 TEST_CASE("reproduce --json has every cell of the table that --csv has, and names the page that it wrote") {

@@ -33,7 +33,7 @@ KINDS = ["scenario", "sweep", "model", "device", "cluster", "profile", "run"]
 # By what their key "schema" says; the program also knows each by a name.
 DOCUMENTS = {
     "result": "pipewright.result/1", "ranking": "pipewright.ranking/1", "sizing": "pipewright.sizing/1",
-    "sweep-result": "pipewright.sweep/1",
+    "found-order": "pipewright.found-order/1", "sweep-result": "pipewright.sweep/1",
     "losses": "pipewright.losses/1", "capacity": "pipewright.capacity/1", "comparison": "pipewright.comparison/1",
     "validation": "pipewright.validation/1", "accuracy": "pipewright.accuracy/1", "imported": "pipewright.imported/1",
     "reproduction": "pipewright.reproduction/1", "measured-runs": "pipewright.measured-runs/2",
@@ -104,6 +104,7 @@ def written_documents(folder):
     ask("plan", "scenarios/what_if/old-and-new.yaml", "--set", "plan={replicas: auto, schedule: auto}")
     ask("plan", QUICKSTART, "--set", "plan=auto", "--time-limit", "1ns", statuses=(0, 1))
     ask("plan", QUICKSTART, "--set", "plan=auto", "--set", "cluster.node.device.memory=10MiB", statuses=(1,))
+    ask("schedule", QUICKSTART, "--pareto", "--evaluations", "100")
     ask("sweep", "scenarios/what_if/hardware.yaml")
     ask("sweep", "scenarios/what_if/bandwidth.yaml", "--shard", "1/3")
     ask("sweep", "--run", file("grid.yaml", f"sweep:\n  base: {ROOT}/{SMALL}\n  grid: {{run.seed: [1, 2], plan.stages: "

@@ -22,6 +22,7 @@
 #include "core/plan/timeline.hpp"
 #include "io/import/schedule_csv.hpp"
 #include "sim/event_order.hpp"
+#include "sim/finder/find_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/schedules/zb_auto.hpp"
 #include "sim/simulate.hpp"
@@ -222,4 +223,37 @@ TEST_CASE("cells that run at once: the published times of every order with pairs
     ++met[each.at("schedule")];
   }
   CHECK(met.size() >= 3);
+}
+
+TEST_CASE("the optima of small problems: none is below the finder's bound, and it finds nearly all of them") {
+  std::ifstream in(published() + "optimum.csv");
+  std::string line;
+  std::getline(in, line);
+  int problems = 0, proven = 0, equal = 0;
+  while (std::getline(in, line)) {
+    const std::vector<std::string> cells = cells_of(line);
+    const auto number = [&](std::size_t i) { return std::stoll(cells.at(i)); };
+    OrderProblem problem{.stages = static_cast<int>(number(0)),
+                         .virtual_stages = static_cast<int>(number(1)),
+                         .micro_batches = static_cast<int>(number(3)),
+                         .chunk_order = cells.at(2) == "v" ? ChunkOrder::V : ChunkOrder::Loop,
+                         .measure = cells.at(9) == "span" ? OrderMeasure::Span : OrderMeasure::Step};
+    const auto chunks = static_cast<std::size_t>(problem.chunks());
+    problem.forward.assign(chunks, number(4)), problem.input.assign(chunks, number(5));
+    problem.weights.assign(chunks, number(6)), problem.held.assign(chunks, 1);
+    problem.kept_after_input = problem.held;
+    problem.cap.assign(static_cast<std::size_t>(problem.stages), number(8));
+    for (int v = 0; v + 1 < problem.chunks(); ++v)
+      problem.down.push_back(problem.seating().stage_of(v) == problem.seating().stage_of(v + 1) ? 0 : number(7));
+    problem.up = problem.down;
+    const FoundOrder found = find_order(problem, {.evaluations = 2000, .seed = 1});
+    CAPTURE(line);
+    REQUIRE_FALSE(found.order.begin.empty());
+    CHECK(found.bound.value <= number(10));
+    CHECK(found.order.of(problem.measure) >= number(10));
+    ++problems, proven += found.bound.value == number(10), equal += found.order.of(problem.measure) == number(10);
+  }
+  CHECK(problems > 300);
+  CHECK(proven >= problems * 95 / 100);
+  CHECK(equal >= problems * 96 / 100);
 }

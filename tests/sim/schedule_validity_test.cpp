@@ -35,8 +35,8 @@ TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage,
         ScheduleShape shape{.stages = K, .micro_batches = M};
         shape.recompute.assign(static_cast<std::size_t>(K), recompute);
         shape.recompute_except_last = M % 2 == 1;
-        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, zb_auto, pipedream; data_parallel too at K = 1
-        CHECK(check_all(shape) == (K == 1 ? 9 : 8));
+        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, zb_auto, search, pipedream; data_parallel too at K = 1
+        CHECK(check_all(shape) == (K == 1 ? 10 : 9));
       }
 }
 

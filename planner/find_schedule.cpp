@@ -1,0 +1,242 @@
+#include "planner/find_schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
+#include "core/cost/memory_model.hpp"
+#include "core/cost/step_costs.hpp"
+#include "core/plan/given_schedule.hpp"
+#include "core/random.hpp"
+#include "planner/answer.hpp"
+#include "planner/find_plan.hpp"
+#include "planner/layer_order.hpp"
+#include "planner/plan_errors.hpp"
+#include "planner/price.hpp"
+#include "planner/words.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright {
+namespace {
+
+void check_findable(const Scenario& scenario, const Plan& plan) {
+  const Place place = or_else(scenario.plan.schedule.place, scenario.plan.place);
+  const auto refuse = [&](const std::string& key, const std::string& why) { throw InputError(place, key, why); };
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  const auto searched = [](const ScheduleRule& each) {
+    return each.flush && each.splits_backward && !both_ways(each.chunk_order);
+  };
+  const std::string instead = "; plan.schedule may be " + listed(schedule_names(searched), "or");
+  if (!rule.flush) refuse("plan.schedule", plan.schedule + " has no flush" + instead);
+  if (both_ways(chunk_order_of(scenario.plan)))
+    refuse("plan.schedule", plan.schedule + " lays chunks both ways, which is not searched" + instead);
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int replicas) { return replicas > 1; }))
+    refuse("plan.replicas", "orders of stages with replicas are not searched; use plan.data_parallel");
+  if (plan.virtual_stages > kMostRows)
+    refuse("plan.virtual_stages",
+           fmt::format("{} chunks on a stage are more than the {} that are searched", plan.virtual_stages, kMostRows));
+}
+
+// Bytes of activations that stage k may hold, by what the plan leaves of its device with its own schedule.
+std::int64_t room_for_activations(const StageReport& stage, Bytes capacity) {
+  const MemoryBytes& bytes = stage.memory.bytes;
+  const double counted =
+      stage.need.with_reserve.value > stage.need.communicators.value && stage.need.model.value > 0
+          ? 1 + static_cast<double>(stage.need.fragmentation.value) / static_cast<double>(stage.need.model.value)
+          : 1;
+  const auto free = static_cast<double>((capacity - stage.need.to_fit).value) / counted;
+  return (bytes.stash + bytes.logits).value + static_cast<std::int64_t>(free);
+}
+
+std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap, const Answer& planned,
+                               const Scenario& scenario) {
+  std::vector<std::int64_t> caps;
+  for (StageId k = 0; k < problem.stages; ++k) {
+    if (cap.times_stages) {
+      caps.push_back(static_cast<std::int64_t>(*cap.times_stages * static_cast<double>(problem.stages) *
+                                               static_cast<double>(least_cap(problem, k))));
+      continue;
+    }
+    const StageReport& stage = planned.report.stages[at(k)];
+    if (cap.devices.size() > 1 && cap.devices.size() != at(problem.stages))
+      throw InputError(Place{}, "--memory-cap",
+                       fmt::format("{} sizes for {} stages; write one for all, or one for each", cap.devices.size(),
+                                   problem.stages));
+    const Bytes device = cap.devices.empty() ? stage.need.capacity : cap.devices[cap.devices.size() == 1 ? 0 : at(k)];
+    caps.push_back(room_for_activations(stage, device));
+  }
+  for (StageId k = 0; k < problem.stages; ++k)
+    if (const std::int64_t least = least_cap(problem, k); caps[at(k)] < least)
+      throw InputError(
+          cap.times_stages || !cap.devices.empty() ? Place{} : scenario.cluster.place, "--memory-cap",
+          fmt::format("stage {} has room for {} of activations, and one micro-batch holds {}; use {}x or more", k,
+                      bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}), bytes_text(Bytes{least}),
+                      std::ceil(100.0 / problem.stages) / 100));
+  return caps;
+}
+
+// Micro-batches' activations on the stage that `held` is the most of.
+double micro_batches_of(const OrderProblem& problem, const std::vector<std::int64_t>& held) {
+  double most = 0;
+  for (StageId k = 0; k < problem.stages; ++k)
+    if (const std::int64_t one = least_cap(problem, k); one > 0)
+      most = std::max(most, static_cast<double>(held[at(k)]) / static_cast<double>(one));
+  return most;
+}
+
+// Times that are off by up to a share, each pass of a chunk by itself: mean and largest of the measure.
+void add_jitter(const OrderProblem& problem, double share, std::vector<std::pair<OrderRow*, PricedOrder>>& orders) {
+  Random chance(1);
+  OrderPricer pricer(problem);
+  std::vector<double> sums(orders.size(), 0);
+  for (int draw = 0; draw < kJitterDraws; ++draw) {
+    OrderProblem off = problem;
+    for (auto* const times : {&off.forward, &off.input, &off.weights})
+      for (std::int64_t& time : *times) {
+        time = std::llround(static_cast<double>(time) * chance.uniform(1 - share, 1 + share));
+      }
+    pricer.take_times(off);
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      auto& [row, order] = orders[i];
+      PP_CHECK(pricer.price(order));
+      const std::int64_t value = order.of(problem.measure);
+      sums[i] += static_cast<double>(value);
+      row->slowest = std::max(row->slowest, Time{value});
+    }
+  }
+  for (std::size_t i = 0; i < orders.size(); ++i)
+    orders[i].first->jittered = Time{std::llround(sums[i] / kJitterDraws)};
+}
+
+std::vector<OrderRow> rows_of(const OrderProblem& problem, const FoundOrder& found, double jitter) {
+  const OrderPricer pricer(problem);
+  std::vector<NamedOrder> orders = found.known;
+  std::stable_sort(orders.begin(), orders.end(), [&](const NamedOrder& a, const NamedOrder& b) {
+    return a.order.of(problem.measure) < b.order.of(problem.measure);
+  });
+  orders.insert(orders.begin(), {"found", found.order});
+  std::vector<OrderRow> rows;
+  for (const auto& [name, order] : orders) {
+    std::vector<std::int64_t> held;
+    for (StageId k = 0; k < problem.stages; ++k)
+      held.push_back(pricer.peak(k, order.codes[at(k)]));
+    rows.push_back({.name = name,
+                    .span = Time{order.span()},
+                    .step = Time{order.step()},
+                    .in_flight = micro_batches_of(problem, held)});
+  }
+  std::vector<std::pair<OrderRow*, PricedOrder>> jittered;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    jittered.emplace_back(&rows[i], orders[i].order);
+  add_jitter(problem, jitter, jittered);
+  return rows;
+}
+
+// 0.5, 0.75, 1, 1.5 and 2 times K micro-batches, as far as they differ.
+std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
+  std::vector<CapRow> rows;
+  for (const double times : {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
+    const double micro_batches = std::floor(times * problem.stages);
+    if (micro_batches < 1 || (!rows.empty() && micro_batches == rows.back().in_flight)) continue;
+    if (micro_batches > problem.micro_batches) break;
+    for (StageId k = 0; k < problem.stages; ++k)
+      problem.cap[at(k)] = static_cast<std::int64_t>(micro_batches) * least_cap(problem, k);
+    const FoundOrder found = find_order(problem, search);
+    rows.push_back({micro_batches, Time{found.order.of(problem.measure)}, Time{found.bound.value}});
+    if (found.stopped) break;
+  }
+  return rows;
+}
+
+Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const FoundOrder& found) {
+  GivenSchedule order;
+  order.file = "the order that was found";
+  order.stages = problem.stages, order.virtual_stages = problem.virtual_stages;
+  order.micro_batches = problem.micro_batches, order.chunk_order = problem.chunk_order;
+  order.compute = ops_of(problem, found.order.codes);
+  Scenario with = scenario;
+  with.plan.schedule.value = kGivenSchedule;
+  with.plan.given = std::make_shared<const GivenSchedule>(std::move(order));
+  return with;
+}
+
+}  // namespace
+
+OrderProblem order_problem(const Plan& plan, const CostModel& cost, OrderMeasure measure) {
+  const StepCosts costs = folded_costs(plan, cost);
+  const MemoryModel memory = memory_model(plan, cost);
+  OrderProblem problem{.stages = plan.stages,
+                       .virtual_stages = plan.virtual_stages,
+                       .micro_batches = static_cast<int>(plan.micro_batches),
+                       .chunk_order = costs.shape.chunk_order,
+                       .measure = measure};
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
+    const bool again = costs.shape.recomputes(plan.stage_of(v));
+    problem.forward.push_back(time(Kind::F));
+    problem.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
+    problem.weights.push_back(time(Kind::W));
+    const ChunkMemory& chunk = memory.chunks[at(v)];
+    const std::int64_t held = (again ? chunk.boundary : chunk.stash)[0].value;
+    problem.held.push_back(held);
+    problem.kept_after_input.push_back(held + (again ? chunk.working[0].value : 0));
+  }
+  problem.down.assign(at(plan.chunks() - 1), 0), problem.up = problem.down;
+  for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
+    const auto [from, to] = costs.edges[edge];
+    if (to != from + 1) continue;
+    const auto hop = [&](Direction direction) {
+      const Message& message = costs.message(edge, direction, 0, 0);
+      return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
+    };
+    problem.down[from] = hop(Direction::Forward), problem.up[from] = hop(Direction::Backward);
+  }
+  problem.cap.assign(at(plan.stages), 0);
+  return problem;
+}
+
+ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion& question) {
+  if (needs_search(scenario))
+    throw InputError(scenario.plan.place, "plan",
+                     "leaves keys to be searched; write the plan with: pipewright plan SCENARIO -o FILE.yaml");
+  const InOrder ordered = in_graph_order(std::make_shared<const Scenario>(scenario));
+  const CostModel cost(ordered.scenario);
+  const Plan plan = find_plan(cost.scenario(), cost);
+  check_findable(scenario, plan);
+  OrderProblem problem = order_problem(plan, cost, question.measure);
+  for (std::size_t v = 0; v < problem.held.size(); ++v)
+    problem.kept_after_input[v] =
+        std::llround(question.kept_for_weights * static_cast<double>(problem.kept_after_input[v]));
+  const Answer planned = price(plan, cost, Engine::Auto);
+  problem.cap = caps(problem, question.cap, planned, scenario);
+  const FoundOrder found = find_order(problem, question.search);
+  auto answered = answer(with_order(scenario, problem, found), {.engine = Engine::Auto, .ignore_memory = true});
+  ScheduleAnswer result{.measure = question.measure,
+                        .stages = problem.stages,
+                        .chunks = problem.virtual_stages,
+                        .micro_batches = problem.micro_batches,
+                        .cap = "",
+                        .rows = rows_of(problem, found, question.jitter),
+                        .bound = Time{found.bound.value},
+                        .bound_why = found.bound.why,
+                        .evaluations = found.evaluations,
+                        .seed = question.search.seed,
+                        .stopped = found.stopped,
+                        .jitter = question.jitter,
+                        .pareto = {},
+                        .answer = std::move(std::get<Answer>(answered))};
+  double least = std::numeric_limits<double>::infinity();
+  for (StageId k = 0; k < problem.stages; ++k)
+    least = std::min(least, static_cast<double>(problem.cap[at(k)]) /
+                                static_cast<double>(std::max<std::int64_t>(1, least_cap(problem, k))));
+  result.cap = least > problem.micro_batches ? "all micro-batches" : fmt::format("{:.4g} micro-batches", least);
+  if (question.pareto && !found.stopped) result.pareto = cap_rows(problem, question.search);
+  return result;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,39 @@
+// `schedule`: the best order of passes for the plan of a scenario and a limit of memory (sim/finder).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/answers/found_order.hpp"
+#include "core/question/scenario.hpp"
+#include "sim/finder/find_order.hpp"
+
+namespace pipewright {
+
+class CostModel;
+
+// Activations that may be held on every stage. Neither: what the devices' memory leaves for them.
+struct OrderCap {
+  std::optional<double> times_stages;  // this many times K micro-batches: 1, as 1F1B's first stage
+  std::vector<Bytes> devices;          // memory of a device, for all it holds: one for all stages, or one each
+};
+
+struct ScheduleQuestion {
+  OrderMeasure measure = OrderMeasure::Step;
+  OrderCap cap;
+  double kept_for_weights = 1;  // share of a micro-batch's activations that its W needs
+  OrderBudget search;
+  bool pareto = false;   // other caps, too
+  double jitter = 0.05;  // how far the times of passes are off in `OrderRow::jittered`
+};
+
+// The problem that the finder is posed: passes and messages of full micro-batches as the plan's costs have them, each
+// message a latency; what a micro-batch holds as the memory model has it, in bytes. The caps stay 0.
+OrderProblem order_problem(const Plan& plan, const CostModel& cost, OrderMeasure measure);
+
+// Throws InputError on a bad scenario, and where the finder does not
+// know what the plan asks for: stages with replicas, chunks both ways, weights that are gathered, the plan left open.
+ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion& question);
+
+}  // namespace pipewright

@@ -1,0 +1,29 @@
+// What no order of a pipeline with split backwards can beat.
+//
+// Between a stage's first F and its first B only Fs can run, and no more than the cap admits; between its last F and
+// that micro-batch's B only what was in flight before, and Ws. What the way to the last stage and back takes longer than
+// that, the stage is idle: at the beginning and at the end, which both count unless all Fs stand before the first B.
+//
+//     K = 8, M = 24, f, b, w, c = 18522, 18086, 9337, 601 and room for K micro-batches: the first stage waits
+//     8 f + ... = 135016 and 72709, .1585 of the step, as the published order of ZB-1p does, which is therefore optimal
+//                                             tests/sim/finder_test.cpp "published orders that the bound proves optimal"
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/finder/problem.hpp"
+
+namespace pipewright {
+
+struct OrderBound {
+  std::int64_t value = 0;  // of the problem's measure, ns
+  std::string why;         // "work of stage 3"
+};
+
+OrderBound order_bound(const OrderProblem& problem);
+
+// The least cap with which some order exists, by stage: one micro-batch through all chunks of the stage.
+std::int64_t least_cap(const OrderProblem& problem, StageId stage);
+
+}  // namespace pipewright

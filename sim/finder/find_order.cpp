@@ -1,0 +1,251 @@
+#include "sim/finder/find_order.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/random.hpp"
+#include "sim/finder/list_order.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/schedules/zb_auto.hpp"
+
+namespace pipewright {
+namespace {
+
+std::int64_t value_of(const PricedOrder& order, OrderMeasure measure, std::size_t stage) {
+  return order.end[stage] - (measure == OrderMeasure::Span ? order.begin[stage] : 0);
+}
+
+class OrderFinder {
+ public:
+  OrderFinder(const OrderProblem& problem, const OrderBudget& search)
+      : problem_(problem), search_(search), pricer_(problem), chance_(search.seed) {}
+
+  FoundOrder run() && {
+    found_.bound = order_bound(problem_);
+    for (StageId k = 0; k < problem_.stages; ++k)
+      if (least_cap(problem_, k) > problem_.cap[at(k)]) return std::move(found_);
+    one_at_a_time();
+    named();
+    const std::int64_t lists = problem_.virtual_stages == 1 ? search_.evaluations / 2 : search_.evaluations / 10;
+    improve_rules(lists);
+    while (!done()) {
+      const std::int64_t left = search_.evaluations - found_.evaluations;
+      move_passes(std::min(left, std::max<std::int64_t>(search_.evaluations / 2, 100'000)));
+    }
+    return std::move(found_);
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(chance_.bits() % static_cast<std::uint64_t>(n)); }
+
+  bool done() {
+    if (best_ == found_.bound.value || found_.evaluations >= search_.evaluations) return true;
+    if (search_.stop && found_.evaluations % 64 == 0 && search_.stop()) found_.stopped = true;
+    return found_.stopped;
+  }
+
+  bool fits(const PricedOrder& order) const {
+    for (StageId k = 0; k < problem_.stages; ++k)
+      if (pricer_.peak(k, order.codes[at(k)]) > problem_.cap[at(k)]) return false;
+    return true;
+  }
+
+  std::pair<std::int64_t, std::int64_t> longest_and_sum(const PricedOrder& order) const {
+    std::int64_t longest = 0, sum = 0;
+    for (std::size_t k = 0; k < order.end.size(); ++k) {
+      const std::int64_t value = value_of(order, problem_.measure, k);
+      longest = std::max(longest, value), sum += value;
+    }
+    return {longest, sum};
+  }
+
+  // The longest stage counts; of equals, all of them together.
+  void take(const PricedOrder& order) {
+    const auto [longest, sum] = longest_and_sum(order);
+    if (longest > best_ || (longest == best_ && sum >= sum_)) return;
+    found_.order = order, best_ = longest, sum_ = sum;
+  }
+
+  bool price_and_take(std::string name, std::vector<PassCodes> codes) {
+    PricedOrder order{.codes = std::move(codes), .begin = {}, .end = {}};
+    ++found_.evaluations;
+    if (!pricer_.price(order) || !fits(order)) return false;
+    take(order);
+    if (!name.empty()) found_.known.push_back({std::move(name), std::move(order)});
+    return true;
+  }
+
+  void one_at_a_time() {
+    std::vector<PassCodes> codes(at(problem_.stages));
+    const int v = problem_.virtual_stages;
+    for (PassCodes& stage : codes)
+      for (int m = 0; m < problem_.micro_batches; ++m) {
+        for (int row = 0; row < v; ++row)
+          stage.push_back(static_cast<std::uint8_t>(row));
+        for (int row = v - 1; row >= 0; --row)
+          stage.push_back(static_cast<std::uint8_t>(v + row)), stage.push_back(static_cast<std::uint8_t>(2 * v + row));
+      }
+    price_and_take("", std::move(codes));
+  }
+
+  void named() {
+    ScheduleShape shape{.stages = problem_.stages,
+                        .virtual_stages = problem_.virtual_stages,
+                        .micro_batches = problem_.micro_batches,
+                        .chunk_order = problem_.chunk_order};
+    for (const ScheduleRule& rule : schedules()) {
+      if (!rule.splits_backward || rule.chunk_order != problem_.chunk_order || rule.finds_order) continue;
+      if (!rule.refusal(shape).empty()) continue;
+      std::vector<std::vector<Op>> ops;
+      if (rule.made_for != nullptr) {
+        ZeroBubbleTimes times{.forward = problem_.forward,
+                              .input = problem_.input,
+                              .weights = problem_.weights,
+                              .held = problem_.held,
+                              .kept_after_input = problem_.kept_after_input,
+                              .cap = problem_.cap};
+        for (std::size_t v = 0; v < times.held.size(); ++v)
+          times.kept_after_input[v] = std::min(times.kept_after_input[v], times.held[v]);
+        for (const auto* const hops : {&problem_.down, &problem_.up})
+          for (const std::int64_t hop : *hops)
+            times.hop = std::max(times.hop, hop);
+        ops = rule.made_for(problem_.micro_batches, times);
+      } else {
+        for (const Lane& lane : rule.compute(shape).positions)
+          ops.push_back(lane.compute);
+      }
+      if (ops.empty()) continue;
+      const auto whole = [](const Op& op) { return op.kind == Kind::BW; };
+      const bool some_whole = std::any_of(ops.front().begin(), ops.front().end(), whole);
+      std::string name = std::string(rule.name) + (some_whole ? ", split" : "");
+      if (auto codes = codes_of(problem_, ops)) price_and_take(std::move(name), std::move(*codes));
+    }
+  }
+
+  ListRule any_rule() {
+    ListRule rule;
+    const double slope = chance_.uniform(1, 3.2), last = chance_.uniform(1, 3);
+    const int v = problem_.virtual_stages;
+    for (StageId k = 0; k < problem_.stages; ++k)
+      rule.most.push_back(static_cast<int>(v * (last + slope * (problem_.stages - 1 - k))));
+    rule.patience.assign(at(problem_.stages), chance_.uniform(0, 1));
+    rule.margin.assign(at(problem_.stages), chance_.uniform(0, 1.2));
+    rule.deep_first = below(4) != 0;
+    return rule;
+  }
+
+  // A few numbers, each of one stage, of some next to one another, or of all.
+  void change(ListRule& rule) {
+    for (int changes = 1 + below(3); changes > 0; --changes) {
+      const int what = below(4), range = below(3);
+      std::size_t first = range == 2 && what >= 2 ? 0 : at(below(problem_.stages)), last = first + 1;
+      if (range == 1) last += at(below(problem_.stages - static_cast<int>(first)));
+      if (range == 2 && what >= 2) last = at(problem_.stages);
+      if (what < 2) {
+        const int more = below(5) - 2;
+        for (std::size_t k = first; k < last; ++k)
+          rule.most[k] = std::max(1, rule.most[k] + more);
+      } else {
+        std::vector<double>& shares = what == 2 ? rule.margin : rule.patience;
+        std::fill(shares.begin() + static_cast<std::ptrdiff_t>(first),
+                  shares.begin() + static_cast<std::ptrdiff_t>(last), chance_.uniform(0, what == 2 ? 1.2 : 1));
+      }
+    }
+  }
+
+  // Afresh every so often, since what the first rules lead to differs much.
+  void improve_rules(std::int64_t evaluations) {
+    const std::int64_t attempt = std::max<std::int64_t>(2000, evaluations / 12);
+    for (std::int64_t left = evaluations; left > 0 && !done(); left -= attempt)
+      improve_some_rule(std::min(left, attempt));
+  }
+
+  void improve_some_rule(std::int64_t evaluations) {
+    ListScheduler scheduler(problem_);
+    PricedOrder order;
+    ListRule best_rule;
+    std::int64_t best = std::numeric_limits<std::int64_t>::max() / 4, best_sum = best;
+    for (std::int64_t i = 0; i < evaluations && !done(); ++i) {
+      const bool afresh = best_rule.most.empty() || i < std::min<std::int64_t>(400, evaluations / 10) || below(50) == 0;
+      ListRule rule = afresh ? any_rule() : best_rule;
+      if (!afresh) change(rule);
+      ++found_.evaluations;
+      if (!scheduler.run(rule, best, order)) continue;
+      const auto [longest, sum] = longest_and_sum(order);
+      if (longest > best || (longest == best && sum > best_sum)) continue;
+      best = longest, best_sum = sum, best_rule = std::move(rule);
+      take(order);
+    }
+  }
+
+  // Squares of what the stages exceed a value just below the best one by, in the unit.
+  double excess(const PricedOrder& order, std::int64_t aim, double unit) const {
+    double sum = 0;
+    for (std::size_t k = 0; k < order.end.size(); ++k)
+      if (const std::int64_t over = value_of(order, problem_.measure, k) - aim; over > 0)
+        sum += static_cast<double>(over) / unit * (static_cast<double>(over) / unit);
+    return sum;
+  }
+
+  void move_passes(std::int64_t evaluations) {
+    PricedOrder order = found_.order;
+    double unit = 0;
+    for (VirtualStageId v = 0; v < problem_.chunks(); ++v)
+      unit += static_cast<double>(problem_.forward[at(v)] + problem_.input[at(v)] + problem_.weights[at(v)]);
+    unit = std::max(1.0, unit / (kPassKinds * problem_.chunks()));
+    const auto aim = [&] { return best_ - static_cast<std::int64_t>(3 * unit); };
+    double now = excess(order, aim(), unit);
+    PassCodes before;
+    std::int64_t tried = 0;
+    for (std::int64_t i = 0; i < evaluations && !done(); ++i) {
+      if (++tried > 20 * evaluations) break;  // no pass can be moved
+      const double heat = kHot * std::pow(kCold / kHot, static_cast<double>(i) / static_cast<double>(evaluations));
+      const StageId k = static_cast<StageId>(below(problem_.stages));
+      PassCodes& codes = order.codes[at(k)];
+      const int from = below(static_cast<int>(codes.size()));
+      const int far = static_cast<int>(std::pow(12.0, chance_.uniform()));
+      const int to = below(2) == 0 ? from - far : from + far;
+      if (to < 0 || to >= static_cast<int>(codes.size()) || codes[at(from)] == codes[at(to)]) {
+        --i;
+        continue;
+      }
+      before = codes;
+      if (from < to)
+        std::rotate(codes.begin() + from, codes.begin() + from + 1, codes.begin() + to + 1);
+      else
+        std::rotate(codes.begin() + to, codes.begin() + from, codes.begin() + from + 1);
+      ++found_.evaluations;
+      if (pricer_.peak(k, codes) > problem_.cap[at(k)] || !pricer_.price(order)) {
+        codes = before;
+        continue;
+      }
+      const double then = excess(order, aim(), unit);
+      if (then > now && chance_.uniform() >= std::exp((now - then) / heat)) {
+        codes = before;
+        continue;
+      }
+      const std::int64_t earlier = best_;
+      take(order);
+      now = best_ < earlier ? excess(order, aim(), unit) : then;
+    }
+  }
+
+  static constexpr double kHot = 1, kCold = 0.1;  // squares of a mean pass
+
+  const OrderProblem& problem_;
+  const OrderBudget& search_;
+  OrderPricer pricer_;
+  Random chance_;
+  FoundOrder found_;
+  std::int64_t best_ = std::numeric_limits<std::int64_t>::max() / 4, sum_ = best_;
+};
+
+}  // namespace
+
+FoundOrder find_order(const OrderProblem& problem, const OrderBudget& search) {
+  return OrderFinder(problem, search).run();
+}
+
+}  // namespace pipewright

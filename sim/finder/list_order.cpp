@@ -1,0 +1,150 @@
+#include "sim/finder/list_order.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace pipewright {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max() / 4;
+
+std::int64_t share(double of, std::int64_t length) {
+  return static_cast<std::int64_t>(of * static_cast<double>(length));
+}
+
+}  // namespace
+
+ListScheduler::ListScheduler(const OrderProblem& problem) : pricer_(problem), stages_(at(problem.stages)) {
+  const std::size_t chunks = at(problem.chunks());
+  while (leaves_ < stages_.size())
+    leaves_ *= 2;
+  winner_.resize(2 * leaves_);
+  forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
+  forwards_.resize(chunks), inputs_.resize(chunks), weights_.resize(chunks);
+}
+
+void ListScheduler::set_next(StageId stage, std::int64_t time) {
+  stages_[at(stage)].next = time;
+  const auto next = [&](StageId k) { return at(k) < stages_.size() ? stages_[at(k)].next : kUnknown; };
+  for (std::size_t node = (leaves_ + at(stage)) / 2; node > 0; node /= 2) {
+    const StageId a = winner_[2 * node], b = winner_[2 * node + 1];
+    winner_[node] = next(a) <= next(b) ? a : b;
+  }
+}
+
+void ListScheduler::wake(StageId stage, std::int64_t arrival) {
+  const std::int64_t time = std::max(arrival, stages_[at(stage)].free);
+  if (time < stages_[at(stage)].next) set_next(stage, time);
+}
+
+ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage, std::int64_t now) const {
+  const OrderProblem& problem = pricer_.problem();
+  const Stage& me = stages_[at(stage)];
+  const int v = problem.virtual_stages, M = problem.micro_batches;
+  std::int64_t input = kUnknown, forward = kUnknown;
+  VirtualStageId input_of = -1, forward_of = -1, weights_of = -1;
+  int oldest = M;
+  for (int row = v - 1; row >= 0; --row) {
+    const VirtualStageId chunk = pricer_.chunk_at(stage, row);
+    const std::size_t c = at(chunk);
+    if (inputs_[c] < M && (input_of < 0 || input > now))
+      if (const std::int64_t arrival = input_at_[c * at(M) + at(inputs_[c])]; arrival < input)
+        input = arrival, input_of = chunk;
+    if (weights_[c] < inputs_[c] && weights_[c] <= oldest) oldest = weights_[c], weights_of = chunk;
+  }
+  for (int i = 0; i < v; ++i) {
+    const VirtualStageId chunk = pricer_.chunk_at(stage, rule.deep_first ? v - 1 - i : i);
+    const std::size_t c = at(chunk);
+    if (forwards_[c] < M && (forward_of < 0 || forward > now))
+      if (const std::int64_t arrival = forward_at_[c * at(M) + at(forwards_[c])]; arrival < forward)
+        forward = arrival, forward_of = chunk;
+  }
+  const std::size_t back = at(std::max(input_of, 0));
+  const bool input_fits = me.held + problem.kept_after_input[back] - problem.held[back] <= problem.cap[at(stage)];
+  if (input <= now && (input_fits || weights_of < 0)) return {.kind = 1, .chunk = input_of};
+  if (input <= now) return {.kind = 2, .chunk = weights_of};
+  const bool admitted = forward_of >= 0 && me.in_flight < rule.most[at(stage)];
+  const bool full = forward_of >= 0 && me.held + problem.held[at(forward_of)] > problem.cap[at(stage)];
+  if (admitted && !full && forward <= now &&
+      input >= now + share(rule.patience[at(stage)], problem.forward[at(forward_of)]))
+    return {.kind = 0, .chunk = forward_of};
+  if (weights_of >= 0) {
+    std::int64_t next = input;
+    if (admitted && !full) next = std::min(next, std::max(forward, now));
+    if (admitted && full && forward <= now) next = kUnknown;
+    if (next - now >= share(rule.margin[at(stage)], problem.weights[at(weights_of)]))
+      return {.kind = 2, .chunk = weights_of};
+  }
+  std::int64_t again = input;
+  if (admitted && !full && forward > now) again = std::min(again, forward);
+  return {.ask_again = again > now ? again : kUnknown};
+}
+
+bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& order) {
+  const OrderProblem& problem = pricer_.problem();
+  const std::size_t M = at(problem.micro_batches);
+  const int v = problem.virtual_stages;
+  std::fill(forward_at_.begin(), forward_at_.end(), kUnknown);
+  std::fill(forward_at_.begin(), forward_at_.begin() + problem.micro_batches, 0);
+  std::fill(input_at_.begin(), input_at_.end(), kUnknown);
+  for (auto* const counts : {&forwards_, &inputs_, &weights_})
+    std::fill(counts->begin(), counts->end(), 0);
+  order.codes.resize(stages_.size());
+  for (std::size_t k = 0; k < stages_.size(); ++k) {
+    const std::int64_t work = stages_[k].work > 0 ? stages_[k].work : problem.work(static_cast<StageId>(k));
+    stages_[k] = {.work = work, .next = kUnknown, .left = std::int64_t{kPassKinds} * v * problem.micro_batches};
+    order.codes[k].clear();
+  }
+  for (std::size_t k = 0; k < leaves_; ++k)
+    winner_[leaves_ + k] = static_cast<StageId>(k);
+  for (std::size_t node = leaves_ - 1; node > 0; --node)
+    winner_[node] = winner_[2 * node];
+  set_next(0, 0);
+  std::int64_t unfinished = problem.stages;
+  while (true) {
+    const StageId k = winner_[1];
+    Stage& me = stages_[at(k)];
+    if (me.next >= kUnknown) break;
+    const std::int64_t now = std::max(me.next, me.free);
+    const Choice choice = choose(rule, k, now);
+    if (choice.kind < 0) {
+      set_next(k, choice.ask_again);
+      continue;
+    }
+    if (me.begin < 0) me.begin = now;
+    const std::int64_t idle = now - me.busy - (problem.measure == OrderMeasure::Span ? me.begin : 0);
+    if (idle > limit - me.work) return false;
+    const std::size_t c = at(choice.chunk);
+    std::int64_t end = now;
+    if (choice.kind == 0) {
+      const std::size_t m = at(forwards_[c]++);
+      end += problem.forward[c], me.held += problem.held[c], ++me.in_flight;
+      if (choice.chunk + 1 == problem.chunks()) {
+        input_at_[c * M + m] = end;
+      } else {
+        const std::int64_t arrival = forward_at_[(c + 1) * M + m] = end + problem.down[c];
+        wake(pricer_.stage_of(choice.chunk + 1), arrival);
+      }
+    } else if (choice.kind == 1) {
+      const std::size_t m = at(inputs_[c]++);
+      end += problem.input[c], me.held += problem.kept_after_input[c] - problem.held[c], --me.in_flight;
+      if (choice.chunk > 0) {
+        const std::int64_t arrival = input_at_[(c - 1) * M + m] = end + problem.up[c - 1];
+        wake(pricer_.stage_of(choice.chunk - 1), arrival);
+      }
+    } else {
+      ++weights_[c];
+      end += problem.weights[c], me.held -= problem.kept_after_input[c];
+    }
+    order.codes[at(k)].push_back(static_cast<std::uint8_t>(choice.kind * v + choice.chunk / problem.stages));
+    me.busy += end - now, me.free = end;
+    if (--me.left == 0) --unfinished;
+    set_next(k, me.left > 0 ? end : kUnknown);
+  }
+  order.begin.clear(), order.end.clear();
+  for (const Stage& stage : stages_)
+    order.begin.push_back(stage.begin), order.end.push_back(stage.free);
+  return unfinished == 0;
+}
+
+}  // namespace pipewright

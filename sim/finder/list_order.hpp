@@ -1,0 +1,49 @@
+// Orders made op by op in the order of time, by a rule with a few numbers per stage: as good as the numbers are.
+#pragma once
+
+#include <vector>
+
+#include "sim/finder/problem.hpp"
+
+namespace pipewright {
+
+// A stage that is free takes a B that has arrived; else an F that has, if fewer than `most` are in flight here, the cap
+// admits it, and no B arrives within `patience` of its length; else a W, unless what arrives next arrives within
+// `margin` of its length; else it waits. Full of what awaits W, it runs W at once.
+struct ListRule {
+  std::vector<int> most;                 // one entry per stage: chunks from F to B
+  std::vector<double> patience, margin;  // one entry per stage: shares of an F and of a W
+  bool deep_first = true;                // of several chunks whose F has arrived: the last one first
+};
+
+class ListScheduler {
+ public:
+  explicit ListScheduler(const OrderProblem& problem);
+
+  // Fills `order`; false: the rule comes to no end, or the measure would exceed `limit`.
+  bool run(const ListRule& rule, std::int64_t limit, PricedOrder& order);
+
+ private:
+  struct Stage {
+    std::int64_t free = 0, begin = -1, busy = 0, work = 0, held = 0, next = 0;
+    std::int64_t in_flight = 0, left = 0;
+  };
+  void set_next(StageId stage, std::int64_t time);
+  void wake(StageId stage, std::int64_t arrival);
+  // Kind and chunk to run now, or kind -1 and when to ask again.
+  struct Choice {
+    int kind = -1;
+    VirtualStageId chunk = 0;
+    std::int64_t ask_again = 0;
+  };
+  Choice choose(const ListRule& rule, StageId stage, std::int64_t now) const;
+
+  OrderPricer pricer_;
+  std::vector<Stage> stages_;
+  std::vector<StageId> winner_;  // a tree over the stages: which of them is to act first
+  std::size_t leaves_ = 1;
+  std::vector<std::int64_t> forward_at_, input_at_;  // by chunk and micro-batch
+  std::vector<int> forwards_, inputs_, weights_;     // done, by chunk
+};
+
+}  // namespace pipewright

@@ -1,0 +1,163 @@
+#include "sim/finder/problem.hpp"
+
+#include <algorithm>
+
+namespace pipewright {
+namespace {
+
+int row_of(const OrderProblem& problem, VirtualStageId chunk) {
+  return chunk / problem.stages;
+}
+
+}  // namespace
+
+std::int64_t OrderProblem::work(StageId stage) const {
+  std::int64_t sum = 0;
+  for (VirtualStageId v = 0; v < chunks(); ++v)
+    if (seating().stage_of(v) == stage) sum += micro_batches * (forward[at(v)] + input[at(v)] + weights[at(v)]);
+  return sum;
+}
+
+std::int64_t PricedOrder::span() const {
+  std::int64_t longest = 0;
+  for (std::size_t k = 0; k < end.size(); ++k)
+    longest = std::max(longest, end[k] - begin[k]);
+  return longest;
+}
+
+std::int64_t PricedOrder::step() const {
+  return end.empty() ? 0 : *std::max_element(end.begin(), end.end());
+}
+
+OrderPricer::OrderPricer(const OrderProblem& problem) : problem_(problem) {
+  const std::size_t chunks = at(problem.chunks()), stages = at(problem.stages);
+  const Seating seating = problem.seating();
+  stage_of_.resize(chunks), chunk_at_.resize(chunks);
+  for (VirtualStageId v = 0; v < problem.chunks(); ++v) {
+    stage_of_[at(v)] = seating.stage_of(v);
+    chunk_at_[at(stage_of_[at(v)] * problem.virtual_stages + row_of(problem, v))] = v;
+  }
+  forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
+  position_.resize(stages), waits_for_.resize(stages), count_.resize(chunks * kPassKinds);
+}
+
+bool OrderPricer::price(PricedOrder& order) {
+  const int v = problem_.virtual_stages;
+  const std::int64_t M = problem_.micro_batches, chunks = problem_.chunks();
+  std::fill(forward_at_.begin(), forward_at_.end(), -1);
+  std::fill(forward_at_.begin(), forward_at_.begin() + M, 0);
+  std::fill(input_at_.begin(), input_at_.end(), -1);
+  std::fill(position_.begin(), position_.end(), 0);
+  std::fill(count_.begin(), count_.end(), 0);
+  std::fill(waits_for_.begin(), waits_for_.end(), -1);
+  order.begin.assign(at(problem_.stages), -1), order.end.assign(at(problem_.stages), 0);
+  std::size_t done = 0;
+  ready_.clear();
+  for (StageId k = problem_.stages - 1; k >= 0; --k)
+    ready_.push_back(k);
+  const auto wake = [&](StageId stage, std::int64_t arrival) {
+    if (waits_for_[at(stage)] == arrival) waits_for_[at(stage)] = -1, ready_.push_back(stage);
+  };
+  while (!ready_.empty()) {
+    const StageId k = ready_.back();
+    ready_.pop_back();
+    const PassCodes& codes = order.codes[at(k)];
+    std::int64_t now = order.end[at(k)];
+    std::size_t i = position_[at(k)];
+    for (; i < codes.size(); ++i) {
+      const int kind = codes[i] / v;
+      const VirtualStageId chunk = chunk_at(k, codes[i] % v);
+      int& m = count_[at(kind * chunks + chunk)];
+      if (m >= M) return false;
+      const std::int64_t here = chunk * M + m;
+      if (kind == 0) {
+        const std::int64_t arrival = forward_at_[at(here)];
+        if (arrival < 0) {
+          waits_for_[at(k)] = here;
+          break;
+        }
+        now = std::max(now, arrival);
+        if (order.begin[at(k)] < 0) order.begin[at(k)] = now;
+        now += problem_.forward[at(chunk)];
+        if (chunk + 1 == chunks) {
+          input_at_[at(here)] = now;
+        } else {
+          forward_at_[at(here + M)] = now + problem_.down[at(chunk)];
+          wake(stage_of(chunk + 1), here + M);
+        }
+      } else if (kind == 1) {
+        const std::int64_t arrival = input_at_[at(here)];
+        if (arrival < 0) {
+          waits_for_[at(k)] = chunks * M + here;
+          break;
+        }
+        now = std::max(now, arrival) + problem_.input[at(chunk)];
+        if (chunk > 0) {
+          input_at_[at(here - M)] = now + problem_.up[at(chunk - 1)];
+          wake(stage_of(chunk - 1), chunks * M + here - M);
+        }
+      } else {
+        if (m >= count_[at(chunks + chunk)]) return false;
+        now += problem_.weights[at(chunk)];
+      }
+      ++m;
+    }
+    done += i - position_[at(k)];
+    position_[at(k)] = i, order.end[at(k)] = now;
+  }
+  return done == at(kPassKinds * chunks * M);
+}
+
+std::int64_t OrderPricer::peak(StageId stage, const PassCodes& codes) const {
+  std::int64_t held = 0, most = 0;
+  for (const std::uint8_t code : codes) {
+    const std::size_t chunk = at(chunk_at(stage, code % problem_.virtual_stages));
+    switch (code / problem_.virtual_stages) {
+      case 0: most = std::max(most, held += problem_.held[chunk]); break;
+      case 1: most = std::max(most, held += problem_.kept_after_input[chunk] - problem_.held[chunk]); break;
+      default: held -= problem_.kept_after_input[chunk];
+    }
+  }
+  return most;
+}
+
+std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vector<PassCodes>& codes) {
+  const OrderPricer pricer(problem);
+  constexpr std::array kKinds3 = {Kind::F, Kind::B, Kind::W};
+  std::vector<std::vector<Op>> ops(codes.size());
+  std::vector<std::uint32_t> count(at(problem.chunks() * kPassKinds), 0);
+  for (std::size_t k = 0; k < codes.size(); ++k)
+    for (const std::uint8_t code : codes[k]) {
+      const int kind = code / problem.virtual_stages;
+      const VirtualStageId chunk = pricer.chunk_at(static_cast<StageId>(k), code % problem.virtual_stages);
+      ops[k].push_back({.kind = kKinds3[at(kind)],
+                        .virtual_stage = static_cast<std::uint16_t>(chunk),
+                        .micro_batch = count[at(kind * problem.chunks() + chunk)]++});
+    }
+  return ops;
+}
+
+std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops) {
+  const Seating seating = problem.seating();
+  if (ops.size() != at(problem.stages)) return std::nullopt;
+  std::vector<PassCodes> codes(ops.size());
+  std::vector<std::uint32_t> count(at(problem.chunks() * kPassKinds), 0);
+  for (std::size_t k = 0; k < ops.size(); ++k)
+    for (const Op& op : ops[k]) {
+      if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::W && op.kind != Kind::BW) continue;
+      const VirtualStageId chunk = op.virtual_stage;
+      if (chunk >= problem.chunks() || seating.stage_of(chunk) != static_cast<StageId>(k)) return std::nullopt;
+      const auto append = [&](int kind) {
+        codes[k].push_back(static_cast<std::uint8_t>(kind * problem.virtual_stages + row_of(problem, chunk)));
+        return count[at(kind * problem.chunks() + chunk)]++ == op.micro_batch;
+      };
+      bool ascending = true;
+      if (op.kind == Kind::F) ascending = append(0);
+      if (op.kind == Kind::B || op.kind == Kind::BW) ascending = append(1);
+      if (op.kind == Kind::W || op.kind == Kind::BW) ascending = append(2) && ascending;
+      if (!ascending) return std::nullopt;
+    }
+  return codes;
+}
+
+}  // namespace pipewright

@@ -1,0 +1,82 @@
+// What the finder of orders is asked, and how it prices an order: one step of a pipeline whose backwards are split, with
+// a time for every pass of every chunk and a limit of memory on every stage.
+//
+// Micro-batches go through a chunk in ascending order. Among equal micro-batches that loses nothing: two that are
+// exchanged from some op on leave all times as they are.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/order_measure.hpp"
+#include "core/plan/schedule.hpp"
+
+namespace pipewright {
+
+struct OrderProblem {
+  int stages = 1, virtual_stages = 1, micro_batches = 1;  // K, v, M
+  ChunkOrder chunk_order = ChunkOrder::Loop;              // or V
+  OrderMeasure measure = OrderMeasure::Span;
+  // One entry per chunk, ns: F, B (gradient of the input) and W (of the weights) of a micro-batch.
+  std::vector<std::int64_t> forward, input, weights;
+  // Between chunk v and v + 1, ns: from the end of F(v) until F(v+1) may begin, and of B(v+1) until B(v).
+  std::vector<std::int64_t> down, up;
+  // One entry per chunk, in one unit: what a micro-batch holds from F to B, and what from B to W.
+  std::vector<std::int64_t> held, kept_after_input;
+  std::vector<std::int64_t> cap;  // one entry per stage, in the same unit
+
+  int chunks() const { return stages * virtual_stages; }
+  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
+  // Of one stage: time of all its passes.
+  std::int64_t work(StageId stage) const;
+};
+
+// Passes of a stage in their order: kind * v + row; kind 0 is F, 1 is B, 2 is W, row r is the stage's r-th chunk. The
+// i-th of a code is of micro-batch i.
+using PassCodes = std::vector<std::uint8_t>;
+inline constexpr int kPassKinds = 3, kMostRows = 80;
+
+// By stage; and when it begins its first op and ends its last one, from the beginning of the step, ns.
+struct PricedOrder {
+  std::vector<PassCodes> codes;
+  std::vector<std::int64_t> begin, end;
+
+  std::int64_t span() const;
+  std::int64_t step() const;
+  std::int64_t of(OrderMeasure measure) const { return measure == OrderMeasure::Span ? span() : step(); }
+};
+
+// The chunks of a problem by stage, and arrays that pricing needs, kept between runs.
+class OrderPricer {
+ public:
+  explicit OrderPricer(const OrderProblem& problem);
+
+  // begin and end of the codes; false: they deadlock, or are not every pass once.
+  bool price(PricedOrder& order);
+  // Most that the stage holds at a time with those codes.
+  std::int64_t peak(StageId stage, const PassCodes& codes) const;
+  // The same order for other times: of forward, input, weights, down and up; the rest stays.
+  void take_times(const OrderProblem& times) { problem_ = times; }
+
+  VirtualStageId chunk_at(StageId stage, int row) const { return chunk_at_[at(stage * problem_.virtual_stages + row)]; }
+  StageId stage_of(VirtualStageId chunk) const { return stage_of_[at(chunk)]; }
+  const OrderProblem& problem() const { return problem_; }
+
+ private:
+  OrderProblem problem_;
+  std::vector<StageId> stage_of_;                    // by chunk
+  std::vector<VirtualStageId> chunk_at_;             // by stage and row
+  std::vector<std::int64_t> forward_at_, input_at_;  // arrivals by chunk and micro-batch; -1: not known yet
+  std::vector<std::size_t> position_;
+  std::vector<int> count_;               // by kind and chunk
+  std::vector<std::int64_t> waits_for_;  // by stage: which arrival
+  std::vector<StageId> ready_;
+};
+
+// The order in ops and back. none: the lists are not every pass once in ascending order, or their chunks lie elsewhere.
+std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vector<PassCodes>& codes);
+std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops);
+
+}  // namespace pipewright

@@ -1,0 +1,50 @@
+// The best order that the finder of orders (sim/finder) finds for the plan's own times and a limit of what is in flight:
+// of its measure, the step with a flush. `pipewright schedule` searches longer, says how far from the best it is, and
+// has a choice of measures and limits.
+//
+//   00112233aa44bbwwcc55ddwwee66...   the times of the plan decide
+//
+// Its bound and its search: docs/how-it-works/finder.md; 5000 orders are tried, of seed 1.
+//                                                    tests/planner/made_order_test.cpp "as good as the fixed one"
+#include "sim/finder/find_order.hpp"
+#include "sim/schedules/made_order.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+std::vector<std::vector<Op>> searched_order(int micro_batches, const ZeroBubbleTimes& times) {
+  OrderProblem problem{.stages = static_cast<int>(times.cap.size()),
+                       .virtual_stages = 1,
+                       .micro_batches = micro_batches,
+                       .measure = OrderMeasure::Step,
+                       .forward = times.forward,
+                       .input = times.input,
+                       .weights = times.weights,
+                       .down = std::vector<std::int64_t>(times.forward.size() - 1, times.hop),
+                       .held = times.held,
+                       .kept_after_input = times.kept_after_input,
+                       .cap = times.cap};
+  problem.up = problem.down;
+  const FoundOrder found = find_order(problem, {.evaluations = 5000, .seed = 1});
+  if (found.order.begin.empty()) return {};
+  return ops_of(problem, found.order.codes);
+}
+
+}  // namespace
+
+ScheduleRule search_order() {
+  return {.name = "search",
+          .title = "split backwards in the best order that is found for the times of the plan",
+          .source = "ZeroBubble23",
+          .memory = "plan.most_in_flight micro-batches on every stage, by default K",
+          .flush = true,
+          .splits_backward = true,
+          .compute = [](const ScheduleShape& shape) { return made_schedule(search_order(), shape); },
+          .refusal = [](const ScheduleShape& shape) { return made_refusal(search_order(), shape); },
+          .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
+          .made_for = searched_order,
+          .finds_order = true};
+}
+
+}  // namespace pipewright

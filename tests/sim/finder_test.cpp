@@ -1,0 +1,337 @@
+// The finder of orders: its prices against the engine's, its bound and its orders against all orders of small problems.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/cost/step_costs.hpp"
+#include "core/plan/given_schedule.hpp"
+#include "core/random.hpp"
+#include "sim/finder/find_order.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+
+namespace pipewright {
+namespace {
+
+struct Passes4 {
+  std::int64_t f, b, w, hop;
+};
+
+OrderProblem alike(int stages, int chunks, int micro_batches, Passes4 times, std::int64_t held, std::int64_t kept,
+                   std::int64_t cap) {
+  OrderProblem problem{.stages = stages, .virtual_stages = chunks, .micro_batches = micro_batches};
+  if (chunks == 2) problem.chunk_order = ChunkOrder::V;
+  const std::size_t all = at(problem.chunks());
+  problem.forward.assign(all, times.f), problem.input.assign(all, times.b), problem.weights.assign(all, times.w);
+  problem.held.assign(all, held), problem.kept_after_input.assign(all, kept);
+  problem.cap.assign(at(stages), cap);
+  for (VirtualStageId v = 0; v + 1 < problem.chunks(); ++v)
+    problem.down.push_back(problem.seating().stage_of(v) == problem.seating().stage_of(v + 1) ? 0 : times.hop);
+  problem.up = problem.down;
+  return problem;
+}
+
+// Times, memory and hops by chance; room for 1 to M micro-batches.
+OrderProblem by_chance(Random& chance, int stages, int micro_batches) {
+  const auto between = [&](int low, int high) {
+    return low + static_cast<std::int64_t>(chance.bits() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  OrderProblem problem = alike(stages, 1, micro_batches, {}, 0, 0, 0);
+  for (StageId k = 0; k < stages; ++k) {
+    const std::size_t s = at(k);
+    problem.forward[s] = between(1, 9), problem.input[s] = between(1, 9), problem.weights[s] = between(0, 9);
+    problem.held[s] = between(1, 4), problem.kept_after_input[s] = between(0, static_cast<int>(problem.held[s]));
+    problem.cap[s] = between(1, micro_batches) * problem.held[s] + between(0, 2);
+    if (k + 1 < stages) problem.down[s] = between(0, 4), problem.up[s] = between(0, 4);
+  }
+  return problem;
+}
+
+// All orders of a stage with one chunk that keep to its cap.
+void all_orders(const OrderProblem& problem, const OrderPricer& pricer, StageId stage, std::array<int, 3> done,
+                PassCodes& codes, std::vector<PassCodes>& all) {
+  const int M = problem.micro_batches;
+  if (pricer.peak(stage, codes) > problem.cap[at(stage)]) return;
+  if (done[2] == M) return all.push_back(codes);
+  for (int kind = 0; kind < 3; ++kind) {
+    if (done[at(kind)] >= (kind == 0 ? M : done[at(kind) - 1])) continue;
+    std::array<int, 3> then = done;
+    ++then[at(kind)];
+    codes.push_back(static_cast<std::uint8_t>(kind));
+    all_orders(problem, pricer, stage, then, codes, all);
+    codes.pop_back();
+  }
+}
+
+// The least measure of all of them.
+std::int64_t best_of_all(const OrderProblem& problem) {
+  OrderPricer pricer(problem);
+  std::vector<std::vector<PassCodes>> by_stage(at(problem.stages));
+  PassCodes none;
+  for (StageId k = 0; k < problem.stages; ++k)
+    all_orders(problem, pricer, k, {}, none, by_stage[at(k)]);
+  std::int64_t best = std::numeric_limits<std::int64_t>::max();
+  PricedOrder order;
+  order.codes.resize(at(problem.stages));
+  const auto go = [&](const auto& self, StageId stage) -> void {
+    if (stage == problem.stages) {
+      if (pricer.price(order)) best = std::min(best, order.of(problem.measure));
+      return;
+    }
+    for (const PassCodes& codes : by_stage[at(stage)])
+      order.codes[at(stage)] = codes, self(self, stage + 1);
+  };
+  go(go, 0);
+  return best;
+}
+
+std::int64_t value(const FoundOrder& found, OrderMeasure measure) {
+  return found.order.of(measure);
+}
+
+void check_kept(const OrderProblem& problem, const FoundOrder& found) {
+  const OrderPricer pricer(problem);
+  for (StageId k = 0; k < problem.stages; ++k)
+    CHECK(pricer.peak(k, found.order.codes[at(k)]) <= problem.cap[at(k)]);
+  CHECK(found.bound.value <= value(found, problem.measure));
+}
+
+struct PublishedSetting {
+  int stages, micro_batches;
+  Passes4 times;
+  std::int64_t hidden, heads;
+  double one, two;  // published rates of ZB-1p and ZB-2p
+};
+// [ZeroBubble23] tables 5 and 9; memory as table 1 has it, per layer of 1024 tokens: 34 h + 5 a s, of which W needs 32 h.
+constexpr std::array kPublished = {
+    PublishedSetting{8, 24, {18522, 18086, 9337, 601}, 2304, 24, .1585, .0433},
+    PublishedSetting{8, 32, {18513, 18086, 9331, 626}, 2304, 24, .1242, .0039},
+    PublishedSetting{8, 64, {18546, 18097, 9321, 762}, 2304, 24, .0674, .0026},
+    PublishedSetting{8, 24, {29718, 29444, 19927, 527}, 4096, 32, .1323, .0029},
+    PublishedSetting{8, 32, {29802, 29428, 19530, 577}, 4096, 32, .1045, .0022},
+    PublishedSetting{8, 64, {29935, 29621, 19388, 535}, 4096, 32, .0554, .0010},
+    PublishedSetting{16, 48, {11347, 11248, 8132, 377}, 5120, 40, .1397, .0066},
+    PublishedSetting{16, 64, {11307, 11254, 8101, 379}, 5120, 40, .1088, .0054},
+    PublishedSetting{16, 128, {11325, 11308, 8109, 378}, 5120, 40, .0576, .0028},
+    PublishedSetting{32, 96, {10419, 10207, 7715, 408}, 6144, 48, .1421, .0038},
+    PublishedSetting{32, 128, {10408, 10204, 7703, 408}, 6144, 48, .1106, .0029},
+    PublishedSetting{32, 256, {10402, 10248, 7698, 460}, 6144, 48, .0594, .0018},
+};
+
+OrderProblem problem_of(const PublishedSetting& setting, int room) {
+  const std::int64_t held = 34 * setting.hidden + 5 * setting.heads * 1024;
+  return alike(setting.stages, 1, setting.micro_batches, setting.times, held, 32 * setting.hidden,
+               room * setting.stages * held);
+}
+
+double idle_share(const OrderProblem& problem, std::int64_t span) {
+  return 1 - static_cast<double>(problem.work(0)) / static_cast<double>(span);
+}
+
+}  // namespace
+
+TEST_CASE("finder: an order costs what the engine says, for every schedule with split backwards") {
+  int compared = 0;
+  for (const ScheduleRule& rule : schedules())
+    for (const int M : {8, 11}) {
+      ScheduleShape shape{.stages = 4, .virtual_stages = 1, .micro_batches = M, .chunk_order = rule.chunk_order};
+      if (!rule.refusal(shape).empty()) shape.virtual_stages = 2;
+      if (!rule.splits_backward || both_ways(rule.chunk_order) || !rule.refusal(shape).empty()) continue;
+      OrderProblem problem = alike(4, shape.virtual_stages, M, {10, 12, 8, 3}, 1, 1, 4 * M);
+      problem.chunk_order = rule.chunk_order;
+      problem.down.clear();
+      for (VirtualStageId v = 0; v + 1 < problem.chunks(); ++v)
+        problem.down.push_back(problem.seating().stage_of(v) == problem.seating().stage_of(v + 1) ? 0 : 3);
+      problem.up = problem.down;
+      const Schedule schedule = rule.compute(shape);
+      std::vector<std::vector<Op>> ops;
+      for (const Lane& lane : schedule.positions)
+        ops.push_back(lane.compute);
+      const auto whole = [](const Op& op) { return op.kind == Kind::BW; };  // of some of dualpipev's backwards
+      if (std::any_of(ops.front().begin(), ops.front().end(), whole)) continue;
+      auto codes = codes_of(problem, ops);
+      REQUIRE(codes);
+      CHECK(ops_of(problem, *codes) == ops);
+      PricedOrder order{.codes = std::move(*codes), .begin = {}, .end = {}};
+      REQUIRE(OrderPricer(problem).price(order));
+      StepCosts costs = plain_costs(shape, std::vector<Time>(at(shape.chunks()), Time{10}),
+                                    std::vector<Time>(at(shape.chunks()), Time{20}), Time{3});
+      for (auto* const durations : {&costs.duration, &costs.duration_last})
+        for (std::size_t v = 0; v < at(shape.chunks()); ++v) {
+          (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = Time{12};
+          (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = Time{8};
+        }
+      const Timeline timeline = static_order(schedule, costs);
+      for (StageId k = 0; k < 4; ++k) {
+        CAPTURE(rule.name);
+        CHECK(order.begin[at(k)] == timeline.workers[at(k)].compute.front().start.value);
+        CHECK(order.end[at(k)] == timeline.workers[at(k)].compute.back().end.value);
+      }
+      ++compared;
+    }
+  CHECK(compared >= 10);
+}
+
+TEST_CASE("finder: of all orders of 400 small problems none beats the bound, and the best one is found") {
+  Random chance(1);
+  int found_best = 0, proven = 0, problems = 0;
+  for (int i = 0; i < 400; ++i) {
+    const int stages = 1 + i % 3, micro_batches = stages == 3 ? 2 + i / 3 % 2 : 1 + i / 3 % 4;
+    OrderProblem problem = by_chance(chance, stages, micro_batches);
+    problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
+    const std::int64_t best = best_of_all(problem);
+    if (best == std::numeric_limits<std::int64_t>::max()) continue;
+    CAPTURE(i);
+    const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
+    REQUIRE_FALSE(found.order.begin.empty());
+    CHECK(found.bound.value <= best);
+    CHECK(value(found, problem.measure) >= best);
+    check_kept(problem, found);
+    ++problems, found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
+  }
+  CHECK(problems >= 390);
+  CHECK(found_best >= problems * 99 / 100);
+  CHECK(proven >= problems / 2);
+}
+
+TEST_CASE("finder: published orders that the bound proves optimal: those of ZB-1p, all twelve") {
+  for (const PublishedSetting& setting : kPublished) {
+    CAPTURE(setting.stages);
+    CAPTURE(setting.micro_batches);
+    const OrderProblem problem = problem_of(setting, 1);
+    const std::int64_t bound = order_bound(problem).value;
+    CHECK(std::abs(idle_share(problem, bound) - setting.one) < 5e-5);
+    const FoundOrder found = find_order(problem, {.evaluations = 10, .seed = 1});
+    CHECK(found.order.span() == bound);
+  }
+}
+
+TEST_CASE("finder: better orders than the published ones of ZB-2p, for the same times and memory, and none is better") {
+  int better = 0, equal = 0;
+  for (const PublishedSetting& setting : kPublished) {
+    if (setting.stages > 16) continue;  // docs/results/finder.md has the larger ones
+    CAPTURE(setting.micro_batches);
+    const OrderProblem problem = problem_of(setting, 2);
+    const FoundOrder found = find_order(problem, {.evaluations = 20'000, .seed = 1});
+    check_kept(problem, found);
+    CHECK(found.order.span() == found.bound.value);
+    const double idle = idle_share(problem, found.order.span());
+    (idle < setting.two - 5e-5 ? better : equal) += 1;
+    CHECK(idle < setting.two + 5e-5);
+  }
+  CHECK(better == 8);
+  CHECK(equal == 1);
+}
+
+// Minutes: docs/results/finder.md has what they print. Run with --no-skip.
+TEST_CASE("finder at length: the published settings" * doctest::skip()) {
+  for (const int room : {1, 2})
+    for (const PublishedSetting& setting : kPublished) {
+      const OrderProblem problem = problem_of(setting, room);
+      const FoundOrder found = find_order(problem, {.evaluations = 300'000, .seed = 1});
+      check_kept(problem, found);
+      const double published = room == 1 ? setting.one : setting.two;
+      const double idle = idle_share(problem, found.order.span());
+      CHECK(idle < published + 5e-5);
+      CHECK(found.order.span() == found.bound.value);
+      std::printf("| %d | %d | %d K | %.4f | %.5f | %lld |\n", setting.stages, setting.micro_batches, room, published,
+                  idle, static_cast<long long>(found.evaluations));
+    }
+}
+
+TEST_CASE("finder at length: 100 problems of stages that differ, half of the way to the bound" * doctest::skip()) {
+  for (const OrderMeasure measure : {OrderMeasure::Span, OrderMeasure::Step}) {
+    double closed = 0;
+    int counted = 0, proven = 0;
+    for (std::uint64_t seed = 1000; seed < 1100; ++seed) {
+      Random chance(seed);
+      const auto between = [&](int low, int high) {
+        return low + static_cast<int>(chance.bits() % static_cast<std::uint64_t>(high - low + 1));
+      };
+      const int K = between(2, 16), M = between(K, 2 * K);
+      OrderProblem problem = alike(K, 1, M, {1, 1, 1, 10 * between(0, 100)}, 1, 1, K * between(100, 200) / 100);
+      problem.measure = measure;
+      for (std::size_t k = 0; k < at(K); ++k)
+        problem.forward[k] = between(7000, 13000), problem.input[k] = between(7000, 13000),
+        problem.weights[k] = between(4000, 10000);
+      const FoundOrder found = find_order(problem, {.evaluations = 200'000, .seed = 1});
+      check_kept(problem, found);
+      std::int64_t named = std::numeric_limits<std::int64_t>::max();
+      for (const NamedOrder& each : found.known)
+        named = std::min(named, each.order.of(measure));
+      const auto bound = static_cast<double>(found.bound.value), best = static_cast<double>(value(found, measure));
+      proven += value(found, measure) == found.bound.value;
+      if (static_cast<double>(named) <= 1.005 * bound) continue;
+      ++counted, closed += (static_cast<double>(named) - best) / (static_cast<double>(named) - bound);
+    }
+    CHECK(closed / counted >= 0.5);
+    std::printf("%s: %d of 100 farther than 0.5 %%; %.3f of the way closed on average; %d proven to be the best\n",
+                measure == OrderMeasure::Span ? "span" : "step", counted, closed / counted, proven);
+  }
+}
+
+TEST_CASE("finder at length: two chunks there and back, K = 8, M = 16: at most 1046 where the heuristic takes 1050" *
+          doctest::skip()) {
+  const OrderProblem problem = alike(8, 2, 16, {10, 12, 8, 1}, 1, 1, 16);
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const FoundOrder found = find_order(problem, {.evaluations = 2'000'000, .seed = seed});
+    check_kept(problem, found);
+    CHECK(found.order.span() <= 1046);
+    std::printf("seed %d: %lld, bound %lld\n", static_cast<int>(seed), static_cast<long long>(found.order.span()),
+                static_cast<long long>(found.bound.value));
+  }
+}
+
+TEST_CASE("finder: two chunks there and back, times 10, 12, 8 and a hop of 1: 512 where the heuristic takes 514") {
+  const OrderProblem problem = alike(4, 2, 8, {10, 12, 8, 1}, 1, 1, 8);
+  const FoundOrder found = find_order(problem, {.evaluations = 200'000, .seed = 1});
+  check_kept(problem, found);
+  CHECK(found.order.span() == 512);
+  const auto heuristic = std::find_if(found.known.begin(), found.known.end(),
+                                      [](const NamedOrder& each) { return each.name == "zbv_auto"; });
+  REQUIRE(heuristic != found.known.end());
+  CHECK(heuristic->order.span() == 514);
+}
+
+TEST_CASE("finder: the same problem, evaluations and seed give the same order; `stop` ends it") {
+  const OrderProblem problem = alike(6, 1, 12, {9, 11, 7, 2}, 1, 1, 7);
+  const FoundOrder one = find_order(problem, {.evaluations = 4000, .seed = 5});
+  const FoundOrder other = find_order(problem, {.evaluations = 4000, .seed = 5});
+  CHECK(one.order.codes == other.order.codes);
+  CHECK(one.evaluations == other.evaluations);
+  CHECK_FALSE(one.stopped);
+  REQUIRE(one.order.span() > one.bound.value);
+  const FoundOrder stopped = find_order(problem, {.evaluations = 4000, .seed = 5, .stop = [] { return true; }});
+  CHECK(stopped.stopped);
+  CHECK(stopped.evaluations < 100);
+  check_kept(problem, stopped);
+}
+
+TEST_CASE("finder: less room than one micro-batch is no order") {
+  const OrderProblem problem = alike(2, 1, 4, {1, 1, 1, 0}, 5, 5, 4);
+  CHECK(least_cap(problem, 0) == 5);
+  CHECK(find_order(problem, {}).order.begin.empty());
+}
+
+TEST_CASE("finder: a deadlock, and passes that are not once each, have no price") {
+  const OrderProblem problem = alike(2, 1, 2, {1, 1, 1, 0}, 1, 1, 2);
+  OrderPricer pricer(problem);
+  PricedOrder order;
+  order.codes = {{0, 1, 2, 0, 1, 2}, {0, 0, 1, 1, 2, 2}};  // stage 0 waits for B 0, which stage 1 runs behind F 1
+  CHECK_FALSE(pricer.price(order));
+  order.codes = {{0, 0, 1, 1, 2, 2}, {0, 1, 0, 1, 2, 2}};
+  CHECK(pricer.price(order));
+  order.codes[1].pop_back();
+  CHECK_FALSE(pricer.price(order));
+  order.codes[1] = {0, 1, 0, 1, 2, 2, 2};
+  CHECK_FALSE(pricer.price(order));
+}
+
+}  // namespace pipewright
