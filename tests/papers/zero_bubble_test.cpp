@@ -367,6 +367,31 @@ TEST_CASE("1F1B's rates need its exposed hops: without them the first setting gi
   CHECK(std::abs(rate - 7.0 / 31.0) < 1e-12);
 }
 
+// [ControllableMemory24]: less memory, more idle time, in steps. The longest span of order(K, M, cap in chunks).
+TEST_CASE("V, adaptive: 6K-1-3a idle slots with room for a chunks, 3 with one chunk less than 2K, none with 2K") {
+  const auto span = [](int K, int M, std::int64_t cap) {
+    const Setting s{"", K, M, {2}, {2}, {2}, {0}};
+    const ScheduleShape shape = shape_made_for("v_auto", s, 2, cap, {1, 1});
+    REQUIRE(find_schedule("v_auto")->refusal(shape) == "");
+    return longest_span(static_order(find_schedule("v_auto")->generate(shape),
+                                     stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0})))
+        .value;
+  };
+  for (int K = 3; K <= 8; ++K)
+    for (int cap = 2 * ((K + 4) / 3); cap <= 2 * K; ++cap) {
+      CAPTURE(K);
+      CAPTURE(cap);
+      CHECK(span(K, 3 * K, cap) == 18 * K + (cap == 2 * K ? 0 : cap == 2 * K - 1 ? 3 : 6 * K - 1 - 3 * cap));
+    }
+  // With few micro-batches: the first one's way back to stage 0, and what cannot run before it.
+  for (int K = 1; K <= 8; ++K)
+    for (int M = 1; M <= 2 * K; ++M)
+      CHECK(span(K, M, 2 * K) == std::max({4 * K - 1 + 2 * M, 5 * M + 2 * K - 1, 6 * M}));
+  CHECK(span(4, 2, 8) == 19);
+  CHECK(span(4, 4, 8) == 27);
+  CHECK(span(4, 8, 8) == 48);
+}
+
 TEST_CASE("ZB-H1 takes M(f+b+w) + (K-1)(f+b-w) for M >= K and w <= min(f, b): 27 for K = 4, M = 8 and times of 1") {
   for (int K = 1; K <= 8; ++K)
     for (int M = K; M <= 24; M += 1 + M % 4)

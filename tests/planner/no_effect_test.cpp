@@ -57,7 +57,8 @@ TEST_CASE("A limit of what is in flight has no effect on an order that is not ma
   Scenario scenario = uniform_scenario();
   scenario.plan.most_in_flight = Placed<std::int64_t>{4, {}};
   CHECK(warnings(scenario) ==
-        std::vector<std::string>{"plan.most_in_flight has no effect: it belongs to schedule: zb_auto or zbv_auto"});
+        std::vector<std::string>{
+            "plan.most_in_flight has no effect: it belongs to schedule: zb_auto, zbv_auto or v_auto"});
   scenario.plan.schedule.value = "zb_auto";
   CHECK(warnings(scenario).empty());
 }
