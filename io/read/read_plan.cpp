@@ -377,6 +377,12 @@ constexpr Field<PlanRequest> kPlan[] = {
      "zb_auto, zbv_auto and v_auto: how many micro-batches may be in flight on a stage, from F to W; two chunks make "
      "one; default: K, as with 1F1B",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
+    {"barrier", "flush | none",
+     "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
+     "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "
+     "span "
+     "of a stage; default: flush",
+     read_as<&PlanRequest::barrier>, write_unless<&PlanRequest::barrier, Barrier::Flush>},
     {"micro_batch_group", "whole number >= 1",
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "
      "next, K or more; default: K",
