@@ -29,8 +29,10 @@ constexpr std::array<Option, 12> kScheduleOptions = {{
     {"--memory-cap", "", "SIZE",
      "activations on every stage: 1.5x (times K micro-batches), or memory of a device: 40GiB, or 40GiB,32GiB, ... by "
      "stage (default: what the plan leaves)"},
-    {"--measure", "", "NAME", "step (default): with a flush; span: where no stage waits for the others to update"},
-    {"--kept-for-weights", "", "PERCENT", "of a micro-batch's activations, what its W needs (default: 100%)"},
+    {"--measure", "", "NAME",
+     "step: with a flush; span: where no stage waits for the others (default: as plan.barrier says)"},
+    {"--kept-for-weights", "", "PERCENT",
+     "of a micro-batch's activations, what its W needs (default: plan.kept_for_weights, else 100%)"},
     {"--evaluations", "", "N", "orders to try (default: 200000)"},
     {"--seed", "", "N", "of what is left to chance (default: 1)"},
     {"--time-limit", "", "TIME", "end the search early (default: 60s)"},
@@ -72,16 +74,18 @@ int schedule_command(const Arguments& arguments) {
   constexpr std::array<std::string_view, 2> kMeasures = {"step", "span"};
   constexpr std::array kMeasureOf = {OrderMeasure::Step, OrderMeasure::Span};
   ScheduleQuestion question{
-      .measure = kMeasureOf[option_word(arguments, "--measure", kMeasures.front(), kMeasures)],
       .cap = memory_cap(arguments),
-      .kept_for_weights = option_percentage(arguments, "--kept-for-weights", "100%", true),
       .search = {.evaluations =
                      option_number(arguments, "--evaluations", {1, 1'000'000'000}, "200000").value_or(200'000),
                  .seed =
                      static_cast<std::uint64_t>(option_number(arguments, "--seed", {0, kLargest}, "1").value_or(1))},
       .pareto = arguments.has("--pareto"),
       .jitter = option_percentage(arguments, "--jitter", "5%", true)};
-  if (question.kept_for_weights > 1)
+  if (arguments.has("--measure"))
+    question.measure = kMeasureOf[option_word(arguments, "--measure", kMeasures.front(), kMeasures)];
+  if (arguments.has("--kept-for-weights"))
+    question.kept_for_weights = option_percentage(arguments, "--kept-for-weights", "43%", true);
+  if (question.kept_for_weights.value_or(1) > 1)
     throw InputError(Place{}, "--kept-for-weights", "W needs no more than all that was kept; use 100% or less");
   if (question.jitter >= 1) throw InputError(Place{}, "--jitter", "times would be below 0; use less than 100%");
   const Interruption interruption;

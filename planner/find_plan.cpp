@@ -290,12 +290,27 @@ void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   for (const Message& message : costs.messages)
     times.hop = std::max(times.hop, (message.occupancy + message.latency).value);
   const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
-  plan.given = made_order(rule, costs.shape, times, most.value);
+  const double kept = plan.kept_for_weights.value_or(Placed<double>{1, {}}).value;
+  plan.given = made_order(rule, costs.shape, times, most.value, kept);
   if (!plan.given)
     throw InputError(
         or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",
         fmt::format("{} found no order with {} in flight; use {} or more", rule.name,
                     counted(most.value, "micro-batch"), most.value < plan.stages ? plan.stages : most.value + 1));
+}
+
+// Steps that do not wait for one another.
+void check_barrier(const Scenario& scenario, const Plan& plan) {
+  if (plan.barrier.value == Barrier::Flush) return;
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(or_else(plan.barrier.place, scenario.plan.place), "plan.barrier", why);
+  };
+  if (!find_schedule(plan.schedule)->flush)
+    refuse("none: " + plan.schedule + " has no flush, so that there is no barrier to leave out; leave out the key");
+  if (std::holds_alternative<LeastStep>(scenario.plan.partition.value))
+    refuse(
+        "none does not go with partition: exact, which compares whole runs of a step; write flush or another "
+        "partition");
 }
 
 // Cells whose ops run at once.
@@ -441,7 +456,7 @@ Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
   Time least{};
   for (Plan& plan : asked.plans(shell, cost)) {
     check_size(scenario, cost, plan);
-    check_schedule(scenario, plan), check_cells(scenario, cost, plan);
+    check_schedule(scenario, plan), check_barrier(scenario, plan), check_cells(scenario, cost, plan);
     const Time step = price(plan, cost, Engine::Auto).report.step_time;
     if (best && step >= least) continue;
     best = std::move(plan), least = step;
@@ -534,7 +549,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (errors.count() == 0) settle_units(scenario, plan);
   errors.attempt([&] {
     check_size(scenario, cost, plan);
-    check_schedule(scenario, plan), check_cells(scenario, cost, plan);
+    check_schedule(scenario, plan), check_barrier(scenario, plan), check_cells(scenario, cost, plan);
     if (errors.count() == 0) settle_order(scenario, cost, plan);
   });
   settle_rebuilt(scenario, plan, errors);

@@ -208,15 +208,17 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const CostModel cost(ordered.scenario);
   const Plan plan = find_plan(cost.scenario(), cost);
   check_findable(scenario, plan);
-  OrderProblem problem = order_problem(plan, cost, question.measure);
+  const OrderMeasure measure =
+      question.measure.value_or(plan.barrier.value == Barrier::None ? OrderMeasure::Span : OrderMeasure::Step);
+  const double kept = question.kept_for_weights.value_or(plan.kept_for_weights.value_or(Placed<double>{1, {}}).value);
+  OrderProblem problem = order_problem(plan, cost, measure);
   for (std::size_t v = 0; v < problem.held.size(); ++v)
-    problem.kept_after_input[v] =
-        std::llround(question.kept_for_weights * static_cast<double>(problem.kept_after_input[v]));
+    problem.kept_after_input[v] = std::llround(kept * static_cast<double>(problem.kept_after_input[v]));
   const Answer planned = price(plan, cost, Engine::Auto);
   problem.cap = caps(problem, question.cap, planned, scenario);
   const FoundOrder found = find_order(problem, question.search);
   auto answered = answer(with_order(scenario, problem, found), {.engine = Engine::Auto, .ignore_memory = true});
-  ScheduleAnswer result{.measure = question.measure,
+  ScheduleAnswer result{.measure = measure,
                         .stages = problem.stages,
                         .chunks = problem.virtual_stages,
                         .micro_batches = problem.micro_batches,

@@ -20,9 +20,10 @@ struct OrderCap {
 };
 
 struct ScheduleQuestion {
-  OrderMeasure measure = OrderMeasure::Step;
+  std::optional<OrderMeasure> measure;  // none: as plan.barrier says
   OrderCap cap;
-  double kept_for_weights = 1;  // share of a micro-batch's activations that its W needs
+  std::optional<double>
+      kept_for_weights;  // share of a micro-batch's activations that its W needs; none: as the plan says
   OrderBudget search;
   bool pareto = false;   // other caps, too
   double jitter = 0.05;  // how far the times of passes are off in `OrderRow::jittered`

@@ -3,6 +3,7 @@
 #include "planner/find_plan.hpp"
 #include "sim/at_load.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
 #include "sim/steady_state.hpp"
 #include "sim/summarize.hpp"
 
@@ -32,6 +33,11 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
   const Schedule repeated = find_schedule(schedule.name)->generate(longer.shape);
   PP_CHECK(validate(repeated).empty());
   return steady_state(repeated, longer, simulate(repeated, longer, engine));
+}
+
+Time static_step(const Plan& plan, const Schedule& schedule, const StepCosts& costs) {
+  if (plan.barrier.value == Barrier::Flush) return static_order_makespan(schedule, costs);
+  return step_span(plan, static_order(schedule, costs));
 }
 
 Engine engine_of(const Timeline& timeline) {

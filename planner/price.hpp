@@ -19,6 +19,9 @@ Schedule make_schedule(const Plan& plan, ScheduleShape shape);
 std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
                                            Engine engine);
 
+// The step of a schedule with a flush by the static order: step_span of its timeline, without one where none is needed.
+Time static_step(const Plan& plan, const Schedule& schedule, const StepCosts& costs);
+
 // The engine that ran: what a second run "with the same engine" asks for.
 Engine engine_of(const Timeline& timeline);
 

@@ -79,6 +79,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   if (plan.split().sends_tokens()) refuse("plan.expert_parallel", "a run keeps all experts of a layer together; use 1");
   if (plan.pairs.value != Pairs::Serial)
     refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");
+  if (plan.barrier.value != Barrier::Flush) refuse("plan.barrier", "a run ends a step on all stages; write flush");
   if (training.low_precision.value != LowPrecision::None)
     faults.push_back({training.low_precision.place, "training.low_precision",
                       "a run computes in training.precision alone; leave it out"});

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "core/answers/report.hpp"
 #include "core/cost/low_precision.hpp"
@@ -193,8 +195,8 @@ void add_bubbles(Report& report, const Timeline& timeline, const Schedule& sched
   Time span;
   for (std::size_t w = 0; w < timeline.workers.size(); ++w)
     span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
-  const double makespan = static_cast<double>(report.makespan.value), longest = static_cast<double>(span.value);
-  if (makespan > 0) report.bubble_fraction = 1.0 - busy / (workers * makespan);
+  const double step = static_cast<double>(report.step_time.value), longest = static_cast<double>(span.value);
+  if (step > 0) report.bubble_fraction = 1.0 - busy / (workers * step);
   if (longest > 0) report.bubble_fraction_span = 1.0 - work / (workers * longest);
 }
 
@@ -423,15 +425,44 @@ void add_warnings(Report& report, const Plan& plan, const Scenario& scenario) {
 
 }  // namespace
 
-Time step_time(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
-  if (!steady) return makespan;
+Time step_span(const Plan& plan, const Timeline& timeline) {
+  if (plan.barrier.value == Barrier::Flush) return timeline.makespan;
+  struct FirstToLast {
+    Time first = kNever, last{0};
+    void add(Time start, Time end) { first = std::min(first, start), last = std::max(last, end); }
+  };
+  Time longest;
+  const auto keep = [&](const FirstToLast& each) {
+    if (each.first != kNever) longest = std::max(longest, each.last - each.first);
+  };
+  for (const LaneTimes& worker : timeline.workers) {
+    FirstToLast own;
+    const auto add = [&](const std::vector<Span>& spans) {
+      for (const Span& span : spans)
+        own.add(span.start, span.end);
+    };
+    add(worker.compute);
+    for (const std::vector<Span>& stream : worker.communication)
+      add(stream);
+    keep(own);
+  }
+  std::map<std::pair<WorkerId, WorkerId>, FirstToLast> channels;
+  for (const Transfer& transfer : timeline.transfers)
+    channels[{transfer.from, transfer.to}].add(transfer.start, transfer.sent);
+  for (const auto& [ends, channel] : channels)
+    keep(channel);
+  return longest;
+}
+
+Time step_time(const Plan& plan, Time span, const std::optional<SteadyState>& steady) {
+  if (!steady) return span;
   const std::int64_t samples = checked_product(steady->micro_batches * plan.data_parallel, plan.micro_batch_size,
                                                "the samples of a steady period");
   return scaled(steady->growth, plan.global_batch_size, samples);
 }
 
-double samples_per_second(const Plan& plan, Time makespan, const std::optional<SteadyState>& steady) {
-  const double time = seconds(steady ? steady->growth : makespan);
+double samples_per_second(const Plan& plan, Time span, const std::optional<SteadyState>& steady) {
+  const double time = seconds(steady ? steady->growth : span);
   const double samples = steady ? static_cast<double>(steady->micro_batches) * plan.data_parallel *
                                       static_cast<double>(plan.micro_batch_size)
                                 : static_cast<double>(plan.global_batch_size);
@@ -447,8 +478,9 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   report.workers =
       of_all_workers(worker_reports(timeline, schedule, plan, costs, memory, causes), plan, costs.fold.get());
   report.stages = stage_reports(report.workers, schedule, plan, costs, scenario.model);
-  report.step_time = step_time(plan, timeline.makespan, steady);
-  report.samples_per_s = samples_per_second(plan, timeline.makespan, steady);
+  const Time step = step_span(plan, timeline);
+  report.step_time = step_time(plan, step, steady);
+  report.samples_per_s = samples_per_second(plan, step, steady);
   if (scenario.training.sequence_length)
     report.tokens_per_s = report.samples_per_s * static_cast<double>(*scenario.training.sequence_length);
   report.mfu = model_flop_utilization(scenario, plan, report.samples_per_s);

@@ -62,6 +62,12 @@ enum class Pairs : std::uint8_t {
   Serial,  // one after the other
   Fused,   // at once
 };
+// What stands between the steps of a schedule with a flush.
+enum class Barrier : std::uint8_t {
+  Flush,  // a step begins when all stages have ended the one before it
+  None,   // a stage begins it when it has ended its own; what is checked over all stages is checked afterwards
+          // (post-validation)                                                            [ZeroBubble23] section 4
+};
 // Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
 // a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
 enum class ContextSplit : std::uint8_t { Zigzag, Contiguous };
@@ -173,6 +179,8 @@ struct RuntimePolicy {
   Bytes bucket{25'000'000};                            // all-reduce bucket (gradient bytes)
   bool vertical_sync = false;                          // PipeDream: every stage uses the version that stage 0 used
   std::optional<Placed<std::int64_t>> most_in_flight;  // micro-batches on a stage, of an order made for that; none: K
+  std::optional<Placed<double>> kept_for_weights;  // of zb_auto, zbv_auto: share of it that stays from B to W; none: 1
+  Placed<Barrier> barrier{Barrier::Flush, {}};
   std::optional<Placed<std::int64_t>> micro_batch_group;  // ScheduleShape::group; none: K
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};

@@ -370,14 +370,25 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"virtual_stages", "whole number >= 1",
      "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs; 2: zbv, zbv_auto, "
      "v_half, "
-     "v_min, v_1f1b, dualpipev); "
+     "v_min, v_1f1b, v_auto, dualpipev); "
      "default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
-     "zb_auto, search and zbv_auto: how many micro-batches may be in flight on a stage, from F to W; two chunks make "
-     "one; "
-     "default: K, as with 1F1B",
+     "zb_auto, search, zbv_auto and v_auto: how many micro-batches may be in flight on a stage, from F to W; two "
+     "chunks make "
+     "one; default: K, as with 1F1B",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
+    {"kept_for_weights", "number in (0, 1]",
+     "zb_auto, search and zbv_auto: of what is in flight, the share that their limit counts from B to W; memory is "
+     "counted "
+     "whole until W; default: 1",
+     read_as<&PlanRequest::kept_for_weights, Share>, write_as<&PlanRequest::kept_for_weights>},
+    {"barrier", "flush | none",
+     "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
+     "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "
+     "span "
+     "of a stage; default: flush",
+     read_as<&PlanRequest::barrier>, write_unless<&PlanRequest::barrier, Barrier::Flush>},
     {"micro_batch_group", "whole number >= 1",
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "
      "next, K or more; default: K",

@@ -51,6 +51,8 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   std::vector<HtmlPage::Figure> figures;
   std::string range, rates;
   if (r.steady) range = steady_in_words(r);
+  if (answer.plan.barrier.value == Barrier::None)
+    range = "longest span of a stage: steps overlap; the first takes " + short_time(r.makespan, 4);
   if (r.range) {
     range += range.empty() ? "" : "; ";
     range += within_90(short_time(r.range->fastest), short_time(r.range->slowest));
@@ -61,7 +63,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   if (r.tokens_per_s) figures.push_back({"tokens per second", significant(*r.tokens_per_s, 4), ""});
   if (r.mfu) figures.push_back({"model FLOPs utilization", percent(*r.mfu), ""});
   if (r.hfu) figures.push_back({"hardware FLOPs utilization", percent(*r.hfu), "with repeated forwards"});
-  figures.push_back({"bubble", percent(r.bubble_fraction), r.steady ? "of a steady period" : "of the makespan"});
+  figures.push_back({"bubble", percent(r.bubble_fraction), bubble_of(answer).substr(1)});
   if (const StageReport* full = fullest(r)) {
     std::string remark = fmt::format("{} on stage {}", of_capacity(full->need.capacity), full->stage);
     remark.erase(0, 1);  // the blank

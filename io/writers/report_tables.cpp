@@ -35,6 +35,8 @@ class Tables {
                           short_time(Time{static_cast<std::int64_t>(std::llround(cycle * 1e9))}, 4),
                           steady.exact ? "" : " (averaged: no exact period found)", short_time(report_.makespan, 4));
     }
+    if (overlaps())
+      step += " (longest span of a stage: steps overlap; the first takes " + short_time(report_.makespan, 4) + ")";
     if (report_.range)
       step +=
           fmt::format(" ({})", within_90(short_time(report_.range->fastest, 3), short_time(report_.range->slowest, 3)));
@@ -255,9 +257,9 @@ class Tables {
   // A real run without a cap says of no memory how full it is.
   bool limited() const { return answer_.memory.capacity.value > 0; }
 
-  std::string bubble_of_all() const {
-    return percent(report_.bubble_fraction) + (report_.steady ? " of a steady period" : " of the makespan");
-  }
+  bool overlaps() const { return answer_.plan.barrier.value == Barrier::None; }
+
+  std::string bubble_of_all() const { return percent(report_.bubble_fraction) + bubble_of(answer_); }
   std::string other_bubbles() const {
     std::string text = percent(report_.bubble_fraction_span) + " of the longest worker's span";
     for (const auto& formula : report_.formulas)
@@ -365,6 +367,11 @@ class Tables {
 };
 
 }  // namespace
+
+std::string bubble_of(const Answer& answer) {
+  if (answer.plan.barrier.value == Barrier::None) return " of the longest span of a stage, updates included";
+  return answer.report.steady ? " of a steady period" : " of the makespan";
+}
 
 std::vector<std::pair<std::string, std::string>> summary_lines(const Answer& answer) {
   return Tables(answer, 0).summary();

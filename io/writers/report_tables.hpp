@@ -20,6 +20,9 @@ struct ReportTable {
 // before it.
 std::vector<std::pair<std::string, std::string>> summary_lines(const Answer& answer);
 
+// " of the makespan": of what the bubble is a share.
+std::string bubble_of(const Answer& answer);
+
 // Those without what a page's figures say: step time, rates, bubble and memory peak.
 std::vector<std::pair<std::string, std::string>> lines_beside_figures(const Answer& answer);
 

@@ -66,6 +66,7 @@ class Nearness {
     replicas();
     schedule();
     group();
+    barrier();
     batch();
     recompute();
     settle_training(found_.scenario, framework_, plan_.copies() > 1, request().stages.value > 1,
@@ -139,6 +140,12 @@ class Nearness {
       differs(fmt::format("micro_batch_group: {} is not there; as many as stages: {}", plan_.micro_batch_group->value,
                           plan_.stages));
     request().micro_batch_group.reset();
+  }
+
+  void barrier() {
+    if (plan_.barrier.value == Barrier::Flush) return;
+    differs("barrier: none is not there; a flush between steps");
+    request().barrier = {};
   }
 
   void batch() {

@@ -50,6 +50,11 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "schedule");
   std::vector<std::string> names = {scenario.plan.schedule.value};
   if (open != nullptr) names = open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
+  if (scenario.plan.barrier.value != Barrier::Flush)
+    throw InputError(
+        scenario.plan.barrier.place, "plan.barrier",
+        "none: the search bounds and compares whole runs of a step; write flush, or settle the other keys of "
+        "the plan and ask simulate");
   for (const std::string& name : names)
     if (const ScheduleRule* rule = find_schedule(name);
         rule && rule->facts.pairs && scenario.plan.pairs.value == Pairs::Fused)

@@ -52,6 +52,7 @@ std::vector<std::string> differences(const Answer& answer) {
   if (std::any_of(answer.plan.recompute.begin(), answer.plan.recompute.end(),
                   [](Recompute recompute) { return recompute == Recompute::Full; }))
     list.push_back("activations are recomputed");
+  if (answer.plan.barrier.value != Barrier::Flush) list.push_back("no barrier stands between steps");
   if (!costs.loads.empty()) list.push_back("ops take less while fewer workers compute");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");

@@ -5,7 +5,6 @@
 #include "core/cost/cost_model.hpp"
 #include "planner/price.hpp"
 #include "sim/at_load.hpp"
-#include "sim/static_order.hpp"
 #include "sim/summarize.hpp"
 
 namespace pipewright {
@@ -104,11 +103,13 @@ Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine eng
   if (!costs.loads.empty()) {
     StepCosts settled = costs;
     const Timeline timeline = settle(answer.schedule, settled, engine);
-    return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, settled, timeline, engine));
+    return step_time(answer.plan, step_span(answer.plan, timeline),
+                     steady_state_of(answer.schedule, settled, timeline, engine));
   }
-  if (answer.schedule.flush && engine == Engine::StaticOrder) return static_order_makespan(answer.schedule, costs);
+  if (answer.schedule.flush && engine == Engine::StaticOrder) return static_step(answer.plan, answer.schedule, costs);
   const Timeline timeline = simulate(answer.schedule, costs, engine);
-  return step_time(answer.plan, timeline.makespan, steady_state_of(answer.schedule, costs, timeline, engine));
+  return step_time(answer.plan, step_span(answer.plan, timeline),
+                   steady_state_of(answer.schedule, costs, timeline, engine));
 }
 
 std::int64_t largest_repeated_run(const Timeline& timeline) {

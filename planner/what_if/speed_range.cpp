@@ -11,7 +11,6 @@
 #include "planner/price.hpp"
 #include "planner/what_if/range_sources.hpp"
 #include "planner/what_if/sensitivity.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright {
 namespace {
@@ -48,7 +47,7 @@ class Repeated {
     const CostModel cost(changed_);
     StepPricer pricer(plan, cost);
     const StepCosts costs = pricer.costs(plan.layers, plan.recompute, plan.rebuilt);
-    return static_order_makespan(make_schedule(plan, costs.shape), costs);
+    return static_step(plan, make_schedule(plan, costs.shape), costs);
   }
 
   const Answer& answer_;

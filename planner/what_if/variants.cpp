@@ -15,7 +15,6 @@
 #include "planner/what_if/sensitivity.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/static_order.hpp"
 #include "sim/summarize.hpp"
 
 namespace pipewright {
@@ -39,8 +38,8 @@ bool promising(const Answer& answer, const Plan& plan, const CostModel& cost, do
   if (!answer.schedule.flush || least_gain <= 0) return true;
   const StepCosts costs = folded_costs(plan, cost);
   if (!costs.loads.empty()) return true;  // ops may take less than that
-  const Time makespan = static_order_makespan(make_schedule(plan, costs.shape), costs);
-  return samples_per_second(plan, makespan, std::nullopt) >= least_gain * answer.report.samples_per_s;
+  const Time step = static_step(plan, make_schedule(plan, costs.shape), costs);
+  return samples_per_second(plan, step, std::nullopt) >= least_gain * answer.report.samples_per_s;
 }
 
 // Where the best order of the layers is asked for, it is that of a number of stages and a size of micro-batches.
@@ -397,7 +396,7 @@ double most_gain(const Answer& answer) {
   Time busiest;
   for (const WorkerReport& worker : answer.report.workers)
     busiest = std::max(busiest, worker.busy);
-  return answer.schedule.flush && busiest > Time{} ? ratio(answer.report.makespan, busiest) : kWorthAHint;
+  return answer.schedule.flush && busiest > Time{} ? ratio(answer.report.step_time, busiest) : kWorthAHint;
 }
 
 // Four times as many micro-batches, or twice: the bubble shrinks as (K-1)/(M+K-1) does.

@@ -22,6 +22,7 @@ ScheduleRule zbv_auto();
 ScheduleRule v_half();
 ScheduleRule v_min();
 ScheduleRule v_1f1b();
+ScheduleRule v_auto();
 ScheduleRule chimera();
 ScheduleRule dualpipe();
 ScheduleRule dualpipev();

@@ -44,7 +44,8 @@ ScheduleRule search_order() {
           .refusal = [](const ScheduleShape& shape) { return made_refusal(search_order(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .made_for = searched_order,
-          .finds_order = true};
+          .finds_order = true,
+          .counts_kept = true};
 }
 
 }  // namespace pipewright

@@ -29,6 +29,7 @@ std::span<const ScheduleRule> schedules() {
       v_half(),            //
       v_min(),             //
       v_1f1b(),            //
+      v_auto(),            //
       chimera(),           //
       dualpipe(),          //
       dualpipev(),         //

@@ -131,6 +131,17 @@ TEST_CASE("as many ranks on every node as the plan has devices there, with every
       }
 }
 
+TEST_CASE("frameworks end a step on all stages: a plan without a barrier is written with one") {
+  for (const auto& [framework, writer] : kWriters) {
+    CAPTURE(name(framework));
+    const Launched l =
+        launched(small("stages: 4, schedule: 1f1b, barrier: none", "micro_batch_size: 1, micro_batches: 8"), framework);
+    const auto& all = l.nearest.differences;
+    CHECK(std::count(all.begin(), all.end(), "barrier: none is not there; a flush between steps") == 1);
+    CHECK(l.plan.barrier.value == Barrier::Flush);
+  }
+}
+
 TEST_CASE("devices that do not fill the last node are spread over all, which is a difference with a price") {
   const Launched l = launched(small("stages: 3, data_parallel: 4", "micro_batch_size: 1, micro_batches: 8", "", kNodes),
                               Framework::Megatron);

@@ -29,8 +29,8 @@ std::int64_t most_in_flight(const Lane& lane) {
 }
 
 TEST_CASE("an order made for a plan is as good as the fixed one with as much in flight, and keeps to its limit") {
-  for (const auto& [schedule, fixed, chunks] :
-       {std::tuple{"zb_auto", "zb_h1", 1}, std::tuple{"search", "zb_auto", 1}, std::tuple{"zbv_auto", "zbv", 2}}) {
+  for (const auto& [schedule, fixed, chunks] : {std::tuple{"zb_auto", "zb_h1", 1}, std::tuple{"search", "zb_auto", 1},
+                                                std::tuple{"zbv_auto", "zbv", 2}, std::tuple{"v_auto", "v_half", 2}}) {
     CAPTURE(schedule);
     Scenario scenario = uneven(schedule, chunks);
     const Time known = priced(uneven(fixed, chunks)).report.step_time;
@@ -45,6 +45,20 @@ TEST_CASE("an order made for a plan is as good as the fixed one with as much in 
       before = answer.report.step_time;
     }
   }
+}
+
+TEST_CASE("where less is kept for Ws, more micro-batches fit the limit, and the span is no longer") {
+  Scenario scenario = uneven("zb_auto", 1);
+  scenario.plan.most_in_flight = Placed<std::int64_t>{6, {}};
+  scenario.plan.barrier.value = Barrier::None;
+  const Answer whole = priced(scenario);
+  scenario.plan.kept_for_weights = Placed<double>{.25, {}};
+  const Answer part = priced(scenario);
+  CHECK(part.report.step_time <= whole.report.step_time);
+  std::int64_t most = 0;
+  for (const Lane& lane : part.schedule.positions)
+    most = std::max(most, most_in_flight(lane));
+  CHECK(most > 6);
 }
 
 TEST_CASE("a limit that admits no order is refused, and a search, with a way out") {

@@ -58,7 +58,17 @@ TEST_CASE("A limit of what is in flight has no effect on an order that is not ma
   scenario.plan.most_in_flight = Placed<std::int64_t>{4, {}};
   CHECK(warnings(scenario) ==
         std::vector<std::string>{
-            "plan.most_in_flight has no effect: it belongs to schedule: zb_auto, search or zbv_auto"});
+            "plan.most_in_flight has no effect: it belongs to schedule: zb_auto, search, zbv_auto or v_auto"});
+  scenario.plan.schedule.value = "zb_auto";
+  CHECK(warnings(scenario).empty());
+}
+
+TEST_CASE("A share that is kept for Ws has no effect on an order that does not count it") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.kept_for_weights = Placed<double>{.5, {}};
+  CHECK(warnings(scenario) ==
+        std::vector<std::string>{
+            "plan.kept_for_weights has no effect: it belongs to schedule: zb_auto, search or zbv_auto"});
   scenario.plan.schedule.value = "zb_auto";
   CHECK(warnings(scenario).empty());
 }

@@ -548,4 +548,10 @@ TEST_CASE("grid backend: a precision that a backend has not is refused, and grad
   training.framework.tensors = FrameworkTensors::Megatron;
   CHECK_THROWS_WITH_AS(run_plan(run.plan, run.schedule, run.scenario.model, training, *emulated(1, Precision::Bf16)()),
                        doctest::Contains("training.framework: only predictions use it"), InputError);
+  Plan overlapped = run.plan;
+  overlapped.barrier.value = Barrier::None;
+  training.framework = {};
+  CHECK_THROWS_WITH_AS(
+      run_plan(overlapped, run.schedule, run.scenario.model, training, *emulated(1, Precision::Bf16)()),
+      doctest::Contains("plan.barrier: a run ends a step on all stages; write flush"), InputError);
 }

@@ -1,9 +1,13 @@
 // Every schedule drawn. The pictures were made by hand from the definition of the schedule; DualPipe's on four stages,
-// V-Half's, V-Min's and V-1F1B's from the orders of their authors: a forward takes 1, a backward 2, a recomputation 1,
+// V-Half's, V-Min's, V-1F1B's and those made for times from the orders of their authors: a forward takes 1, a backward 2, a recomputation 1,
 // messages are free, unless a test says otherwise.
+#include <memory>
+
 #include <doctest/doctest.h>
 
+#include "core/plan/given_schedule.hpp"
 #include "sim/schedules/table.hpp"
+#include "sim/schedules/zb_auto.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/pictures.hpp"
@@ -169,6 +173,54 @@ TEST_CASE(
   CHECK(drawn("v_1f1b", shape) == R"(
 0120aa1bb3aa2cc.bb3dd.cc..dd
 .0011.aaaa22bbbb33ccccdddd..
+)");
+}
+
+TEST_CASE(
+    "orders made for times and room: ZB-2p's spans have no idle time; ZB-V's Ws fill gaps of half an F; adaptive V") {
+  const auto made = [](const char* name, int stages, int micro_batches, int room, Time pass, Time weights) {
+    const ScheduleRule& rule = *find_schedule(name);
+    ScheduleShape shape{.stages = stages,
+                        .virtual_stages = rule.chunks == 2 ? 2 : 1,
+                        .micro_batches = micro_batches,
+                        .chunk_order = rule.chunk_order};
+    const auto alike = [&](std::int64_t value) {
+      return std::vector<std::int64_t>(static_cast<std::size_t>(shape.chunks()), value);
+    };
+    const ZeroBubbleTimes times{.forward = alike(pass.value),
+                                .input = alike(pass.value),
+                                .weights = alike(weights.value),
+                                .held = alike(1),
+                                .kept_after_input = alike(1),
+                                .cap = std::vector<std::int64_t>(static_cast<std::size_t>(stages), room),
+                                .hop = 0};
+    auto order = std::make_shared<GivenSchedule>();
+    order->stages = stages, order->virtual_stages = shape.virtual_stages, order->micro_batches = micro_batches;
+    order->chunk_order = rule.chunk_order, order->compute = rule.made_for(micro_batches, times);
+    shape.given = order;
+    const auto chunks = static_cast<std::size_t>(shape.chunks());
+    StepCosts costs =
+        plain_costs(shape, std::vector<Time>(chunks, pass), std::vector<Time>(chunks, pass + weights), Time{0});
+    for (auto* const durations : {&costs.duration, &costs.duration_last})
+      for (std::size_t v = 0; v < chunks; ++v) {
+        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = pass;
+        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = weights;
+      }
+    return drawn(name, shape, costs);
+  };
+  CHECK(made("zb_auto", 3, 6, 6, Time{1}, Time{1}) == R"(
+01234a5wbwcwdwewfw..
+.012a3b4c5dwewfwwww.
+..0a1b2c3d4e5fwwwwww
+)");
+  CHECK(made("zbv_auto", 2, 4, 4, Time{2}, Time{1}) == R"(
+00112200aaw11bbw33aaw22ccw.bbw33ddccwwddw.
+..00001111aaw22aaw22bbw33bbw33ccccddddwwww
+)");
+  CHECK(made("v_auto", 3, 6, 5, Time{1}, Time{1}) == R"(
+0123.0aw1bw.aw2cw4bw3dw5cw4ew.5fdwewfww
+.0120.1aw3baw2w.cbw34wdcw45we5dwfewfwww
+..00112.awab2ww3bc3ww4cd4ww55deewffwwww
 )");
 }
 
