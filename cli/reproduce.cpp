@@ -65,7 +65,7 @@ const std::vector<Published>& published() {
        {"pipedream/table1-a.yaml", "pipedream/table1-b.yaml", "pipedream/table1-c.yaml"}},
       {"megatron", "Megatron-LM, table 1: parameters and iteration times on 32 to 1024 GPUs", {"megatron/table1.yaml"}},
       {"zero-bubble",
-       "Zero Bubble Pipeline Parallelism, tables 4 and 5",
+       "Zero Bubble Pipeline Parallelism, tables 4, 5 and 8",
        {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
         "zero_bubble/28.3b-p32.yaml"}},
   };

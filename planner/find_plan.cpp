@@ -290,7 +290,8 @@ void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   for (const Message& message : costs.messages)
     times.hop = std::max(times.hop, (message.occupancy + message.latency).value);
   const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
-  plan.given = made_order(rule, costs.shape, times, most.value);
+  const double kept = plan.kept_for_weights.value_or(Placed<double>{1, {}}).value;
+  plan.given = made_order(rule, costs.shape, times, most.value, kept);
   if (!plan.given)
     throw InputError(
         or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",

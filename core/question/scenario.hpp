@@ -179,6 +179,7 @@ struct RuntimePolicy {
   Bytes bucket{25'000'000};                            // all-reduce bucket (gradient bytes)
   bool vertical_sync = false;                          // PipeDream: every stage uses the version that stage 0 used
   std::optional<Placed<std::int64_t>> most_in_flight;  // micro-batches on a stage, of an order made for that; none: K
+  std::optional<Placed<double>> kept_for_weights;  // of zb_auto, zbv_auto: share of it that stays from B to W; none: 1
   Placed<Barrier> barrier{Barrier::Flush, {}};
   std::optional<Placed<std::int64_t>> micro_batch_group;  // ScheduleShape::group; none: K
   // Of plan.context_parallel.

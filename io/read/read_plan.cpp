@@ -377,6 +377,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "zb_auto, zbv_auto and v_auto: how many micro-batches may be in flight on a stage, from F to W; two chunks make "
      "one; default: K, as with 1F1B",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
+    {"kept_for_weights", "number in (0, 1]",
+     "zb_auto and zbv_auto: of what is in flight, the share that their limit counts from B to W; memory is counted "
+     "whole until W; default: 1",
+     read_as<&PlanRequest::kept_for_weights, Share>, write_as<&PlanRequest::kept_for_weights>},
     {"barrier", "flush | none",
      "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
      "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "

@@ -62,6 +62,8 @@ void plan(JsonFields& json, const Plan& p) {
   });
   json.when(p.most_in_flight.has_value(),
             [&] { json.field("most_in_flight", p.most_in_flight.value_or(Placed<std::int64_t>{}).value); });
+  json.when(p.kept_for_weights.has_value(),
+            [&] { json.field("kept_for_weights", p.kept_for_weights.value_or(Placed<double>{}).value); });
   json.when(p.barrier.value != Barrier::Flush, [&] { json.field("barrier", p.barrier.value); });
   json.when(p.facts.states_group && p.micro_batch_group,
             [&] { json.field("micro_batch_group", p.micro_batch_group.value_or(Placed<std::int64_t>{}).value); });

@@ -252,6 +252,9 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   if (plan.most_in_flight && rule != nullptr && rule->made_for == nullptr)
     lines.push_back("plan.most_in_flight has no effect: it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return each.made_for != nullptr; }), "or"));
+  if (plan.kept_for_weights && rule != nullptr && !rule->counts_kept)
+    lines.push_back("plan.kept_for_weights has no effect: it belongs to schedule: " +
+                    listed(schedule_names([](const ScheduleRule& each) { return each.counts_kept; }), "or"));
   if (plan.micro_batch_group && !plan.facts.states_group)
     lines.push_back("plan.micro_batch_group has no effect: it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return each.facts.states_group; }), "or"));

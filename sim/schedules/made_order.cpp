@@ -1,5 +1,6 @@
 #include "sim/schedules/made_order.hpp"
 
+#include <cmath>
 #include <utility>
 
 #include "sim/schedules/lists.hpp"
@@ -20,11 +21,12 @@ ZeroBubbleTimes equal_times(const ScheduleShape& shape) {
 }  // namespace
 
 std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, const ScheduleShape& shape,
-                                                ZeroBubbleTimes times, std::int64_t in_flight) {
-  times.held.assign(at(shape.chunks()), 1);
-  times.kept_after_input = times.held;
+                                                ZeroBubbleTimes times, std::int64_t in_flight, double kept) {
+  constexpr std::int64_t whole = 1'000'000;  // of a chunk
+  times.held.assign(at(shape.chunks()), whole);
+  times.kept_after_input.assign(at(shape.chunks()), std::llround(whole * kept));
   const std::int64_t most = std::min<std::int64_t>(in_flight, 1 << 30) * shape.virtual_stages;
-  times.cap.assign(at(shape.stages), most);
+  times.cap.assign(at(shape.stages), most * whole);
   GivenSchedule order;
   order.stages = shape.stages, order.virtual_stages = shape.virtual_stages;
   order.micro_batches = shape.micro_batches, order.chunk_order = shape.chunk_order;

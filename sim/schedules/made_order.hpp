@@ -13,9 +13,10 @@
 
 namespace pipewright {
 
-// As many micro-batches may be in flight on a stage; two chunks of it hold one. nullptr: no order was found.
+// As many micro-batches may be in flight on a stage; two chunks of it hold one, of which the share `kept` stays from B
+// to W. nullptr: no order was found.
 std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, const ScheduleShape& shape,
-                                                ZeroBubbleTimes times, std::int64_t in_flight);
+                                                ZeroBubbleTimes times, std::int64_t in_flight, double kept = 1);
 
 // For `compute` and `refusal` of a rule.
 Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape);

@@ -75,6 +75,7 @@ struct ScheduleRule {
   bool in_megatron = false;  // Megatron-LM runs it                                          [Megatron21] section 2.2
   // The order is made for the times of a plan and for what may be in flight; nullptr: it follows from the shape alone.
   std::vector<std::vector<Op>> (*made_for)(int micro_batches, const ZeroBubbleTimes& times) = nullptr;
+  bool counts_kept = false;   // its limit of what is in flight counts less from B to W (plan.kept_for_weights)
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 
   // All that is run: the passes, and what a flush puts behind them. The shape must not be refused.

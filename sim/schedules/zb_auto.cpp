@@ -253,7 +253,8 @@ ScheduleRule zb_auto() {
           .refusal = [](const ScheduleShape& shape) { return made_refusal(zb_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .searched = 0,
-          .made_for = zero_bubble_order};
+          .made_for = zero_bubble_order,
+          .counts_kept = true};
 }
 
 }  // namespace pipewright

@@ -309,7 +309,8 @@ ScheduleRule zbv_auto() {
           .chunk_order = ChunkOrder::V,
           .chunks = 2,
           .searched = 0,
-          .made_for = zero_bubble_v_order};
+          .made_for = zero_bubble_v_order,
+          .counts_kept = true};
 }
 
 }  // namespace pipewright

@@ -25,7 +25,8 @@ def summary(document):
 
 
 # What a published table is about, by words of its title; the first that fits.
-KINDS = [("speed", re.compile(r"speed|time|throughput|bubble rate|tax|forward and backward|shares of the peak", re.I)),
+KINDS = [("speed", re.compile(r"speed|time|throughput|tax|forward and backward|shares of the peak", re.I)),
+         ("bubble rates that authors computed", re.compile("bubble rate")),
          ("memory and what fits", re.compile(r"memory|activations|fits|largest number", re.I)),
          ("parameters", re.compile(""))]
 

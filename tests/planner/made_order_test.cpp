@@ -47,6 +47,20 @@ TEST_CASE("an order made for a plan is as good as the fixed one with as much in 
   }
 }
 
+TEST_CASE("where less is kept for Ws, more micro-batches fit the limit, and the span is no longer") {
+  Scenario scenario = uneven("zb_auto", 1);
+  scenario.plan.most_in_flight = Placed<std::int64_t>{6, {}};
+  scenario.plan.barrier.value = Barrier::None;
+  const Answer whole = priced(scenario);
+  scenario.plan.kept_for_weights = Placed<double>{.25, {}};
+  const Answer part = priced(scenario);
+  CHECK(part.report.step_time <= whole.report.step_time);
+  std::int64_t most = 0;
+  for (const Lane& lane : part.schedule.positions)
+    most = std::max(most, most_in_flight(lane));
+  CHECK(most > 6);
+}
+
 TEST_CASE("a limit that admits no order is refused, and a search, with a way out") {
   Scenario scenario = uneven("zbv_auto", 2);
   scenario.plan.most_in_flight = Placed<std::int64_t>{1, {"s.yaml", 9, 3}};
