@@ -192,7 +192,7 @@ TEST_CASE("The page of published tables has every cell with its error and verdic
   check_stands_alone(checked);
   CHECK(contains(checked, "<td class=\"words\">1.5B ZB-H1</td>"));
   CHECK(contains(checked, "<td>0.1585</td><td>0.15852</td><td>+0.01 %</td>"));
-  CHECK(count(checked, "<td class=\"words\">ok</td>") == 23);
+  CHECK(count(checked, "<td class=\"words\">ok</td>") == 131);
   CHECK(contains(error_of({"reproduce", "zero-bubble", "-o", "x.json"}), "known: .html"));
 }
 

@@ -31,7 +31,8 @@ TEST_CASE("reproduce lists its tables, and answers one by name") {
   CHECK(run.status == 0);
   CHECK(run.err == "");
   CHECK(contains(run.out, "zero-bubble, table 5: bubble rates"));
-  CHECK(contains(run.out, "16 cells count, 0 missed"));
+  CHECK(contains(run.out, "zero-bubble, table 8: bubble rates"));
+  CHECK(contains(run.out, "72 cells count, 0 missed"));
 }
 
 // [PipeDream19] table 1: model, servers, cluster.
