@@ -14,6 +14,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // an interpreter that ends need not have freed everything
   throw_where_checks_fail();
   keep_quiet();
   translate_errors();
