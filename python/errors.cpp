@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <exception>
@@ -81,7 +82,8 @@ bool CtrlC::asked() const {
   return taken_ && interrupts > 0;
 }
 
-void raise_keyboard_interrupt() {
+void CtrlC::raise() const {
+  interrupts = std::min<int>(interrupts, 1);
   PyErr_SetNone(PyExc_KeyboardInterrupt);
   throw nb::python_error();
 }

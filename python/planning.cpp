@@ -55,7 +55,7 @@ nb::object plan_asked(const Asked& asked, int objective, int top, double gap, do
     return Planned{std::move(question), options.objective, std::move(result)};
   });
   planned_answer.interrupted = interrupt.asked();
-  if (planned_answer.interrupted && planned_answer.found() == nullptr) raise_keyboard_interrupt();
+  if (planned_answer.interrupted && planned_answer.found() == nullptr) interrupt.raise();
   return nb::cast(std::move(planned_answer));
 }
 

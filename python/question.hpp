@@ -40,13 +40,12 @@ class CtrlC {
   CtrlC& operator=(const CtrlC&) = delete;
 
   bool asked() const;
+  // KeyboardInterrupt, for a call that was ended before it had anything to show. A second Ctrl-C is answered with it.
+  [[noreturn]] void raise() const;
 
  private:
   bool taken_;
 };
-
-// KeyboardInterrupt, for a call that was ended before it had anything to show.
-[[noreturn]] void raise_keyboard_interrupt();
 
 // Exceptions of C++ become those of pipewright/_errors.py.
 void translate_errors();

@@ -64,7 +64,7 @@ CapacityTable capacity_asked(const Asked& asked, const std::string& over, std::o
   CapacityTable table{asked.path,
                       without_lock([&] { return capacity_rows(ScenarioFile(asked.path, asked.how), over, at_most); })};
   table.interrupted = interrupt.asked();
-  if (table.rows.found.empty()) raise_keyboard_interrupt();
+  if (table.rows.found.empty()) interrupt.raise();
   return table;
 }
 
@@ -181,7 +181,7 @@ ReproducedTables reproduce_asked(const Asked& asked, const std::vector<std::stri
     return question.answered(data);
   });
   result.interrupted = interrupt.asked();
-  if (result.interrupted && result.tables.empty() && result.runs.empty()) raise_keyboard_interrupt();
+  if (result.interrupted && result.tables.empty() && result.runs.empty()) interrupt.raise();
   return result;
 }
 
