@@ -9,7 +9,7 @@ usage() {
 usage: ./setup.sh [--test | --packages] [--help]
 
   (nothing)    install missing packages, configure, build what a user needs: build/pipewright
-  --test       build the tests, too, and run them
+  --test       build the tests and the Python module, too, and run them
   --packages   only install missing packages, those of the tests and of .ci/run too
 
 Needs root, or a user with sudo, only when a package is missing.
@@ -20,7 +20,7 @@ TEXT
 build_packages=(meson ninja-build pkg-config g++ libboost-graph-dev libeigen3-dev libcli11-dev libyaml-cpp-dev
   libfmt-dev nlohmann-json3-dev zlib1g-dev libexpat1-dev libssl-dev libsqlite3-dev doctest-dev libbenchmark-dev)
 # What the tests need on top (Open MPI and jsonschema: without them they skip its transport, and schemas), and what .ci/run needs on top of that.
-test_packages=(python3 python3-jsonschema python3-yaml libopenmpi-dev openmpi-bin)
+test_packages=(python3 python3-dev python3-venv python3-jsonschema python3-yaml libopenmpi-dev openmpi-bin)
 gate_packages=(clang-format clang-16 libclang-rt-16-dev)
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -55,6 +55,21 @@ install_missing() { # the packages among $@ that are not installed
     apt-get install --yes --quiet --no-install-recommends "${missing[@]}"
 }
 
+# What the Python module needs and Debian 12 lacks, for the tests alone. Without network, or where it takes too long, the
+# module is left out, and its tests say why they are skipped.
+python_environment() {
+  local folder=build/python-env
+  [ ! -f build/build.ninja ] || return 0 # configured already, with the module or without
+  mkdir -p build
+  say "fetching nanobind, numpy and hypothesis for the Python module into $folder"
+  if ! { python3 -m venv "$folder" &&
+    timeout 90 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 --only-binary :all: \
+      "nanobind>=2.4" numpy hypothesis; } >build/python-env.log 2>&1; then
+    rm -rf "$folder"
+    say "no Python module: $(tail -n 1 build/python-env.log)"
+  fi
+}
+
 build() { # the targets $@; none: all
   if [ ! -f build/build.ninja ]; then
     say "configuring build/"
@@ -83,6 +98,7 @@ case $mode in
     ;;
   test)
     install_missing "${build_packages[@]}" "${test_packages[@]}"
+    python_environment
     build
     say "running all tests"
     meson test -C build --print-errorlogs

@@ -6,10 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,14 +20,11 @@
 #include "cli/validate_import.hpp"
 #include "core/check.hpp"
 #include "io/import/run_file.hpp"
-#include "io/read/read_file.hpp"
-#include "io/read/read_result.hpp"
-#include "io/read/read_scenario.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/utf8.hpp"
 #include "io/writers/html.hpp"
-#include "planner/answer.hpp"
 #include "runtime/measurement.hpp"
+#include "study/compared_sides.hpp"
 
 namespace pipewright {
 namespace {
@@ -132,8 +127,6 @@ std::string two_runs_text(const std::string& first, const std::string& second) {
                      one_line(second), one_line(b.source.format), table(figures));
 }
 
-constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers are 6 MB
-
 constexpr std::array<Option, 6> kOwnCompareOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of both scenarios (repeatable)"},
     {"--set-a", "", "KEY=VALUE", "change one value of A, after --set (repeatable)"},
@@ -143,39 +136,6 @@ constexpr std::array<Option, 6> kOwnCompareOptions = {{
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
 }};
 constexpr auto kCompareOptions = with_campaign(kOwnCompareOptions);
-
-// What a side is made from; the answer refers to the scenario.
-struct Loaded {
-  std::unique_ptr<Scenario> scenario;
-  std::unique_ptr<Answer> answer;
-  ComparedSide side;
-};
-
-std::string with_changes(const std::string& path, const std::vector<std::string>& set) {
-  return set.empty() ? path : fmt::format("{} with {}", path, fmt::join(set, ", "));
-}
-
-Loaded from_document(const std::string& path, const std::vector<std::string>& set) {
-  if (!set.empty())
-    throw InputError("compare: " + path + " is a result, in which nothing can be changed; name its scenario instead");
-  return {nullptr, nullptr, {path, parse_result(read_file(path, kLargestResult), path), {}, nullptr}};
-}
-
-Loaded simulated(const std::string& path, const std::vector<std::string>& common, const std::vector<std::string>& own) {
-  std::vector<std::string> set = common;
-  set.insert(set.end(), own.begin(), own.end());
-  Loaded loaded;
-  loaded.scenario = std::make_unique<Scenario>(read_scenario(path, {.set = set, .config_path = config_path()}));
-  auto result = answer(*loaded.scenario, {.engine = Engine::Auto, .ignore_memory = true});
-  loaded.answer = std::make_unique<Answer>(std::get<Answer>(std::move(result)));
-  loaded.side = {with_changes(path, own), parse_result(json_report(*loaded.answer), path),
-                 flat_values(*loaded.scenario), loaded.answer.get()};
-  return loaded;
-}
-
-Loaded load(const std::string& path, const std::vector<std::string>& common, const std::vector<std::string>& own) {
-  return path.ends_with(".json") ? from_document(path, own) : simulated(path, common, own);
-}
 
 using CompareWriter = std::string (*)(const ComparedSide&, const ComparedSide&, std::string_view command);
 struct CompareFormat {
@@ -237,8 +197,9 @@ int compare_command(const Arguments& arguments) {
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const std::vector<std::string> outputs = arguments.all("--output"), common = settings(arguments);
   const auto writers = checked_formats<CompareFormat>(outputs, paths, kCompareEndings);
-  const Loaded a = load(paths[0], common, arguments.all("--set-a")),
-               b = load(paths[1], common, arguments.all("--set-b"));
+  const ReadOptions how{.set = common, .config_path = config_path()};
+  const LoadedSide a = loaded_side(paths[0], how, arguments.all("--set-a")),
+                   b = loaded_side(paths[1], how, arguments.all("--set-b"));
   std::vector<std::string> files;
   for (const CompareFormat* each : writers)
     files.push_back(each->write(a.side, b.side, command_line("compare", arguments)));

@@ -13,20 +13,18 @@
 #include "cli/outputs.hpp"
 #include "cli/plan_nodes.hpp"
 #include "core/check.hpp"
-#include "core/cost/memory_model.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
 #include "io/writers/ranking.hpp"
 #include "io/writers/schedule_csv.hpp"
-#include "planner/anchor.hpp"
 #include "planner/answer.hpp"
 #include "planner/launch/narrowed.hpp"
 #include "planner/search/explain.hpp"
 #include "planner/search/search.hpp"
 #include "planner/what_if/explanation.hpp"
-#include "planner/what_if/speed_range.hpp"
 #include "runtime/signals.hpp"
+#include "study/planned.hpp"
 #include "study/ranks.hpp"
 
 namespace pipewright {
@@ -132,14 +130,11 @@ int plan_command(const Arguments& arguments) {
                         .top = static_cast<int>(option_number(arguments, "--top", {1, 1000}, "5").value_or(5)),
                         .gap = option_percentage(arguments, "--gap", "1%", true),
                         .time_limit = seconds(option_time(arguments, "--time-limit", "10s"))};
-  options.keep_going = options.gap == 0;
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
-  Narrowed narrow{read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), {}, {}, {}};
-  narrow.scenario = fitting_by_default(anchored(std::move(narrow.scenario)));
-  if (words != nullptr) narrow = narrowed(narrow.scenario, words->framework);
-  const Scenario& scenario = narrow.scenario;
-  options.within = narrow.within, options.kept = narrow.keys;
+  const Narrowed question =
+      planning_question(read_scenario(path, {.set = settings(arguments), .config_path = config_path()}), words);
+  const Scenario& scenario = question.scenario;
   ProgressLine progress;
   const Interruption interruption;
   options.progress = [&](const Progress& now) {
@@ -147,18 +142,14 @@ int plan_command(const Arguments& arguments) {
       progress.show(now.what, now.done, now.all, now.best > 0 ? fmt::format("best {:.4g} samples/s", now.best) : "");
   };
   options.stop = [&] { return interruption.requested(); };
-  std::vector<std::string> restricted;
-  for (const std::string& line : narrow.restricted)
-    restricted.push_back(fmt::format("searched for {} only: {}", words->name, line));
-  if (asks_for_nodes(arguments)) return plan_nodes(arguments, scenario, options, restricted, [&] { progress.clear(); });
-  auto result = search(scenario, options);
-  if (auto* found = std::get_if<SearchAnswer>(&result); found != nullptr && found->ended == Ended::No) {
-    if (arguments.has("--explain")) explain_bandwidth(scenario, options, *found);
-    if (!pareto_axes.empty()) add_pareto(scenario, pareto_axes, options, *found);
+  if (asks_for_nodes(arguments)) {
+    options.within = question.within, options.kept = question.keys, options.keep_going = options.gap == 0;
+    return plan_nodes(arguments, scenario, options, restrictions(question, words), [&] { progress.clear(); });
   }
+  const bool explain = arguments.has("--explain");
+  auto result = planned(question, options, {.framework = words, .explain = explain, .pareto = pareto_axes});
   progress.clear();
   if (auto* none = std::get_if<Infeasible>(&result)) {
-    none->details.insert(none->details.end(), restricted.begin(), restricted.end());
     print(json ? json_infeasible(*none) : infeasible_text(*none));
     return interruption.requested() ? interrupted(kSoFar) : kNo;
   }
@@ -167,10 +158,7 @@ int plan_command(const Arguments& arguments) {
     return interruption.requested() ? interrupted(kSoFar) : kNo;
   }
   SearchAnswer& answer = std::get<SearchAnswer>(result);
-  answer.plans.front().report.range = speed_range(answer.plans.front());
-  if (words != nullptr) answer.framework = words->name, answer.restricted = narrow.restricted;
-  print(json ? ranking_json(answer, scenario)
-             : ranking_text(answer, scenario, {.table = table, .explain = arguments.has("--explain")}));
+  print(json ? ranking_json(answer, scenario) : ranking_text(answer, scenario, {.table = table, .explain = explain}));
   if (!json && scenario.campaign) {
     const Answer best = simulated(answer.plans.front());
     print(whole_training_text(best, table));

@@ -1,6 +1,4 @@
 // `reproduce`: published tables next to predictions.
-#include "planner/reproduce.hpp"
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -17,88 +15,17 @@
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
-#include "io/console.hpp"
 #include "io/read/scenario_file.hpp"
 #include "io/text/errors.hpp"
 #include "io/writers/accuracy.hpp"
-#include "planner/anchor.hpp"
-#include "runtime/signals.hpp"
+#include "study/published.hpp"
 #include "study/ranks.hpp"
 #include "study/reproduce_measured.hpp"
 
 namespace pipewright {
 namespace {
 
-// A new table: its file in scenarios/ and a line here.
-struct Published {
-  std::string_view name;
-  std::string_view what;
-  std::vector<std::string> files;
-};
-
-const std::vector<Published>& published() {
-  static const std::vector<Published> table = {
-      {"gpipe-table1",
-       "GPipe, table 1: the largest Transformer and AmoebaNet-D on 1 to 128 accelerators",
-       {"gpipe/table1-transformer.yaml", "gpipe/table1-amoebanet.yaml"}},
-      {"gpipe-table2",
-       "GPipe, table 2: throughput by stages and micro-batches on TPUs",
-       {"gpipe/table2-transformer.yaml", "gpipe/table2-amoebanet.yaml"}},
-      {"gpipe-table3",
-       "GPipe, table 3: speed-up on GPUs without fast links",
-       {"gpipe/table3-transformer.yaml", "gpipe/table3-amoebanet.yaml"}},
-      {"gpipe-memory",
-       "GPipe: activations over the number of micro-batches, N + L/K N/M, next to the simulated peak",
-       {"gpipe/memory-formula.yaml"}},
-      {"gpipe-claims",
-       "GPipe: 25x and 298x the parameters, 3.5x the speed, a negligible bubble",
-       {"gpipe/claims-transformer.yaml", "gpipe/claims-amoebanet.yaml"}},
-      {"torchgpipe",
-       "torchgpipe's benchmarks: speed, memory, and what recomputation costs",
-       {"torchgpipe/speed.yaml", "torchgpipe/amoebanet-speed.yaml", "torchgpipe/amoebanet-memory.yaml",
-        "torchgpipe/unet-memory.yaml", "torchgpipe/recompute-tax.yaml"}},
-      {"korthikanti",
-       "Korthikanti et al.: activations by formula, one layer's times, iteration times of 22B and 175B",
-       {"korthikanti/layer.yaml", "korthikanti/22b.yaml", "korthikanti/175b.yaml"}},
-      {"pipedream-table1",
-       "PipeDream, table 1: asynchronous pipelines with replicated stages against data parallelism",
-       {"pipedream/table1-a.yaml", "pipedream/table1-b.yaml", "pipedream/table1-c.yaml"}},
-      {"megatron", "Megatron-LM, table 1: parameters and iteration times on 32 to 1024 GPUs", {"megatron/table1.yaml"}},
-      {"zero-bubble",
-       "Zero Bubble Pipeline Parallelism, tables 4, 5 and 8",
-       {"zero_bubble/1.5b-p8.yaml", "zero_bubble/6.2b-p8.yaml", "zero_bubble/14.6b-p16.yaml",
-        "zero_bubble/28.3b-p32.yaml"}},
-  };
-  return table;
-}
-
 constexpr std::string_view kAllRuns = "runs";
-
-// A new set of measured runs: its file in scenarios/ and a line here.
-const std::vector<Published>& measured_runs() {
-  static const std::vector<Published> table = {
-      {"megatron-a100", "GPT on 2 to 512 A100: iteration times", {"megatron/a100-runs.yaml"}},
-      {"b200-node", "Llama 3 and DeepSeek-V2 on eight B200: times and memory", {"runs/b200-node.yaml"}},
-      {"h100-layouts",
-       "Llama of 1 to 80 billion on 8 to 512 H100: speed, memory, failures",
-       {"runs/h100-layouts.yaml"}},
-      {"zero-bubble-times",
-       "zero-bubble's runs, priced from the times printed with them",
-       {"runs/zero-bubble-times.yaml"}},
-      {"zero-bubble-runs", "zero-bubble's runs, priced from the model", {"runs/zero-bubble-runs.yaml"}},
-      {"zero-a100", "GPT and Llama with ZeRO on eight A100: speed and memory", {"runs/zero-a100.yaml"}},
-      {"memory-golden", "Megatron-LM's own memory references", {"runs/memory-golden.yaml"}},
-      {"dgxc", "weak scaling of Llama and others on 8 to 2304 H100 and GB200", {"runs/dgxc.yaml"}},
-      {"schedules-measured", "six schedules of one job on MI300X", {"runs/schedules-measured.yaml"}},
-      {"megatron-bridge", "NVIDIA's performance summary", {"runs/megatron-bridge.yaml"}},
-      {"mlperf", "MLPerf Training: Llama 3.1 on 256 to 1024 GPUs", {"runs/mlperf.yaml"}},
-      {"fsdp-mpt", "MPT with FSDP on A100", {"runs/fsdp-mpt.yaml"}},
-      {"fsdp-mpt-h100", "MPT with FSDP on H100", {"runs/fsdp-mpt-h100.yaml"}},
-      {"long-sequence", "context parallelism from 4K to 1M tokens", {"runs/long-sequence.yaml"}},
-      {"ab-pairs", "pairs of runs that differ by one switch", {"runs/ab-pairs.yaml"}},
-  };
-  return table;
-}
 
 constexpr std::array<Option, 9> kReproduceOptions = {{
     {"--all", "", "", "every table that ships with pipewright"},
@@ -114,11 +41,6 @@ constexpr std::array<Option, 9> kReproduceOptions = {{
 
 bool is_path(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".yaml") || text.ends_with(".yml") || text == "-";
-}
-
-const Published* find(const std::vector<Published>& table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Published& each) { return each.name == name; });
-  return found == table.end() ? nullptr : &*found;
 }
 
 // Scenarios that are opened once, standard input among them.
@@ -151,7 +73,7 @@ std::vector<MeasuredSet> sets_of(const Arguments& arguments, Opened& open) {
     if (text == kAllRuns)
       for (const Published& each : measured_runs())
         add(std::string(each.name), shipped_scenario(each.files.front()));
-    else if (const Published* set = find(measured_runs(), text))
+    else if (const Published* set = find_published(measured_runs(), text))
       add(text, shipped_scenario(set->files.front()));
     else if (is_path(text))
       add(text == "-" ? text : std::filesystem::path(text).stem().string(), text);
@@ -187,7 +109,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
     names.push_back(each.name);
   std::vector<std::string> files = all ? shipped_tables() : std::vector<std::string>{};
   for (const std::string& text : arguments.positional) {
-    if (const Published* found = find(published(), text))
+    if (const Published* found = find_published(published(), text))
       for (const std::string& file : found->files)
         add_once(files, shipped_scenario(file));
     else if (is_path(text))
@@ -199,50 +121,6 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   return files;
 }
 
-// Tables of one title are one, whatever file their rows stand in.
-void add(std::vector<TableResult>& tables, const ExpectationTable& table, std::vector<Cell> cells) {
-  auto found = std::find_if(tables.begin(), tables.end(), [&](const TableResult& t) { return t.title == table.title; });
-  if (found == tables.end()) {
-    tables.push_back({table.title, table.source, table.note, {}, {}});
-    found = tables.end() - 1;
-  }
-  for (const std::string& axis : table.box)
-    if (std::find(found->box.begin(), found->box.end(), axis) == found->box.end()) found->box.push_back(axis);
-  if (found->note.empty()) found->note = table.note;
-  for (Cell& cell : cells)
-    found->cells.push_back(std::move(cell));
-}
-
-// The tables that are whole, should a signal ask to end.
-std::vector<TableResult> evaluated(const std::vector<const ScenarioFile*>& files) {
-  std::vector<TableResult> tables;
-  const Interruption interruption;
-  ProgressLine line;
-  std::int64_t read = 0;
-  for (const ScenarioFile* each : files) {
-    const ScenarioFile& file = *each;
-    const std::string& path = file.path();
-    if (file.expectations().empty())
-      throw InputError(Place{path, 0, 0},
-                       "has no expect: block, so there is nothing to compare; see docs/reference/scenario.md");
-    const VariantSource variants{
-        .scenario =
-            [&](int changes, const std::vector<std::string>& set) {
-              end_if_asked(path);
-              line.say(fmt::format("reproduce: {} scenarios, now {}", ++read, path));
-              return anchored(file.scenario(changes, set));
-            },
-        .whole_number = [&](const std::string& key, int changes) { return file.whole_number(key, changes); }};
-    for (const ExpectationTable& table : file.expectations())
-      try {
-        add(tables, table, reproduce(table, path, variants));
-      } catch (const Interrupted&) {
-        return tables;
-      }
-  }
-  return tables;
-}
-
 // `reproduce runs` says how near all that was measured by others comes, tables of papers included.
 // `--set` is for the runs: not every table knows its key.
 std::vector<TableResult> published_with(const Arguments& arguments, Opened& open) {
@@ -252,7 +130,7 @@ std::vector<TableResult> published_with(const Arguments& arguments, Opened& open
   std::vector<const ScenarioFile*> files;
   for (const std::string& path : shipped_tables())
     files.push_back(&open(path));
-  return evaluated(files);
+  return reproduced_tables(files);
 }
 
 std::string list_of_names() {
@@ -364,7 +242,7 @@ int reproduce_command(const Arguments& arguments) {
   check_outputs(outputs, inputs, endings);
   refuse_options(arguments, {"--data", "--fit"},
                  ": is for one scenario with a measured: block; try pipewright reproduce megatron-a100 --data DIR");
-  const std::vector<TableResult> tables = evaluated(files);
+  const std::vector<TableResult> tables = reproduced_tables(files);
   if (asked_to_end() != 0 && tables.empty()) return interrupted("no table is whole yet");
   if (arguments.has("--json")) {
     print(accuracy_json(tables, outputs));

@@ -23,7 +23,4 @@ namespace pipewright {
 // for a file that is no good one.
 std::map<std::string, std::string> add_user_defaults(const Command& command, Arguments& arguments);
 
-// `path:` of the file.
-std::vector<std::string> user_config_path();
-
 }  // namespace pipewright

@@ -1,9 +1,12 @@
 #include "core/check.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+
+#include "core/check_handler.hpp"
 
 namespace pipewright {
 
@@ -58,7 +61,16 @@ int edit_distance(std::string_view a, std::string_view b) {
   return previous[b.size()];
 }
 
+namespace {
+std::atomic<bool> checks_throw{false};
+}  // namespace
+
+void throw_where_checks_fail() noexcept {
+  checks_throw = true;
+}
+
 void check_failed(const char* condition, const char* file, int line) {
+  if (checks_throw) throw CheckFailed(std::string(condition) + " (" + file + ":" + std::to_string(line) + ")");
   std::fprintf(stderr, "pipewright: internal error: %s (%s:%d). This is a bug in pipewright; please report it.\n",
                condition, file, line);
   std::abort();

@@ -1,6 +1,7 @@
 #include "io/console.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +24,13 @@ int& output_error() {
   return error;
 }
 
+std::atomic<bool> quiet{false};
+
 }  // namespace
+
+void keep_quiet() {
+  quiet = true;
+}
 
 void print(std::string_view text) {
   const std::string shown = for_terminal(text);
@@ -32,7 +39,7 @@ void print(std::string_view text) {
 }
 
 void note(std::string_view line) {
-  std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
+  if (!quiet) std::fprintf(stderr, "%s\n", for_terminal(line).c_str());
 }
 
 int flush_output(int status) {
@@ -43,7 +50,7 @@ int flush_output(int status) {
 }
 
 ProgressLine::ProgressLine()
-    : terminal_(isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
+    : terminal_(!quiet && isatty(STDERR_FILENO) == 1), begin_(std::chrono::steady_clock::now()), last_(begin_) {}
 
 bool ProgressLine::due() const {
   if (!terminal_) return false;

@@ -22,6 +22,9 @@ void note(std::string_view line);
 // (a full disk) prints one message and makes the status 2.
 int flush_output(int status);
 
+// From now on notes and progress are not shown: in a process whose terminal is another program's.
+void keep_quiet();
+
 // A line on the terminal for work that takes longer than half a second. On standard error, and only where that is a
 // terminal: "layouts [##....] 1200/38156  best 7.75 samples/s".
 class ProgressLine {

@@ -321,8 +321,10 @@ void read_schedule(Reader& reader, const At& at, PlanRequest& plan) {
       unknown_key(reader, at, key, {kGivenSchedule});
     } else if (read_value(reader, here, plan.schedule_file)) {
       try {
-        plan.given =
-            std::make_shared<const GivenSchedule>(read_schedule_csv(relative_to(value.place, plan.schedule_file)));
+        const std::string file = relative_to(value.place, plan.schedule_file);
+        const auto text = reader.options.texts.find(file);
+        plan.given = std::make_shared<const GivenSchedule>(
+            text == reader.options.texts.end() ? read_schedule_csv(file) : parse_schedule_csv(text->second, file));
       } catch (const InputError& error) {
         reader.errors.add(error);
       }

@@ -307,11 +307,11 @@ Scenario base_scenario(const std::string& path, Yaml& root, const ReadOptions& o
 }
 
 Scenario read_scenario(const std::string& path, const ReadOptions& options) {
-  return scenario_of(path, with_own_changes(read_yaml(path), options), options, {}, options.set, nullptr);
+  return scenario_of(path, with_own_changes(read_yaml(path, options), options), options, {}, options.set, nullptr);
 }
 
 ScenarioFile::ScenarioFile(const std::string& path, const ReadOptions& options)
-    : path_(path), options_(options), root_(with_own_changes(read_yaml(path), options)) {
+    : path_(path), options_(options), root_(with_own_changes(read_yaml(path, options), options)) {
   ExpectAndVary more;
   scenario_of(path_, root_, options_, {}, options_.set, &more);
   changes_ = std::move(more.changes);

@@ -1,6 +1,7 @@
 // YAML -> Scenario: references to configs/ followed, units checked, every error of the file reported at once.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace pipewright {
 struct ReadOptions {
   std::vector<std::string> set;          // "key=value", in order; keys that choose the form of `model` first
   std::vector<std::string> config_path;  // folders that hold models/ devices/ clusters/, searched in order
+  // Scenarios, sweeps and orders (plan.schedule.file) that stand in memory, by the path that names them.
+  std::map<std::string, std::string> texts = {};
 };
 
 // Throws InputError with one line per error.

@@ -266,7 +266,7 @@ SweepFile::SweepFile(const std::string& path, const ReadOptions& options) {
   ReadOptions own = options;
   own.set.clear();
   Reader reader{own, errors};
-  const Yaml root = read_yaml(path);
+  const Yaml root = read_yaml(path, options);
   SweepText text;
   if (const Yaml* sweep = sweep_map(reader, root))
     read_fields<SweepText>(reader, At{root}.child("sweep", *sweep), kSweep, text);
@@ -282,7 +282,7 @@ SweepFile::SweepFile(const std::string& path, const ReadOptions& options) {
   {
     const Yaml base = [&] {
       try {
-        return read_yaml(text.question.base);
+        return read_yaml(text.question.base, options);
       } catch (const InputError& error) {
         throw InputError(text.base.place, std::string("sweep.base: ") + error.what());
       }

@@ -44,7 +44,7 @@ Yaml map_of(const std::string& key, const Yaml* value) {
 }  // namespace
 
 PointReader::PointReader(const std::string& path, const ReadOptions& options)
-    : options_(options), root_(read_yaml(path)), files_(std::make_unique<KnownFiles>()) {
+    : options_(options), root_(read_yaml(path, options)), files_(std::make_unique<KnownFiles>()) {
   scenario_ = base_scenario(path, root_, options_);
   options_.set.clear();
   for (const std::string_view key : kSweptSections)

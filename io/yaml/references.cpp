@@ -117,6 +117,14 @@ Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, c
 
 }  // namespace
 
+Yaml read_yaml(const std::string& path, const ReadOptions& options) {
+  const auto found = options.texts.find(path);
+  if (found == options.texts.end()) return read_yaml(path);
+  if (found->second.size() > kLargestInput)
+    throw InputError(Place{path, 0, 0}, fmt::format("is larger than {} MiB; name a smaller one", kLargestInput >> 20));
+  return parse_yaml(found->second, path);
+}
+
 void check_version(Reader& reader, const At& at) {
   std::int64_t version = 0;
   if (read_value(reader, at, version) && version != 1) reader.error(at, "is not a known version; write version: 1");

@@ -29,6 +29,8 @@ void read_profile_section(Reader& reader, const At& at, MachineProfile& profile)
 void read_order(Reader& reader, const At& at, PlanRequest& plan);
 void write_order(YamlText& out, std::string_view key, const PlanRequest& plan);
 void read_cost_section(Reader& reader, const At& at, Scenario& scenario);
+// What stands under this path, in memory or as a file.
+Yaml read_yaml(const std::string& path, const ReadOptions& options);
 // `version`, where a scenario, a sweep or a file that one names says it: 1.
 void check_version(Reader& reader, const At& at);
 

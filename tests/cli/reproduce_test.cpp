@@ -99,7 +99,7 @@ TEST_CASE("--set changes every variant: a faster link shrinks the bubble") {
   const ProgramRun run =
       run_program({"reproduce", "zero-bubble", "--set", "cluster.node.links.latency=0 us", "--width", "200"});
   CHECK(run.status == 1);
-  CHECK(contains(run.out, "0.2431    0.22581   -7.1 %"));  // 7/31, the textbook bubble of K = 8, M = 24
+  CHECK(contains(run.out, "0.2431    0.22581    -7.1 %"));  // 7/31, the textbook bubble of K = 8, M = 24
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ import report
 
 # Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
 # The longest matching folder decides, so sim/des has a rule of its own.
-BASICS = ["core/check.hpp", "core/divisors.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
+BASICS = ["core/check.hpp", "core/check_handler.hpp", "core/divisors.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
           "core/units.hpp"]
 ROOMS = {
     "core": [],
@@ -32,6 +32,7 @@ ROOMS = {
     "calibrate": ["runtime", "kernels", "core"],
     "io": ["core"],
     "study": ["io", "planner", "sim", "calibrate", "runtime", "kernels", "core"],
+    "python": ["study", "io", "planner", "sim", "calibrate", "runtime", "kernels", "core"],
     "cli": ["study", "io", "planner", "sim", "calibrate", "runtime", "kernels", "core"],
     "tests": ["core", "sim", "planner", "kernels", "runtime", "calibrate", "io", "study", "cli"],
 }
@@ -50,7 +51,8 @@ THIRD_PARTY = [
     ("expat", ["expat.h"], []),
     ("OpenSSL", ["openssl/"], ["io/store/sha256.", "runtime/transports/proof."]),
     ("SQLite", ["sqlite3.h"], ["io/store/store."]),
-    ("fmt", ["fmt/"], ["sim/", "planner/", "runtime/", "calibrate/", "io/", "study/", "cli/"]),
+    ("fmt", ["fmt/"], ["sim/", "planner/", "runtime/", "calibrate/", "io/", "study/", "cli/", "python/"]),
+    ("nanobind", ["nanobind/"], ["python/"]),
     ("doctest", ["doctest/"], []),
     ("Google Benchmark", ["benchmark/"], []),
 ]

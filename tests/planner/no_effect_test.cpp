@@ -73,15 +73,6 @@ TEST_CASE("A share that is kept for Ws has no effect on an order that does not c
   CHECK(warnings(scenario).empty());
 }
 
-TEST_CASE("A share that is kept for Ws has no effect on an order that does not count it") {
-  Scenario scenario = uniform_scenario();
-  scenario.plan.kept_for_weights = Placed<double>{.5, {}};
-  CHECK(warnings(scenario) ==
-        std::vector<std::string>{"plan.kept_for_weights has no effect: it belongs to schedule: zb_auto or zbv_auto"});
-  scenario.plan.schedule.value = "zb_auto";
-  CHECK(warnings(scenario).empty());
-}
-
 TEST_CASE("Vertical sync with a flush has no effect") {
   Scenario scenario = uniform_scenario();
   scenario.plan.vertical_sync = true;

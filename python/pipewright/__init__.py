@@ -1,0 +1,20 @@
+"""pipewright from Python: predicts how the training of a neural network behaves on many accelerators, and plans it.
+
+    import pipewright as pw
+    plans = pw.plan("mine.yaml")
+    print(plans)                                # the ranking, as the command prints it
+    plans.simulate().save("timeline.svg")
+
+docs/reference/python.md of the sources explains it by task.
+"""
+from ._core import version as __version__
+from ._errors import DoesNotFit, Error, Fault, InputError, InternalError, NoPlanYet
+from ._questions import (Order, Problem, Scenario, capacity, compare, measured_runs, plan, published_tables, reproduce, simulate,
+                         sweep)
+from ._results import Capacity, Comparison, MemoryCurve, Plans, Reproduction, Result, Simulation, Sweep, Timeline
+
+__all__ = [
+    "Capacity", "Comparison", "DoesNotFit", "Error", "Fault", "InputError", "InternalError", "MemoryCurve", "NoPlanYet", "Order",
+    "Plans", "Problem", "Reproduction", "Result", "Scenario", "Simulation", "Sweep", "Timeline", "__version__", "capacity", "compare",
+    "measured_runs", "plan", "published_tables", "reproduce", "simulate", "sweep"
+]
