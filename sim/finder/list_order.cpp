@@ -136,7 +136,7 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
       ++weights_[c];
       end += problem.weights[c], me.held -= problem.kept_after_input[c];
     }
-    order.codes[at(k)].push_back(static_cast<std::uint8_t>(choice.kind * v + choice.chunk / problem.stages));
+    order.codes[at(k)].push_back(static_cast<std::uint8_t>(choice.kind * v + pricer_.row_of(choice.chunk)));
     me.busy += end - now, me.free = end;
     if (--me.left == 0) --unfinished;
     set_next(k, me.left > 0 ? end : kUnknown);

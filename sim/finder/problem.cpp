@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace pipewright {
-namespace {
-
-int row_of(const OrderProblem& problem, VirtualStageId chunk) {
-  return chunk / problem.stages;
-}
-
-}  // namespace
 
 std::int64_t OrderProblem::work(StageId stage) const {
   std::int64_t sum = 0;
@@ -33,9 +26,10 @@ OrderPricer::OrderPricer(const OrderProblem& problem) : problem_(problem) {
   const std::size_t chunks = at(problem.chunks()), stages = at(problem.stages);
   const Seating seating = problem.seating();
   stage_of_.resize(chunks), chunk_at_.resize(chunks);
+  row_of_.resize(chunks);
   for (VirtualStageId v = 0; v < problem.chunks(); ++v) {
-    stage_of_[at(v)] = seating.stage_of(v);
-    chunk_at_[at(stage_of_[at(v)] * problem.virtual_stages + row_of(problem, v))] = v;
+    stage_of_[at(v)] = seating.stage_of(v), row_of_[at(v)] = seating.local(v, stage_of_[at(v)]);
+    chunk_at_[at(stage_of_[at(v)] * problem.virtual_stages + row_of_[at(v)])] = v;
   }
   forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
   position_.resize(stages), waits_for_.resize(stages), count_.resize(chunks * kPassKinds);
@@ -148,7 +142,8 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
       const VirtualStageId chunk = op.virtual_stage;
       if (chunk >= problem.chunks() || seating.stage_of(chunk) != static_cast<StageId>(k)) return std::nullopt;
       const auto append = [&](int kind) {
-        codes[k].push_back(static_cast<std::uint8_t>(kind * problem.virtual_stages + row_of(problem, chunk)));
+        codes[k].push_back(
+            static_cast<std::uint8_t>(kind * problem.virtual_stages + seating.local(chunk, seating.stage_of(chunk))));
         return count[at(kind * problem.chunks() + chunk)]++ == op.micro_batch;
       };
       bool ascending = true;

@@ -62,11 +62,13 @@ class OrderPricer {
 
   VirtualStageId chunk_at(StageId stage, int row) const { return chunk_at_[at(stage * problem_.virtual_stages + row)]; }
   StageId stage_of(VirtualStageId chunk) const { return stage_of_[at(chunk)]; }
+  int row_of(VirtualStageId chunk) const { return row_of_[at(chunk)]; }
   const OrderProblem& problem() const { return problem_; }
 
  private:
   OrderProblem problem_;
   std::vector<StageId> stage_of_;                    // by chunk
+  std::vector<int> row_of_;                          // by chunk
   std::vector<VirtualStageId> chunk_at_;             // by stage and row
   std::vector<std::int64_t> forward_at_, input_at_;  // arrivals by chunk and micro-batch; -1: not known yet
   std::vector<std::size_t> position_;
