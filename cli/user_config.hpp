@@ -20,7 +20,7 @@
 namespace pipewright {
 
 // Fills `arguments.defaults` for the options of the command, with where each comes from by option. Throws InputError
-// for a file that is no good one.
+// for a bad file.
 std::map<std::string, std::string> add_user_defaults(const Command& command, Arguments& arguments);
 
 }  // namespace pipewright

@@ -22,7 +22,7 @@ struct VariantSource {
 
 // The cells of a table, in its order; rows that are not published only serve the ratios of others. Each variant is
 // priced once. A plan that does not fit is priced all the same, and its cell says so.
-// Throws InputError where a variant is no good scenario, with the row's place.
+// Throws InputError where a variant is a bad scenario, with the row's place.
 std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const VariantSource& variants);
 
 }  // namespace pipewright

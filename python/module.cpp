@@ -1,4 +1,4 @@
-// The module pipewright._core: what the package (python/pipewright) calls. Its types are no interface of their own.
+// The module pipewright._core: what the package (python/pipewright) calls. Its types are not an interface of their own.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>

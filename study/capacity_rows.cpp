@@ -73,7 +73,7 @@ Capacity capacity_row(const ScenarioFile& file, const std::string& over, const V
   return found;
 }
 
-// Near is what differs in the last part only: another key of the same section is no misspelling of this one.
+// Near is what differs in the last part only: another key of the same section is not a misspelling of this one.
 std::string unknown_key_name(const std::string& over, const std::vector<std::string>& known) {
   const std::string section = over.substr(0, over.rfind('.') + 1);
   std::vector<std::string> lasts;
@@ -87,7 +87,7 @@ std::string unknown_key_name(const std::string& over, const std::vector<std::str
                      fmt::join(known, ", "));
 }
 
-// What no scenario has, or is no whole number, is refused with the whole numbers that this one states.
+// What no scenario has, or is not a whole number, is refused with the whole numbers that this one states.
 void check_grows(const ScenarioFile& file, const std::string& over, int changes) {
   const std::vector<std::string> known = file.whole_numbers(changes);
   try {

@@ -19,7 +19,7 @@ struct CapacityRows {
 };
 
 // `over`: the key that grows, "model.layers". `most`: no larger value is tried. Throws InputError for what cannot grow,
-// for a scenario that is no good one, and where no variant has an answer.
+// for a bad scenario, and where no variant has an answer.
 CapacityRows capacity_rows(const ScenarioFile& file, const std::string& over, std::optional<std::int64_t> most);
 
 }  // namespace pipewright

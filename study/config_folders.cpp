@@ -26,7 +26,7 @@ std::string folder_of(const std::string& text, const std::string& file) {
   return fs::path(text).is_absolute() ? text : (fs::path(file).parent_path() / text).lexically_normal().string();
 }
 
-// Nothing but comments, which is no mistake here.
+// Nothing but comments, which is not a mistake here.
 bool holds_nothing(const std::string& text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());

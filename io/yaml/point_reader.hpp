@@ -29,7 +29,7 @@ inline constexpr std::array<std::string_view, 7> kSweptSections = {"model", "clu
 
 class PointReader {
  public:
-  // The base with the changes of `options.set`. Throws InputError when that is no good scenario.
+  // The base with the changes of `options.set`. Throws InputError when that is a bad scenario.
   PointReader(const std::string& path, const ReadOptions& options);
   PointReader(const PointReader& other);  // for another thread: shares nothing that is written
   PointReader& operator=(const PointReader&) = delete;

@@ -24,7 +24,7 @@ def _folders() -> List[str]:
 
 
 def _takes_interrupts() -> bool:
-    """Whether Ctrl-C is Python's own affair, and this the thread that is told of it."""
+    """Whether Python handles Ctrl-C by itself, and this is the thread that gets it."""
     return (threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
@@ -37,7 +37,7 @@ def _path(value: Any, argument: str) -> str:
     if isinstance(path, bytes):
         raise wrong(argument, "is bytes; write the path as text")
     if "\n" in path:
-        raise wrong(argument, "has several lines, so it is no path; for the text of a scenario write Scenario.from_yaml(text)")
+        raise wrong(argument, "has several lines, so it is not a path; for the text of a scenario write Scenario.from_yaml(text)")
     return _yaml._checked(path, argument)
 
 
@@ -79,11 +79,11 @@ class Order:
 
     def __init__(self, stages: Sequence[Sequence[str]]) -> None:
         if isinstance(stages, (str, bytes)) or not hasattr(stages, "__iter__"):
-            raise wrong("order", "is no list; write a list of labels per stage, e.g. [['0F0', '0B0']]")
+            raise wrong("order", "is not a list; write a list of labels per stage, e.g. [['0F0', '0B0']]")
         rows = []
         for k, stage in enumerate(stages):
             if isinstance(stage, (str, bytes)) or not hasattr(stage, "__iter__"):
-                raise wrong("order", f"stage {k} is no list; write a list of labels, e.g. ['0F0', '0B0']")
+                raise wrong("order", f"stage {k} is not a list; write a list of labels, e.g. ['0F0', '0B0']")
             row = []
             for label in stage:
                 if not isinstance(label, str) or not label.isascii() or not label.isalnum():
@@ -250,7 +250,7 @@ def sweep(question: ScenarioLike, *, set: Changes = None, grid: Optional[Mapping
     """A row of figures per point, as `pipewright sweep`.
 
     question: a sweep file (docs/reference/sweep.md), or a scenario, with `grid` {"plan.stages": [2, 4, 8]} and `variants`
-    {"fast": {"cluster.network.bandwidth": "400 Gb/s"}}. replan: the planner chooses the plan of every point anew, in at
+    {"fast": {"cluster.network.bandwidth": "400 Gb/s"}}. replan: the planner chooses the plan of every point again, in at
     most `time_limit` seconds. jobs: threads; default: one per core. The rows do not depend on it. Ctrl-C ends it with
     the rows that are there (`interrupted`).
     """
@@ -383,12 +383,12 @@ class Problem:
         try:
             matrix = np.asarray(costs)
         except (ValueError, OverflowError, TypeError) as error:
-            raise wrong("costs", f"is no matrix ({error}); write a row of {len(self.columns)} numbers per run") from None
+            raise wrong("costs", f"is not a matrix ({error}); write a row of {len(self.columns)} numbers per run") from None
         if matrix.ndim != 2:
             raise wrong("costs", f"has {matrix.ndim} dimensions; write a matrix, a row of {len(self.columns)} numbers per run")
         if matrix.dtype.kind == "f":
             if not np.isfinite(matrix).all() or (abs(matrix) > 2.0**62).any():
-                raise wrong("costs", "holds a number that is no time, or one above 2^62 ns; write nanoseconds")
+                raise wrong("costs", "holds a number that is not a time, or one above 2^62 ns; write nanoseconds")
             matrix = np.rint(matrix)
         elif matrix.dtype.kind == "u":
             if (matrix > 2**62).any():

@@ -24,7 +24,7 @@ def _text(value: str, at: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise wrong(at, "holds half a character (a lone surrogate), which is no text; remove it") from None
+        raise wrong(at, "holds half a character (a lone surrogate), which is not text; remove it") from None
     # No amount: "8" is text here as it is in a file, and the reader says so.
     if _PLAIN.fullmatch(value) and not _OTHER.fullmatch(value):
         return value
@@ -50,7 +50,7 @@ def scalar(value: Any, at: str) -> str:
     if isinstance(value, float) or hasattr(value, "__float__") and not hasattr(value, "__len__"):
         number = float(value)
         if not math.isfinite(number):
-            raise wrong(at, f"{number} is no amount; write a finite number")
+            raise wrong(at, f"{number} is not an amount; write a finite number")
         return repr(number)
     if isinstance(value, (bytes, bytearray)):
         raise wrong(at, "is bytes where text is needed; decode it first")
@@ -147,5 +147,5 @@ def _checked(text: str, at: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise wrong(at, "holds half a character (a lone surrogate), which is no text; remove it") from None
+        raise wrong(at, "holds half a character (a lone surrogate), which is not text; remove it") from None
     return text

@@ -219,7 +219,7 @@ bool v_put(VRow& row, int place, VSlot slot) {
   return true;
 }
 
-// All before the first B of the chunk there, anew: as many Fs as the peak allows, in the end those of both chunks in
+// All before the first B of the chunk there, again: as many Fs as the peak allows, in the end those of both chunks in
 // turns; then B, W and an F in turns, those of the chunk back first.
 bool v_warm_up(VRows& rows) {
   const int stages = static_cast<int>(rows.size()), peak = std::min(v_peak(rows), 2 * stages);
@@ -315,7 +315,7 @@ void v_fill_weights(VRow& row) {
   row.insert(row.end(), at(std::max(there, 0)), VWeightsThere);
 }
 
-// The last Bs anew, every second slot from stage 0's last F on, so that each directly follows its input; then the Ws.
+// The last Bs again, every second slot from stage 0's last F on, so that each directly follows its input; then the Ws.
 bool v_cool_down(VRows& rows, int micro_batches) {
   const int stages = static_cast<int>(rows.size()), peak = v_peak(rows);
   const int most_there = std::min((peak + 1) / 2, micro_batches);
