@@ -13,6 +13,7 @@
 #include "core/cost/buckets.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "planner/bucket_size.hpp"
+#include "planner/order_problem.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/partitioners/table.hpp"
@@ -278,20 +279,9 @@ void check_schedule(const Scenario& scenario, const Plan& plan) {
 void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   if (rule.made_for == nullptr) return;
-  const StepCosts costs = folded_costs(plan, cost);
-  ZeroBubbleTimes times;
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
-    const bool again = costs.shape.recomputes(plan.stage_of(v));
-    times.forward.push_back(time(Kind::F));
-    times.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
-    times.weights.push_back(time(Kind::W));
-  }
-  for (const Message& message : costs.messages)
-    times.hop = std::max(times.hop, (message.occupancy + message.latency).value);
   const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
   const double kept = plan.kept_for_weights.value_or(Placed<double>{1, {}}).value;
-  plan.given = made_order(rule, costs.shape, times, most.value, kept);
+  plan.given = made_order(rule, order_times(plan, cost), most.value, kept);
   if (!plan.given)
     throw InputError(
         or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",

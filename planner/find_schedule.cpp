@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -10,12 +11,12 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
-#include "core/cost/step_costs.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/random.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
+#include "planner/order_problem.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
 #include "planner/words.hpp"
@@ -167,39 +168,6 @@ Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const
 
 }  // namespace
 
-OrderProblem order_problem(const Plan& plan, const CostModel& cost, OrderMeasure measure) {
-  const StepCosts costs = folded_costs(plan, cost);
-  const MemoryModel memory = memory_model(plan, cost);
-  OrderProblem problem{.stages = plan.stages,
-                       .virtual_stages = plan.virtual_stages,
-                       .micro_batches = static_cast<int>(plan.micro_batches),
-                       .chunk_order = costs.shape.chunk_order,
-                       .measure = measure};
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
-    const bool again = costs.shape.recomputes(plan.stage_of(v));
-    problem.forward.push_back(time(Kind::F));
-    problem.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
-    problem.weights.push_back(time(Kind::W));
-    const ChunkMemory& chunk = memory.chunks[at(v)];
-    const std::int64_t held = (again ? chunk.boundary : chunk.stash)[0].value;
-    problem.held.push_back(held);
-    problem.kept_after_input.push_back(held + (again ? chunk.working[0].value : 0));
-  }
-  problem.down.assign(at(plan.chunks() - 1), 0), problem.up = problem.down;
-  for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
-    const auto [from, to] = costs.edges[edge];
-    if (to != from + 1) continue;
-    const auto hop = [&](Direction direction) {
-      const Message& message = costs.message(edge, direction, 0, 0);
-      return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
-    };
-    problem.down[from] = hop(Direction::Forward), problem.up[from] = hop(Direction::Backward);
-  }
-  problem.cap.assign(at(plan.stages), 0);
-  return problem;
-}
-
 ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion& question) {
   if (needs_search(scenario))
     throw InputError(scenario.plan.place, "plan",
@@ -211,7 +179,8 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const OrderMeasure measure =
       question.measure.value_or(plan.barrier.value == Barrier::None ? OrderMeasure::Span : OrderMeasure::Step);
   const double kept = question.kept_for_weights.value_or(plan.kept_for_weights.value_or(Placed<double>{1, {}}).value);
-  OrderProblem problem = order_problem(plan, cost, measure);
+  OrderProblem problem = order_problem(plan, cost);
+  problem.measure = measure;
   for (std::size_t v = 0; v < problem.held.size(); ++v)
     problem.kept_after_input[v] = std::llround(kept * static_cast<double>(problem.kept_after_input[v]));
   const Answer planned = price(plan, cost, Engine::Auto);

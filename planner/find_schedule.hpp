@@ -29,10 +29,6 @@ struct ScheduleQuestion {
   double jitter = 0.05;  // how far the times of passes are off in `OrderRow::jittered`
 };
 
-// The problem that the finder is posed: passes and messages of full micro-batches as the plan's costs have them, each
-// message a latency; what a micro-batch holds as the memory model has it, in bytes. The caps stay 0.
-OrderProblem order_problem(const Plan& plan, const CostModel& cost, OrderMeasure measure);
-
 // Throws InputError on a bad scenario, and where the finder does not
 // know what the plan asks for: stages with replicas, chunks both ways, weights that are gathered, the plan left open.
 ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion& question);

@@ -8,7 +8,6 @@
 #include "core/random.hpp"
 #include "sim/finder/list_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/schedules/zb_auto.hpp"
 
 namespace pipewright {
 namespace {
@@ -100,18 +99,7 @@ class OrderFinder {
       if (!rule.refusal(shape).empty()) continue;
       std::vector<std::vector<Op>> ops;
       if (rule.made_for != nullptr) {
-        ZeroBubbleTimes times{.forward = problem_.forward,
-                              .input = problem_.input,
-                              .weights = problem_.weights,
-                              .held = problem_.held,
-                              .kept_after_input = problem_.kept_after_input,
-                              .cap = problem_.cap};
-        for (std::size_t v = 0; v < times.held.size(); ++v)
-          times.kept_after_input[v] = std::min(times.kept_after_input[v], times.held[v]);
-        for (const auto* const hops : {&problem_.down, &problem_.up})
-          for (const std::int64_t hop : *hops)
-            times.hop = std::max(times.hop, hop);
-        ops = rule.made_for(problem_.micro_batches, times);
+        ops = rule.made_for(problem_);
       } else {
         for (const Lane& lane : rule.compute(shape).positions)
           ops.push_back(lane.compute);

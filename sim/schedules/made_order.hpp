@@ -1,6 +1,6 @@
-// Orders that are made for a plan: for the times of its passes, the hop between its stages, and how much may be in flight.
-// find_plan makes one and keeps it (Plan::given). Where there is none, as in a table of schedules, passes take equally long,
-// hops nothing, and as much may be in flight as with 1F1B.
+// Orders that are made for a plan: for the times of its passes, the hops between its stages, and how much may be in
+// flight. find_plan makes one and keeps it (Plan::given). Where there is none, as in a table of schedules, passes take
+// equally long, hops nothing, and as much may be in flight as with 1F1B.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,21 @@
 #include <string_view>
 
 #include "core/plan/given_schedule.hpp"
+#include "sim/finder/problem.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/schedules/zb_auto.hpp"
 
 namespace pipewright {
 
-// As many micro-batches may be in flight on a stage; two chunks of it hold one, of which the share `kept` stays from B
-// to W. nullptr: no order was found.
-std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, const ScheduleShape& shape,
-                                                ZeroBubbleTimes times, std::int64_t in_flight, double kept = 1);
+// The problem with as many micro-batches in flight on a stage, whatever its own caps; two chunks of it hold one, of which
+// the share `kept` stays from B to W. nullptr: no order was found.
+std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, OrderProblem problem, std::int64_t in_flight,
+                                                double kept = 1);
+
+// One hop for all: from the heuristics' times, and for them the longest. They want what W needs to be no more than what
+// is held: what is more is left out.
+OrderProblem one_hop_problem(const ScheduleShape& shape, const ZeroBubbleTimes& times);
+ZeroBubbleTimes zero_bubble_times(const OrderProblem& problem);
 
 // For `compute` and `refusal` of a rule.
 Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape);

@@ -13,19 +13,7 @@
 namespace pipewright {
 namespace {
 
-std::vector<std::vector<Op>> searched_order(int micro_batches, const ZeroBubbleTimes& times) {
-  OrderProblem problem{.stages = static_cast<int>(times.cap.size()),
-                       .virtual_stages = 1,
-                       .micro_batches = micro_batches,
-                       .measure = OrderMeasure::Step,
-                       .forward = times.forward,
-                       .input = times.input,
-                       .weights = times.weights,
-                       .down = std::vector<std::int64_t>(times.forward.size() - 1, times.hop),
-                       .held = times.held,
-                       .kept_after_input = times.kept_after_input,
-                       .cap = times.cap};
-  problem.up = problem.down;
+std::vector<std::vector<Op>> searched_order(const OrderProblem& problem) {
   const FoundOrder found = find_order(problem, {.evaluations = 5000, .seed = 1});
   if (found.order.begin.empty()) return {};
   return ops_of(problem, found.order.codes);

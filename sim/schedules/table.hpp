@@ -33,7 +33,7 @@ enum class StepBound : std::uint8_t {
   Phases,  // gpipe_step, which is exact: all forwards, then all backwards
 };
 
-struct ZeroBubbleTimes;  // sim/schedules/zb_auto.hpp
+struct OrderProblem;  // sim/finder/problem.hpp
 
 struct ScheduleRule {
   std::string_view name;    // as written in YAML
@@ -74,7 +74,7 @@ struct ScheduleRule {
   int searched = 0, searched_with_replicas = 0;
   bool in_megatron = false;  // Megatron-LM runs it                                          [Megatron21] section 2.2
   // The order is made for the times of a plan and for what may be in flight; nullptr: it follows from the shape alone.
-  std::vector<std::vector<Op>> (*made_for)(int micro_batches, const ZeroBubbleTimes& times) = nullptr;
+  std::vector<std::vector<Op>> (*made_for)(const OrderProblem& problem) = nullptr;
   bool finds_order = false;   // it is made by the finder of orders (sim/finder)
   bool counts_kept = false;   // its limit of what is in flight counts less from B to W (plan.kept_for_weights)
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]

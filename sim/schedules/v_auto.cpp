@@ -583,22 +583,24 @@ std::vector<std::vector<Op>> v_auto_order(int micro_batches, const ZeroBubbleTim
 }
 
 ScheduleRule v_auto() {
-  return {.name = "v_auto",
-          .title =
-              "two chunks per stage, there and back, in the order of the building block that suits the times of the "
-              "plan and plan.most_in_flight best",
-          .source = "ControllableMemory24",
-          .memory = "2 chunks for each of plan.most_in_flight, by default K, on every stage",
-          .flush = true,
-          .splits_backward = true,
-          .compute = [](const ScheduleShape& shape) { return made_schedule(v_auto(), shape); },
-          .refusal = [](const ScheduleShape& shape) { return made_refusal(v_auto(), shape); },
-          .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
-          .facts = {.takes_chunks = true},
-          .chunk_order = ChunkOrder::V,
-          .chunks = 2,
-          .searched = 0,
-          .made_for = v_auto_order};
+  return {
+      .name = "v_auto",
+      .title =
+          "two chunks per stage, there and back, in the order of the building block that suits the times of the "
+          "plan and plan.most_in_flight best",
+      .source = "ControllableMemory24",
+      .memory = "2 chunks for each of plan.most_in_flight, by default K, on every stage",
+      .flush = true,
+      .splits_backward = true,
+      .compute = [](const ScheduleShape& shape) { return made_schedule(v_auto(), shape); },
+      .refusal = [](const ScheduleShape& shape) { return made_refusal(v_auto(), shape); },
+      .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
+      .facts = {.takes_chunks = true},
+      .chunk_order = ChunkOrder::V,
+      .chunks = 2,
+      .searched = 0,
+      .made_for =
+          [](const OrderProblem& problem) { return v_auto_order(problem.micro_batches, zero_bubble_times(problem)); }};
 }
 
 }  // namespace pipewright

@@ -253,7 +253,10 @@ ScheduleRule zb_auto() {
           .refusal = [](const ScheduleShape& shape) { return made_refusal(zb_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .searched = 0,
-          .made_for = zero_bubble_order,
+          .made_for =
+              [](const OrderProblem& problem) {
+                return zero_bubble_order(problem.micro_batches, zero_bubble_times(problem));
+              },
           .counts_kept = true};
 }
 

@@ -309,7 +309,10 @@ ScheduleRule zbv_auto() {
           .chunk_order = ChunkOrder::V,
           .chunks = 2,
           .searched = 0,
-          .made_for = zero_bubble_v_order,
+          .made_for =
+              [](const OrderProblem& problem) {
+                return zero_bubble_v_order(problem.micro_batches, zero_bubble_times(problem));
+              },
           .counts_kept = true};
 }
 

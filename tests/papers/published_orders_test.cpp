@@ -23,8 +23,8 @@
 #include "io/import/schedule_csv.hpp"
 #include "sim/event_order.hpp"
 #include "sim/finder/find_order.hpp"
+#include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/schedules/zb_auto.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/run_program.hpp"
@@ -184,7 +184,7 @@ TEST_CASE("the published orders that are made for times and a limit of memory co
                         .virtual_stages = shape.virtual_stages,
                         .micro_batches = shape.micro_batches,
                         .chunk_order = shape.chunk_order,
-                        .compute = rule->made_for(shape.micro_batches, times),
+                        .compute = rule->made_for(one_hop_problem(shape, times)),
                         .cells = {},
                         .derived = 0};
     CHECK(order.compute == read_schedule_csv(published() + "orders/" + each.at("order")).compute);
@@ -243,7 +243,7 @@ TEST_CASE("orders made for times: with one chunk none is better, with two none i
       GivenSchedule order;
       order.stages = shape.stages, order.virtual_stages = shape.virtual_stages;
       order.micro_batches = shape.micro_batches, order.chunk_order = shape.chunk_order;
-      order.compute = rule.made_for(shape.micro_batches, times);
+      order.compute = rule.made_for(one_hop_problem(shape, times));
       if (order.compute.empty()) {
         CHECK_FALSE(one);
         continue;

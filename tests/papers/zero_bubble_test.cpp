@@ -13,8 +13,8 @@
 #include <doctest/doctest.h>
 
 #include "core/plan/given_schedule.hpp"
+#include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/schedules/zb_auto.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright {
@@ -254,7 +254,7 @@ ScheduleShape shape_made_for(const char* name, const Setting& s, int chunks, std
   auto order = std::make_shared<GivenSchedule>();
   order->stages = s.stages, order->virtual_stages = chunks, order->micro_batches = s.micro_batches;
   order->chunk_order = rule.chunk_order;
-  order->compute = rule.made_for(s.micro_batches, times);
+  order->compute = rule.made_for(one_hop_problem(shape, times));
   shape.given = order;
   return shape;
 }

@@ -6,8 +6,8 @@
 #include <doctest/doctest.h>
 
 #include "core/plan/given_schedule.hpp"
+#include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/schedules/zb_auto.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/pictures.hpp"
@@ -196,7 +196,7 @@ TEST_CASE(
                                 .hop = 0};
     auto order = std::make_shared<GivenSchedule>();
     order->stages = stages, order->virtual_stages = shape.virtual_stages, order->micro_batches = micro_batches;
-    order->chunk_order = rule.chunk_order, order->compute = rule.made_for(micro_batches, times);
+    order->chunk_order = rule.chunk_order, order->compute = rule.made_for(one_hop_problem(shape, times));
     shape.given = order;
     const auto chunks = static_cast<std::size_t>(shape.chunks());
     StepCosts costs =

@@ -20,8 +20,10 @@ std::shared_ptr<const GivenSchedule> made_once(const ScheduleRule& rule, const S
   const std::vector<std::int64_t> ones(static_cast<std::size_t>(shape.chunks()), 1);
   if (!order)
     order = made_order(
-        rule, shape,
-        {.forward = ones, .input = ones, .weights = ones, .held = {}, .kept_after_input = {}, .cap = {}, .hop = 0},
+        rule,
+        one_hop_problem(
+            shape,
+            {.forward = ones, .input = ones, .weights = ones, .held = {}, .kept_after_input = {}, .cap = {}, .hop = 0}),
         shape.stages);
   return order;
 }
