@@ -106,6 +106,39 @@ class StageBound {
   }
   std::int64_t way_back() const { return way_back_ + problem_.weights.front(); }
 
+  // From its first F to its last op: a pass of a chunk cannot begin before the first micro-batch has come so far, and
+  // behind it there are all passes of it and of what follows it here. `to_input`: to the end of the last B; likewise all
+  // passes up to one come before what the last micro-batch still has ahead.
+  std::int64_t in_line(bool to_input) const {
+    std::int64_t all_weights = 0, all_passes = 0;
+    for (const VirtualStageId v : chunks_) {
+      all_weights += to_input ? 0 : problem_.weights[at(v)];
+      all_passes += problem_.forward[at(v)] + problem_.input[at(v)];
+    }
+    const std::int64_t M = problem_.micro_batches, way = held_for(first());
+    const std::int64_t last_weights = to_input ? 0 : problem_.weights[at(first())];
+    std::int64_t longest = 0, before = 0;  // passes of a micro-batch here before this one
+    std::int64_t weights = all_weights;    // of the passes from this one on
+    const auto take = [&](std::int64_t arrival, std::int64_t time) {
+      longest = std::max(longest, arrival + M * (all_passes - before + weights));
+      before += time;
+      longest = std::max(longest, M * before + way - arrival - time + last_weights);
+    };
+    std::int64_t arrival = 0;
+    for (VirtualStageId v = first(); v < problem_.chunks(); ++v) {
+      if (problem_.seating().stage_of(v) == stage_) take(arrival, problem_.forward[at(v)]);
+      arrival += problem_.forward[at(v)] + (v + 1 < problem_.chunks() ? problem_.down[at(v)] : 0);
+    }
+    for (VirtualStageId v = problem_.chunks() - 1; v >= first(); --v) {
+      if (problem_.seating().stage_of(v) == stage_) {
+        take(arrival, problem_.input[at(v)]);
+        weights -= to_input ? 0 : problem_.weights[at(v)];
+      }
+      arrival += problem_.input[at(v)] + (v > 0 ? problem_.up[at(v) - 1] : 0);
+    }
+    return longest;
+  }
+
  private:
   // From the begin of F to the end of B.
   std::int64_t held_for(VirtualStageId chunk) const {
@@ -214,6 +247,9 @@ OrderBound order_bound(const OrderProblem& problem) {
       if (stage.waits() > 0) return fmt::format("work of stage {}, and its waits with so much memory", k);
       return begin > 0 ? fmt::format("work of stage {}, and the way to it", k) : fmt::format("work of stage {}", k);
     });
+    const auto line = [&] { return fmt::format("passes of stage {}, and the way of one micro-batch", k); };
+    take(begin + stage.in_line(false), line);
+    take(stage.begin() + stage.in_line(true) + stage.way_back(), line);
     const auto turns = [&] { return fmt::format("micro-batches that take turns in the memory of stage {}", k); };
     take(begin + std::max(stage.turns(), stage.generations(false)), turns);
     take(stage.begin() + stage.generations(true) + stage.way_back(), turns);

@@ -6,13 +6,24 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/plan/given_schedule.hpp"
 #include "sim/finder/problem.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/schedules/zb_auto.hpp"
 
 namespace pipewright {
+
+// What the heuristics of zero bubble's authors make an order for. Times are in ns, memory is in any one unit.
+//                                                                    [ZeroBubble23] section 3.1, appendix B
+struct ZeroBubbleTimes {
+  // One entry per chunk: f, b and w of a micro-batch.
+  std::vector<std::int64_t> forward, input, weights;
+  // One entry per chunk: what a micro-batch holds from F to B, and what of that it keeps from B to W.
+  std::vector<std::int64_t> held, kept_after_input;
+  std::vector<std::int64_t> cap;  // one entry per stage
+  std::int64_t hop = 0;           // from a stage's end of an op until a neighbour can begin the next one
+};
 
 // The problem with as many micro-batches in flight on a stage, whatever its own caps; two chunks of it hold one, of which
 // the share `kept` stays from B to W. nullptr: no order was found.

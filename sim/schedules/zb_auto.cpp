@@ -12,8 +12,6 @@
 // 18522, 18086, 9337, 601: the span is 1310405 with a cap of K micro-batches, as with ZB-H1, and 1152599 with 2 K. That
 // is 0.0433 of idle time, and no order has less: M (f + b) + (K - 1) (f + b + 2 c) + w.
 //                                                                         tests/papers/zero_bubble_test.cpp "ZB-2p"
-#include "sim/schedules/zb_auto.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -227,9 +225,10 @@ class ZeroBubbleRun {
   std::int64_t most_idle_ = 0;
 };
 
-}  // namespace
-
-std::vector<std::vector<Op>> zero_bubble_order(int micro_batches, const ZeroBubbleTimes& times) {
+// A list for each stage: ZB-1p with a cap of K micro-batches, ZB-2p with 2 K. Empty where the cap admits none.
+std::vector<std::vector<Op>> zero_bubble_order(const OrderProblem& problem) {
+  const ZeroBubbleTimes times = zero_bubble_times(problem);
+  const int micro_batches = problem.micro_batches;
   std::optional<ZeroBubbleRun> best;
   for (const bool keep_first_input : {true, false})
     for (const bool wait_for_input : {true, false})
@@ -242,6 +241,8 @@ std::vector<std::vector<Op>> zero_bubble_order(int micro_batches, const ZeroBubb
   return std::move(*best).orders();
 }
 
+}  // namespace
+
 ScheduleRule zb_auto() {
   return {.name = "zb_auto",
           .title = "split backwards in an order made for the times of the plan (ZB-1p, ZB-2p)",
@@ -253,10 +254,7 @@ ScheduleRule zb_auto() {
           .refusal = [](const ScheduleShape& shape) { return made_refusal(zb_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .searched = 0,
-          .made_for =
-              [](const OrderProblem& problem) {
-                return zero_bubble_order(problem.micro_batches, zero_bubble_times(problem));
-              },
+          .made_for = zero_bubble_order,
           .counts_kept = true};
 }
 

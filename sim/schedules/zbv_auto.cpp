@@ -10,8 +10,6 @@
 // [ZeroBubble23] section 6, figure 8, table 8; the rules are those of the authors' zbv.py. K = 16, M = 48 and times of
 // f, b, w, c = 14407, 14380, 9676, 1610 per chunk, 2 K chunks of memory: the span is 3969197, 0.0697 of it idle.
 //                   tests/papers/published_orders_test.cpp "made for times and a limit of memory come out op by op"
-#include "sim/schedules/zbv_auto.hpp"
-
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -286,14 +284,18 @@ ZeroBubbleTimes with_equal_room(ZeroBubbleTimes times) {
   return times;
 }
 
-}  // namespace
-
-std::vector<std::vector<Op>> zero_bubble_v_order(int micro_batches, const ZeroBubbleTimes& times) {
+// A list for each stage; from a cap of 2 K chunks on, the memory of 1F1B, there is an order if all chunks hold the same.
+// Empty where none is found.
+std::vector<std::vector<Op>> zero_bubble_v_order(const OrderProblem& problem) {
+  const ZeroBubbleTimes times = zero_bubble_times(problem);
+  const int micro_batches = problem.micro_batches;
   if (auto run = best_zbv_run(micro_batches, times)) return std::move(*run).orders();
   const ZeroBubbleTimes equal_room = with_equal_room(times);
   if (auto run = best_zbv_run(micro_batches, equal_room)) return std::move(*run).orders();
   return {};
 }
+
+}  // namespace
 
 ScheduleRule zbv_auto() {
   return {.name = "zbv_auto",
@@ -309,10 +311,7 @@ ScheduleRule zbv_auto() {
           .chunk_order = ChunkOrder::V,
           .chunks = 2,
           .searched = 0,
-          .made_for =
-              [](const OrderProblem& problem) {
-                return zero_bubble_v_order(problem.micro_batches, zero_bubble_times(problem));
-              },
+          .made_for = zero_bubble_v_order,
           .counts_kept = true};
 }
 
