@@ -22,6 +22,7 @@ ScheduleShape example(const ScheduleRule& rule) {
   const ScheduleShape copies{.stages = 1, .micro_batches = 2, .data_parallel = 4};
   for (ScheduleShape shape : {plain, interleaved, copies}) {
     shape.chunk_order = rule.chunk_order;
+    if (rule.facts.states_slices) shape.slices = 2;
     if (rule.refusal(shape).empty()) return shape;
   }
   check_failed("an example shape fits every schedule", __FILE__, __LINE__);
@@ -30,6 +31,8 @@ ScheduleShape example(const ScheduleRule& rule) {
 std::string in_words(const ScheduleShape& shape) {
   std::string text = fmt::format("K = {}, M = {}", shape.stages, shape.micro_batches);
   if (shape.virtual_stages > 1) text += fmt::format(", {} chunks per stage", shape.virtual_stages);
+  if (shape.slices > 1)
+    text = fmt::format("K = {}, M = {} of {} slices", shape.stages, shape.micro_batches / shape.slices, shape.slices);
   if (shape.data_parallel > 1) text += fmt::format(", {} workers", shape.data_parallel);
   return text;
 }
@@ -50,7 +53,8 @@ Scenario scenario_of(const ScheduleRule& rule, const ScheduleShape& shape) {
   scenario.cluster.devices_per_node = shape.stages * shape.data_parallel;
   scenario.cluster.device.memory = Bytes{kLargest};
   scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
-  scenario.training.micro_batches = Placed<std::int64_t>{shape.micro_batches, {}};
+  scenario.training.micro_batches = Placed<std::int64_t>{shape.micro_batches / shape.slices, {}};
+  if (shape.slices > 1) scenario.plan.slices = Placed<std::int64_t>{shape.slices, {}};
   scenario.plan.stages.value = shape.stages;
   scenario.plan.virtual_stages.value = shape.virtual_stages;
   scenario.plan.data_parallel.value = shape.data_parallel;
@@ -96,7 +100,10 @@ std::string schedule_in_detail(const std::string& name, int width) {
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
   if (!rule->flush) text += "; the run drawn below also fills and drains, which the steady state leaves out";
   text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/reference/references.md\n", rule->memory,
-                      rule->flush ? "once, after a flush" : "after every micro-batch, no flush", rule->source);
+                      rule->flush                ? "once, after a flush"
+                      : rule->facts.states_round ? "after every round of micro-batches, no flush"
+                                                 : "after every micro-batch, no flush",
+                      rule->source);
   return text + fmt::format("\n{}, backward twice the forward, free communication:\n", in_words(shape)) +
          drawing(*rule, shape, width);
 }

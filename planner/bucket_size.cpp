@@ -26,7 +26,7 @@ std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulat
   const bool flush = find_schedule(plan.schedule)->flush;
   double sum = 0;  // a product of four large numbers of a scenario passes 2^63
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const Rounds rounds{plan.seating(), flush, plan.reduce_each};
+    const Rounds rounds{plan.seating(), flush, plan.reduce_each, plan.micro_batches_per_update()};
     if (!rounds.seating.reduced(v)) continue;
     const LayerRange& layers = plan.layers[static_cast<std::size_t>(v)];
     const auto count = buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket).size();

@@ -1,9 +1,13 @@
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/divisors.hpp"
 #include "planner/refusals.hpp"
+#include "planner/words.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -76,6 +80,32 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
   }
   if (!attention)
     return refuse("context_parallel", fmt::format("{}, but the model has no attention over a sequence; use 1", c));
+  return std::nullopt;
+}
+
+std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan) {
+  if (!plan.slices) return std::nullopt;
+  const std::int64_t slices = plan.slices->value;
+  const auto refuse = [&](std::string why) { return Refusal{"slices", fmt::format("{} {}", slices, std::move(why))}; };
+  if (!plan.facts.states_slices)
+    return refuse(
+        fmt::format("cuts sequences, which {} does not; use schedule: {}, or leave it out", plan.schedule,
+                    listed(schedule_names([](const ScheduleRule& each) { return each.facts.states_slices; }), "or")));
+  if (plan.last_micro_batch_size != plan.micro_batch_size)
+    return refuse("cuts micro-batches of equal size; use a global_batch_size that micro_batch_size divides");
+  double tokens = static_cast<double>(kMostMicroBatches) / static_cast<double>(plan.micro_batches);
+  for (const Layer& layer : scenario.model.layers) {
+    if (layer.work < 0) continue;
+    for (const Operator& op : scenario.model.works[static_cast<std::size_t>(layer.work)].operators) {
+      if (op.attention.heads <= 0) continue;
+      if (!op.causal)
+        return refuse(fmt::format("cuts sequences, but in \"{}\" of layer \"{}\" tokens read later ones; use 1",
+                                  op.name, layer.name));
+      tokens = std::min(tokens, op.attention.queries);
+    }
+  }
+  if (static_cast<double>(slices) > tokens)
+    return refuse(fmt::format("parts of a sequence are too many; at most {:.0f}", std::floor(tokens)));
   return std::nullopt;
 }
 

@@ -250,14 +250,14 @@ void check_size(const Scenario& scenario, const CostModel& cost, Plan& plan) {
     throw InputError(scenario.plan.place, "plan.bucket", "0 B holds no gradient; use e.g. 25 MB");
   int copies = plan.copies();
   const auto most_micro_batches = [&] { return kMostOps / (std::int64_t{3} * plan.chunks() * copies); };
-  if (plan.micro_batches > most_micro_batches() || all_reduces(plan, scenario, copies) > kMostOps)
+  if (plan.passes() > most_micro_batches() || all_reduces(plan, scenario, copies) > kMostOps)
     copies = simulated_copies(plan, cost);
-  if (plan.micro_batches > most_micro_batches()) {
+  if (plan.passes() > most_micro_batches()) {
     const Place& place = training.micro_batches      ? training.micro_batches->place
                          : training.micro_batch_size ? training.micro_batch_size->place
                                                      : training.place;
     throw InputError(place, "training.micro_batches",
-                     fmt::format("{} on {} and {} are too many to simulate; at most {}", plan.micro_batches,
+                     fmt::format("{} on {} and {} are too many to simulate; at most {}", plan.passes(),
                                  counted(plan.chunks(), "stage"),
                                  copies == 1               ? "1 copy"
                                  : copies == plan.copies() ? fmt::format("{} copies", copies)
@@ -301,6 +301,12 @@ void check_barrier(const Scenario& scenario, const Plan& plan) {
     refuse(
         "none does not go with partition: exact, which compares whole runs of a step; write flush or another "
         "partition");
+}
+
+void check_slices(const Scenario& scenario, const Plan& plan) {
+  if (const auto refused = slices_refusal(scenario, plan))
+    throw InputError(or_else(plan.slices->place, scenario.plan.place), fmt::format("plan.{}", refused->key),
+                     refused->why);
 }
 
 // Cells whose ops run at once.
@@ -442,6 +448,7 @@ Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
   check_whole_plan(scenario);
   const Partitioner& asked = *partitioner_of(scenario.plan.partition.value);
   const Plan shell = shell_of_whole_plans(scenario, cost);
+  check_slices(scenario, shell);
   std::optional<Plan> best;
   Time least{};
   for (Plan& plan : asked.plans(shell, cost)) {
@@ -523,7 +530,10 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   plan.context_parallel =
       static_cast<int>(std::min<std::int64_t>(request.context_parallel.value, (1 << 30) / plan.data_parallel));
   errors.attempt([&] { split_batch(scenario, plan); });
-  if (rule != nullptr) settle_division(scenario, plan, errors);
+  if (rule != nullptr) {
+    if (errors.count() == 0) check_slices(scenario, plan);  // what follows counts with them
+    settle_division(scenario, plan, errors);
+  }
   errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();
 

@@ -30,12 +30,15 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
   const auto refuse = [&](const std::string& key, const std::string& why) { throw InputError(place, key, why); };
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   const auto searched = [](const ScheduleRule& each) {
-    return each.flush && each.splits_backward && !both_ways(each.chunk_order);
+    return each.flush && (each.splits_backward || both_ways(each.chunk_order));
   };
   const std::string instead = "; plan.schedule may be " + listed(schedule_names(searched), "or");
   if (!rule.flush) refuse("plan.schedule", plan.schedule + " has no flush" + instead);
-  if (both_ways(chunk_order_of(scenario.plan)))
-    refuse("plan.schedule", plan.schedule + " lays chunks both ways, which is not searched" + instead);
+  if (both_ways(plan.chunk_order) && plan.directions() > 2)
+    refuse("plan.pipelines", "orders of more than two pipelines are not searched; leave it out");
+  if (both_ways(plan.chunk_order) && plan.micro_batches % 2 != 0)
+    refuse("training.micro_batches",
+           fmt::format("{} do not go both ways in equal numbers; use {}", plan.micro_batches, plan.micro_batches + 1));
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int replicas) { return replicas > 1; }))
     refuse("plan.replicas", "orders of stages with replicas are not searched; use plan.data_parallel");
   if (plan.virtual_stages > kMostRows)
@@ -60,7 +63,7 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
   for (StageId k = 0; k < problem.stages; ++k) {
     if (cap.times_stages) {
       caps.push_back(static_cast<std::int64_t>(*cap.times_stages * static_cast<double>(problem.stages) *
-                                               static_cast<double>(least_cap(problem, k))));
+                                               static_cast<double>(one_micro_batch(problem, k))));
       continue;
     }
     const StageReport& stage = planned.report.stages[at(k)];
@@ -75,9 +78,10 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
     if (const std::int64_t least = least_cap(problem, k); caps[at(k)] < least)
       throw InputError(
           cap.times_stages || !cap.devices.empty() ? Place{} : scenario.cluster.place, "--memory-cap",
-          fmt::format("stage {} has room for {} of activations, and one micro-batch holds {}; use {}x or more", k,
-                      bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}), bytes_text(Bytes{least}),
-                      std::ceil(100.0 / problem.stages) / 100));
+          fmt::format("stage {} has room for {} of activations, and one micro-batch {} {}; use {}x or more", k,
+                      bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}),
+                      problem.two_ways ? "each way needs" : "holds", bytes_text(Bytes{least}),
+                      std::ceil((problem.two_ways ? 200.0 : 100.0) / problem.stages) / 100));
   return caps;
 }
 
@@ -85,7 +89,7 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
 double micro_batches_of(const OrderProblem& problem, const std::vector<std::int64_t>& held) {
   double most = 0;
   for (StageId k = 0; k < problem.stages; ++k)
-    if (const std::int64_t one = least_cap(problem, k); one > 0)
+    if (const std::int64_t one = one_micro_batch(problem, k); one > 0)
       most = std::max(most, static_cast<double>(held[at(k)]) / static_cast<double>(one));
   return most;
 }
@@ -143,10 +147,11 @@ std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
   std::vector<CapRow> rows;
   for (const double times : {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
     const double micro_batches = std::floor(times * problem.stages);
-    if (micro_batches < 1 || (!rows.empty() && micro_batches == rows.back().in_flight)) continue;
-    if (micro_batches > problem.micro_batches) break;
+    if (micro_batches < (problem.two_ways ? 2 : 1) || (!rows.empty() && micro_batches == rows.back().in_flight))
+      continue;
+    if (micro_batches > problem.micro_batches * (problem.two_ways ? 2 : 1)) break;
     for (StageId k = 0; k < problem.stages; ++k)
-      problem.cap[at(k)] = static_cast<std::int64_t>(micro_batches) * least_cap(problem, k);
+      problem.cap[at(k)] = static_cast<std::int64_t>(micro_batches) * one_micro_batch(problem, k);
     const FoundOrder found = find_order(problem, search);
     rows.push_back({micro_batches, Time{found.order.of(problem.measure)}, Time{found.bound.value}});
     if (found.stopped) break;
@@ -157,8 +162,9 @@ std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
 Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const FoundOrder& found) {
   GivenSchedule order;
   order.file = "the order that was found";
-  order.stages = problem.stages, order.virtual_stages = problem.virtual_stages;
-  order.micro_batches = problem.micro_batches, order.chunk_order = problem.chunk_order;
+  const ScheduleShape shape = shape_of_ops(problem);
+  order.stages = shape.stages, order.virtual_stages = shape.virtual_stages;
+  order.micro_batches = shape.micro_batches, order.chunk_order = shape.chunk_order;
   order.compute = ops_of(problem, found.order.codes);
   Scenario with = scenario;
   with.plan.schedule.value = kGivenSchedule;
@@ -189,8 +195,8 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   auto answered = answer(with_order(scenario, problem, found), {.engine = Engine::Auto, .ignore_memory = true});
   ScheduleAnswer result{.measure = measure,
                         .stages = problem.stages,
-                        .chunks = problem.virtual_stages,
-                        .micro_batches = problem.micro_batches,
+                        .chunks = plan.virtual_stages,
+                        .micro_batches = static_cast<int>(plan.micro_batches),
                         .cap = "",
                         .rows = rows_of(problem, found, question.jitter),
                         .bound = Time{found.bound.value},
@@ -204,8 +210,9 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   double least = std::numeric_limits<double>::infinity();
   for (StageId k = 0; k < problem.stages; ++k)
     least = std::min(least, static_cast<double>(problem.cap[at(k)]) /
-                                static_cast<double>(std::max<std::int64_t>(1, least_cap(problem, k))));
-  result.cap = least > problem.micro_batches ? "all micro-batches" : fmt::format("{:.4g} micro-batches", least);
+                                static_cast<double>(std::max<std::int64_t>(1, one_micro_batch(problem, k))));
+  result.cap = least > static_cast<double>(plan.micro_batches) ? "all micro-batches"
+                                                               : fmt::format("{:.4g} micro-batches", least);
   if (question.pareto && !found.stopped) result.pareto = cap_rows(problem, question.search);
   return result;
 }

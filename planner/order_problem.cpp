@@ -8,28 +8,37 @@ namespace pipewright {
 
 namespace {
 
+// Both ways the chunks of the plan twice, and half of its micro-batches each.
 OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
+  const bool two_ways = both_ways(costs.shape.chunk_order);
   OrderProblem problem{.stages = plan.stages,
-                       .virtual_stages = plan.virtual_stages,
-                       .micro_batches = static_cast<int>(plan.micro_batches),
-                       .chunk_order = costs.shape.chunk_order,
+                       .virtual_stages = two_ways ? 2 : plan.virtual_stages,
+                       .micro_batches = static_cast<int>(plan.micro_batches) / (two_ways ? 2 : 1),
+                       .chunk_order = two_ways ? ChunkOrder::V : costs.shape.chunk_order,
+                       .two_ways = two_ways,
                        .measure = OrderMeasure::Step};
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+  const Seating seating = plan.seating();
+  for (int i = 0; i < problem.chunks(); ++i) {
+    const VirtualStageId v = i % plan.chunks();
     const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
     const bool again = costs.shape.recomputes(plan.stage_of(v));
     problem.forward.push_back(time(Kind::F));
     problem.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
     problem.weights.push_back(time(Kind::W));
   }
-  problem.down.assign(at(plan.chunks() - 1), 0), problem.up = problem.down;
+  problem.down.assign(at(problem.chunks() - 1), 0), problem.up = problem.down;
   for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
     const auto [from, to] = costs.edges[edge];
     if (to != from + 1) continue;
-    const auto hop = [&](Direction direction) {
-      const Message& message = costs.message(edge, direction, 0, 0);
-      return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
-    };
-    problem.down[from] = hop(Direction::Forward), problem.up[from] = hop(Direction::Backward);
+    for (int way = 0; way < (two_ways ? 2 : 1); ++way) {
+      const auto hop = [&, from = from](Direction direction) {
+        const auto m = static_cast<MicroBatchId>(two_ways ? seating.micro_batch(from, way, 0) : 0);
+        const Message& message = costs.message(edge, direction, 0, m);
+        return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
+      };
+      const std::size_t chunk = at(from + way * plan.stages);
+      problem.down[chunk] = hop(Direction::Forward), problem.up[chunk] = hop(Direction::Backward);
+    }
   }
   return problem;
 }
@@ -44,7 +53,8 @@ OrderProblem order_problem(const Plan& plan, const CostModel& cost) {
   const StepCosts costs = folded_costs(plan, cost);
   OrderProblem problem = times_of_passes(plan, costs);
   const MemoryModel memory = memory_model(plan, cost);
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+  for (int i = 0; i < problem.chunks(); ++i) {
+    const VirtualStageId v = i % plan.chunks();
     const ChunkMemory& chunk = memory.chunks[at(v)];
     const bool again = costs.shape.recomputes(plan.stage_of(v));
     problem.held.push_back((again ? chunk.boundary : chunk.stash)[0].value);

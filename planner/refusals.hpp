@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
 namespace pipewright {
@@ -14,6 +15,9 @@ struct Refusal {
 // Nothing: the sequences of all layers can be divided as the plan asks.
 //                                        tests/planner/context_parallel_test.cpp "what cannot share sequences"
 std::optional<Refusal> context_refusal(const Scenario& scenario);
+// Nothing: a schedule that runs slices of sequences (`states_slices`) can run this model's.
+//                                        tests/planner/slices_test.cpp "what cannot be sliced"
+std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan);
 // Nothing: the experts of all layers can be divided as the plan asks.
 //                                        tests/planner/expert_parallel_test.cpp "what cannot divide experts"
 std::optional<Refusal> expert_refusal(const Scenario& scenario);

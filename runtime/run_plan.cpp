@@ -226,26 +226,11 @@ void add_channels(RunPlan& run, const Places& places) {
 
 // ---- versions -------------------------------------------------------------------------------------------------------
 
-// Updates of the input stage before it ran the forward of every micro-batch.
-std::vector<int> versions_of_input_stage(const Schedule& schedule) {
-  std::vector<int> version(static_cast<std::size_t>(schedule.shape.micro_batches));
-  const Seating seating = schedule.seating();
-  for (int holder = 0; holder < seating.holders(0); ++holder) {
-    int updates = 0;
-    for (const Op& op : schedule.positions[static_cast<std::size_t>(seating.position(0, holder))].compute)
-      if (op.kind == Kind::Update)
-        ++updates;
-      else if (op.kind == Kind::F && op.virtual_stage == 0)
-        version[op.micro_batch] = updates;
-  }
-  return version;
-}
-
 void add_versions(RunPlan& run, const RunOptions& options) {
   const Schedule& schedule = *run.schedule;
   const ScheduleShape& shape = schedule.shape;
   const bool stashing = !schedule.flush && options.weight_stashing;
-  const std::vector<int> of_input = shape.vertical_sync ? versions_of_input_stage(schedule) : std::vector<int>{};
+  const std::vector<int> seen = updates_seen(schedule);
   for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
     const auto& ops = schedule.positions[p].compute;
     auto& list = run.versions.emplace_back(ops.size());
@@ -257,11 +242,11 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       const auto v = static_cast<std::size_t>(op.virtual_stage);
       int version = updates[v];
       if (op.kind == Kind::F) {
-        if (!of_input.empty())
-          version = std::min(version, of_input[op.micro_batch] * shape.seating().holders(0) /
-                                          shape.seating().holders(op.virtual_stage));
+        if (!seen.empty())
+          version = std::min(
+              version, seen[op.micro_batch] * shape.seating().holders(0) / shape.seating().holders(op.virtual_stage));
         used[{op.virtual_stage, op.micro_batch}] = version;
-      } else if (op.kind != Kind::Update && (stashing || !of_input.empty())) {
+      } else if (op.kind != Kind::Update && (stashing || !seen.empty())) {
         version = used.at({op.virtual_stage, op.micro_batch});
       }
       list[i].version = version;

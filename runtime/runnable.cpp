@@ -74,6 +74,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("training.precision", "backend " + backend.name() + " computes in " + name_of(backend.precision()));
   else if (gradient_bytes(training).value != 4)
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
+  if (plan.slices_of_each() > 1) refuse("plan.slices", "a run computes whole sequences; use 1");
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (plan.context_parallel > 1) refuse("plan.context_parallel", "a run computes whole sequences; use 1");
   if (plan.split().sends_tokens()) refuse("plan.expert_parallel", "a run keeps all experts of a layer together; use 1");

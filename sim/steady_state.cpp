@@ -9,14 +9,15 @@
 namespace pipewright {
 namespace {
 
-// Micro-batches after which every stage is back at its first replica: lcm of the replica counts, `limit` if larger.
+// Micro-batches after which every stage is back at its first replica and at the begin of a round of updates: lcm of the
+// replica counts times the micro-batches of a round; `limit` if larger.
 std::int64_t round_of_all(const ScheduleShape& shape, std::int64_t limit) {
   std::int64_t common = 1;
   for (StageId stage = 0; stage < shape.stages; ++stage) {
     common = std::lcm(common, static_cast<std::int64_t>(shape.replicas_of(stage)));
     if (common >= limit) return limit;
   }
-  return common;
+  return std::min(limit, common * std::max(1, shape.update_every));
 }
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {

@@ -195,6 +195,7 @@ void add_bubbles(Report& report, const Timeline& timeline, const Schedule& sched
   Time span;
   for (std::size_t w = 0; w < timeline.workers.size(); ++w)
     span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
+  report.longest_span = span;
   const double step = static_cast<double>(report.step_time.value), longest = static_cast<double>(span.value);
   if (step > 0) report.bubble_fraction = 1.0 - busy / (workers * step);
   if (longest > 0) report.bubble_fraction_span = 1.0 - work / (workers * longest);

@@ -117,6 +117,7 @@ struct ReportFigures {
   Time step_time;                     // one optimizer step; asynchronous: global batch / samples_per_s
   std::optional<SteadyState> steady;  // asynchronous schedules only
   Time makespan;                      // the whole run, with fill and drain
+  Time longest_span;                  // of a worker, from its first op to its last
   double samples_per_s = 0;
   std::optional<SpeedRange> range;  // where figures with a stated band or measured ones price the step
   std::optional<double> tokens_per_s, mfu;

@@ -68,6 +68,8 @@ std::optional<double> figure(const SweepRow& row, SweepFigure figure) {
     case SweepFigure::Devices: return static_cast<double>(row.devices);
     case SweepFigure::SpeedUp: return row.speed_up;
     case SweepFigure::Hfu: return row.hfu;
+    case SweepFigure::LongestSpan: return row.longest_span;
+    case SweepFigure::WeightsMemory: return row.weights_memory;
     case SweepFigure::Days: return row.days;
     case SweepFigure::DeviceHours: return row.device_hours;
     case SweepFigure::Cost: return row.cost;

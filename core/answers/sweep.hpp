@@ -30,6 +30,9 @@ enum class SweepFigure {
   Devices,     // of the plan
   SpeedUp,     // samples/s over the baseline's
   Hfu,         // where the plan repeats forwards
+  // In files where `metrics` asks for them:
+  LongestSpan,    // of a stage, from its first op to its last: a step without a barrier
+  WeightsMemory,  // weights, gradients and optimizer states of the fullest device
   // Of the whole training (`campaign:`), where it can be told; `expected`: with failures, by formula.
   Days,
   DeviceHours,
@@ -44,7 +47,7 @@ struct SweepFigureName {
   SweepFigure figure;
   Unit unit;
 };
-inline constexpr std::array<SweepFigureName, 19> kSweepFigures = {{
+inline constexpr std::array<SweepFigureName, 21> kSweepFigures = {{
     {"step_time", SweepFigure::StepTime, Unit::Second},
     {"samples_per_s", SweepFigure::SamplesPerS, Unit::None},
     {"samples_per_s_per_device", SweepFigure::SamplesPerSDevice, Unit::None},
@@ -57,6 +60,8 @@ inline constexpr std::array<SweepFigureName, 19> kSweepFigures = {{
     {"devices", SweepFigure::Devices, Unit::None},
     {"speed_up", SweepFigure::SpeedUp, Unit::None},
     {"hfu", SweepFigure::Hfu, Unit::None},
+    {"longest_span", SweepFigure::LongestSpan, Unit::Second},
+    {"weights_memory", SweepFigure::WeightsMemory, Unit::Byte},
     {"days", SweepFigure::Days, Unit::None},
     {"device_hours", SweepFigure::DeviceHours, Unit::None},
     {"cost", SweepFigure::Cost, Unit::None},
@@ -109,6 +114,7 @@ struct SweepRow {
   Time step_time;
   double samples_per_s = 0;
   std::optional<double> tokens_per_s, mfu, speed_up, hfu;
+  std::optional<double> longest_span, weights_memory;
   std::optional<double> days, device_hours, cost, energy_kwh, goodput;  // of the whole training
   double bubble = 0;
   Bytes peak_memory, capacity;

@@ -30,10 +30,17 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   ScheduleShape shape;
   shape.stages = plan.stages;
   shape.virtual_stages = plan.virtual_stages;
-  PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= std::numeric_limits<MicroBatchId>::max());
-  shape.micro_batches = static_cast<int>(plan.micro_batches);
+  PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= kMostMicroBatches);
+  PP_CHECK(plan.passes() <= std::numeric_limits<MicroBatchId>::max());
+  shape.micro_batches = static_cast<int>(plan.passes()), shape.slices = static_cast<int>(plan.slices_of_each());
   if (plan.facts.states_group && plan.micro_batch_group)
     shape.group = static_cast<int>(std::min<std::int64_t>(plan.micro_batch_group->value, shape.micro_batches));
+  shape.pipelines = plan.directions();
+  if (plan.facts.states_forwards && plan.forwards_at_once)
+    shape.forwards = static_cast<int>(std::min<std::int64_t>(plan.forwards_at_once->value, 1 << 20));
+  if (plan.facts.limits_in_flight && plan.most_in_flight)
+    shape.most_in_flight = static_cast<int>(std::min<std::int64_t>(plan.most_in_flight->value, shape.micro_batches));
+  shape.update_every = plan.micro_batches_per_update();
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
     shape.replicas = plan.replicas;
   shape.data_parallel = plan.copies();

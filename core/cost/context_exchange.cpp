@@ -214,6 +214,11 @@ Bytes context_part(Bytes whole, const PlanRequest& plan) {
   return {whole.value / parts + (whole.value % parts != 0 ? 1 : 0)};
 }
 
+Bytes slice_part(Bytes whole, const PlanRequest& plan) {
+  const std::int64_t parts = plan.slices ? plan.slices->value : 1;
+  return {whole.value / parts + (whole.value % parts != 0 ? 1 : 0)};
+}
+
 double context_workspace(const ContextTensors& own, const PlanRequest& plan, double value_bytes) {
   const double with_gradients = 1 + 4 / value_bytes;  // fp32 over the precision of the values
   if (plan.context_exchange.value == ContextExchange::AllGather)

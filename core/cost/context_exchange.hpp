@@ -42,6 +42,8 @@ double context_workspace(const ContextTensors& own, const PlanRequest& plan, dou
 
 // Of bytes of whole sequences, one device's part: rounded up.
 Bytes context_part(Bytes whole, const PlanRequest& plan);
+// Of that, what one of the slices of a sequence has (plan.slices), rounded up.               [Seq1F1B24] section 3.3
+Bytes slice_part(Bytes whole, const PlanRequest& plan);
 
 class ContextAttention {
  public:

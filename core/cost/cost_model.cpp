@@ -119,6 +119,20 @@ struct WorkCosts {
   bool known = false;
 };
 
+// Of a micro-batch, those of one of its slices: equal parts, as they are cut by FLOPs. What the host issues is as much for
+// each, and so is what an op works in, at most.                                          [Seq1F1B24] section 3.3
+void cut_into_slices(LayerCosts& costs, const PlanRequest& plan) {
+  for (auto* const times :
+       {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight, &costs.rebuild, &costs.again})
+    for (Time& time : *times)
+      time = Time{slice_part(Bytes{time.value}, plan).value};
+  for (auto* const sizes : {&costs.activation, &costs.stash, &costs.core, &costs.logits})
+    for (Bytes& size : *sizes)
+      size = slice_part(size, plan);
+  for (std::size_t i = 0; i < costs.backward.size(); ++i)
+    costs.backward[i] = costs.backward_input[i] + costs.backward_weight[i];
+}
+
 bool states_times(const Layer& layer) {
   return layer.forward || layer.backward || layer.backward_input || layer.backward_weight;
 }
@@ -226,6 +240,7 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
                                                   " samples: " + error.what());
     }
   }
+  if (plan.slices) cut_into_slices(costs, plan);
   return costs;
 }
 

@@ -161,7 +161,7 @@ Bytes message(const Plan& plan, const Scenario& scenario, StageId stage) {
     largest = std::max(
         largest, scaled(model.layers[static_cast<std::size_t>(edge)].activation, plan.micro_batch_size, model.batch));
   }
-  return context_part(largest, scenario.plan);
+  return slice_part(context_part(largest, scenario.plan), scenario.plan);
 }
 
 FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario& scenario, StageId stage) {

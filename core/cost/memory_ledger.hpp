@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -12,23 +13,6 @@
 #include "core/plan/op_index.hpp"
 
 namespace pipewright {
-
-// Version that every micro-batch carries under vertical sync: the number of updates that stage 0 had made when its
-// forward began. Empty without vertical sync.     [PipeDream19] section 3.3
-inline std::vector<int> versions_of_input_stage(const Schedule& schedule) {
-  const ScheduleShape& shape = schedule.shape;
-  if (schedule.flush || !shape.vertical_sync) return {};
-  std::vector<int> version(at(shape.micro_batches));
-  for (int holder = 0; holder < shape.seating().holders(0); ++holder) {
-    int updates = 0;
-    for (const Op& op : schedule.positions[at(shape.seating().position(0, holder))].compute) {
-      if (op.virtual_stage != 0) continue;
-      if (op.kind == Kind::Update) ++updates;
-      if (op.kind == Kind::F) version[op.micro_batch] = updates;
-    }
-  }
-  return version;
-}
 
 // Versions of one chunk's weights on one worker: the current one, and those that a backward still needs.
 class Versions {
@@ -112,8 +96,7 @@ struct Whole {
 // The books of one worker: `begin` allocates what an op needs, `end` releases what it was the last to need.
 class Ledger {
  public:
-  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position,
-         const std::vector<int>& versions_of_input)
+  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position, const std::vector<int>& updates_seen)
       : memory_(memory),
         lane_(schedule.positions[at(position)]),
         whole_(memory, schedule, lane_),
@@ -136,7 +119,7 @@ class Ledger {
     if (!asynchronous_) return;
     versions_.resize(at(seating_.held()));
     version_used_.resize(progress_.size());
-    if (!versions_of_input.empty()) promise(schedule.positions[at(position)], versions_of_input);
+    if (!updates_seen.empty()) promise(schedule.positions[at(position)], updates_seen);
   }
 
   // The i-th op of the lane.
@@ -190,6 +173,7 @@ class Ledger {
     if (op.kind != Kind::B && op.kind != Kind::W) return;
     std::uint8_t& progress = progress_[row(op)];
     progress |= op.kind == Kind::B ? kInputDone : kWeightDone;
+    if (memory_.kept_for_weights < 1) give_for_a_while(op, op.kind == Kind::B ? -1 : 1);
     if ((progress & kInputDone) && (progress & kWeightDone)) finish_backward(op);
   }
 
@@ -214,6 +198,17 @@ class Ledger {
     bytes_.recompute += sign * (chunk.working[size] - chunk.logits[size]);
     bytes_.rounding += sign * chunk.rounding_working[size];
     bytes_.logits += sign * chunk.logits[size];
+  }
+
+  // What the W of a micro-batch does not need goes with its B. finish_backward gives all of it.
+  void give_for_a_while(const Op& op, std::int64_t sign) {
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const std::size_t size = is_last(op) ? 1 : 0;
+    const auto needless = [&](Bytes all) {
+      return Bytes{all.value - std::llround(memory_.kept_for_weights * static_cast<double>(all.value))};
+    };
+    bytes_.stash += sign * needless(is_recomputed(op) ? chunk.boundary[size] : chunk.stash[size] - chunk.logits[size]);
+    if (progress_[row(op)] & kRebuilt) bytes_.recompute += sign * needless(chunk.working[size] - chunk.logits[size]);
   }
 
   void finish_backward(const Op& op) {
@@ -241,16 +236,16 @@ class Ledger {
     most_versions_ = std::max(most_versions_, versions.alive());
   }
 
-  // Vertical sync: the versions that this worker's micro-batches will ask for are known from the input stage, and each
+  // Vertical sync: the versions that this worker's micro-batches will ask for are known from stage 0, and each
   // is kept from its birth to its last user. Update u of stage 0 has seen u * r_0 micro-batches, as update
   // u * r_0 / r_k of stage k has. A micro-batch never asks for a version that does not exist yet.
-  void promise(const Lane& lane, const std::vector<int>& versions_of_input) {
+  void promise(const Lane& lane, const std::vector<int>& updates_seen) {
     promised_ = true;
     std::vector<int> updates(versions_.size());
     for (const Op& op : lane.compute) {
       if (op.kind == Kind::Update) ++updates[local(op)];
       if (op.kind != Kind::F) continue;
-      const int asked = versions_of_input[op.micro_batch] * seating_.holders(0) / seating_.holders(op.virtual_stage);
+      const int asked = updates_seen[op.micro_batch] * seating_.holders(0) / seating_.holders(op.virtual_stage);
       version_used_[row(op)] = std::min(asked, updates[local(op)]);
       versions_[local(op)].need(version_used_[row(op)]);
     }

@@ -57,7 +57,7 @@ std::vector<Bytes> boundaries(const Plan& plan, const Scenario& scenario, const 
   for (std::size_t user = 0; user < model.layers.size(); ++user)
     if (model.layers[user].inputs.empty() && std::exchange(loaded, whole(chunk[user])) != whole(chunk[user]))
       boundary[static_cast<std::size_t>(chunk[user])] =
-          context_part(scaled(model.input, samples, model.batch), scenario.plan);
+          slice_part(context_part(scaled(model.input, samples, model.batch), scenario.plan), scenario.plan);
   std::vector<int> held;  // the last chunk, units joined, that has a layer's output; -1: none yet
   for (const VirtualStageId v : chunk)
     held.push_back(plan.units > 1 && keeps_for_itself(plan, v) ? -1 : whole(v));
@@ -332,6 +332,7 @@ Bytes largest_fixed(const MemoryModel& memory) {
 // What does not depend on the cut.
 MemoryModel empty_model(const Plan& plan, const Scenario& scenario) {
   MemoryModel memory;
+  if (plan.kept_for_weights) memory.kept_for_weights = plan.kept_for_weights->value;
   const MemoryCorrection& correction = correction_of(scenario);
   const auto room = [&](StageId k) {
     const Device& device = device_of(plan, scenario, k);
@@ -396,7 +397,7 @@ MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
     add_outputs(memory, plan, scenario.model, layers, leaves, size);
   }
   add_fixed(memory, plan, scenario);
-  refuse_overflow(memory.chunks, largest_fixed(memory), plan.micro_batches);
+  refuse_overflow(memory.chunks, largest_fixed(memory), plan.passes());
   return memory;
 }
 
@@ -413,7 +414,7 @@ MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::
   for (std::size_t size = 0; size < layers.size(); ++size)
     fill(memory, plan, scenario, layers[size], leaves, size, chunks);
   add_fixed(memory, plan, scenario);
-  refuse_overflow(memory.chunks, largest_fixed(memory), plan.micro_batches);
+  refuse_overflow(memory.chunks, largest_fixed(memory), plan.passes());
   return memory;
 }
 

@@ -162,6 +162,7 @@ struct MemoryModel {
   std::vector<DeviceRoom> rooms = {};
   // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
   std::vector<FixedMemory> fixed = {};
+  double kept_for_weights = 1;  // of what a micro-batch holds, what stays from its B to its W   [ZeroBubble23] table 1
   bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
   Bytes communicators = {};       // as in DeviceRoom
   // From a measured run (MemoryCorrection): added to what the model holds, and factor of what comes and goes.

@@ -266,7 +266,7 @@ std::string label(const MemoryOwner& owner) {
 
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
-  Ledger ledger(memory, schedule, position, versions_of_input_stage(schedule));
+  Ledger ledger(memory, schedule, position, updates_seen(schedule));
   MemoryPeak most{.bytes = ledger.bytes(), .owner = lane.compute.empty() ? Op{} : lane.compute.front(), .at = {}};
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
     ledger.begin(i);
@@ -305,8 +305,8 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
   Buffers buffers;
   const BufferFinder finder(memory, schedule, costs, timeline, worker);
   finder.find(worker, buffers);
-  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
-  Ledger ledger(memory, schedule, position, versions_of_input);
+  const std::vector<int> seen = updates_seen(schedule);
+  Ledger ledger(memory, schedule, position, seen);
   return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers, finder,
                    worker);
 }
@@ -314,14 +314,14 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
 std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
                                              const StepCosts& costs, const Timeline& timeline) {
   const BufferFinder finder(memory, schedule, costs, timeline);
-  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
+  const std::vector<int> seen = updates_seen(schedule);
   std::vector<std::vector<MemoryPoint>> all;
   Buffers buffers;
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const std::size_t position = w % schedule.positions.size();
     const auto worker = static_cast<WorkerId>(w);
     finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen);
     all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[w], buffers, finder, worker));
   }
   return all;
@@ -342,7 +342,7 @@ MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule
 std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                               const Timeline& timeline) {
   const BufferFinder finder(memory, schedule, costs, timeline);
-  const std::vector<int> versions_of_input = versions_of_input_stage(schedule);
+  const std::vector<int> seen = updates_seen(schedule);
   std::vector<MemoryPeak> peaks;
   peaks.reserve(timeline.workers.size());
   Buffers buffers;
@@ -350,7 +350,7 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
     const std::size_t position = w % schedule.positions.size();
     const auto worker = static_cast<WorkerId>(w);
     finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), versions_of_input);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen);
     MemoryPeak most{.bytes = ledger.bytes(), .owner = {}, .at = {}};
     Bytes most_total = most.bytes.total();
     Source made;

@@ -151,7 +151,7 @@ class RunningAhead {
       round = joined(round, around(backward_of(plan, v, model, layers, Gradients::Both).front()));
     }
     const std::int64_t rounds =
-        std::max<std::int64_t>(1, plan.micro_batches / plan.seating().holders(plan.seating().chunk_of(stage, 0)));
+        std::max<std::int64_t>(1, plan.passes() / plan.seating().holders(plan.seating().chunk_of(stage, 0)));
     checked_product(rounds, round.end.value, "a step's time");
     const Time waits = round.times(rounds).end - round.device * rounds;
     if (round.host > Time{})

@@ -39,7 +39,8 @@ struct GivenSchedule {
 // no deadlock. Throws InputError at the cell that is wrong: a deadlock names who waits for whom.
 // Two directions (DualPipe) are two sets of stages: 0 .. K - 1 on ranks 0 .. K - 1 run the first half of the
 // micro-batches, K .. 2 K - 1 on ranks K - 1 .. 0 the others. They become chunks 0 .. K - 1 with ChunkOrder::BothWays;
-// where K / 2 micro-batches run the one and K / 2 the other in turns (Chimera), with ChunkOrder::InTurns.
+// where K / 2 micro-batches run the one and K / 2 the other in turns (Chimera), with ChunkOrder::InTurns, and where one
+// and one do (GEMS), with ChunkOrder::Alternate.
 //     0F0 0B0 0F1 0B1 and 1F0 1F1 1B0 1B1: 0B0 waits for 1B0, 1F1 before it for 0F1, and that stands behind 0B0
 //                                             tests/io/schedule_csv_test.cpp "A deadlock names who waits for whom"
 void settle(GivenSchedule& given);

@@ -1,11 +1,14 @@
 // The answer to "who computes what": a scenario's plan with every number settled.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/cluster/cluster.hpp"
@@ -57,7 +60,21 @@ struct Plan : RuntimePolicy {
   bool rebuilds(StageId k, LayerId layer, const Model& model) const;
   // All copies of the pipeline: copy d c + i has the i-th part of the tokens of the d-th share of the batch.
   int copies() const { return data_parallel * context_parallel; }
-  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, copies(), replicas, units}; }
+  Seating seating() const {
+    return {stages, virtual_stages, chunk_order, micro_batches, copies(), replicas, units, directions()};
+  }
+  // ScheduleShape::slices, and how many passes a copy runs through each chunk.
+  std::int64_t slices_of_each() const { return slices ? slices->value : 1; }
+  std::int64_t passes() const { return micro_batches * slices_of_each(); }
+  // ScheduleShape::update_every.
+  int micro_batches_per_update() const {
+    if (!facts.states_round) return 1;
+    return static_cast<int>(std::min<std::int64_t>(update_every ? update_every->value : stages, 1 << 30));
+  }
+  // ScheduleShape::pipelines.
+  int directions() const {
+    return facts.states_pipelines && pipelines ? static_cast<int>(std::min<std::int64_t>(pipelines->value, stages)) : 2;
+  }
   int chunks() const { return stages * virtual_stages * units; }  // number of virtual stages
   std::vector<LayerRange> uncut() const;                          // the layers of each chunk, its units joined
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
@@ -78,6 +95,21 @@ struct Plan : RuntimePolicy {
   std::int64_t samples(MicroBatchId m) const {
     return m + 1 == micro_batches ? last_micro_batch_size : micro_batch_size;
   }
+};
+
+// A key of the plan that some schedules alone have.
+struct ScheduleKey {
+  std::string_view name;
+  std::optional<Placed<std::int64_t>> RuntimePolicy::*asked;
+  bool ScheduleFacts::*stated;
+};
+inline constexpr std::array kScheduleKeys = {
+    ScheduleKey{"most_in_flight", &RuntimePolicy::most_in_flight, &ScheduleFacts::limits_in_flight},
+    ScheduleKey{"micro_batch_group", &RuntimePolicy::micro_batch_group, &ScheduleFacts::states_group},
+    ScheduleKey{"slices", &RuntimePolicy::slices, &ScheduleFacts::states_slices},
+    ScheduleKey{"pipelines", &RuntimePolicy::pipelines, &ScheduleFacts::states_pipelines},
+    ScheduleKey{"forwards_at_once", &RuntimePolicy::forwards_at_once, &ScheduleFacts::states_forwards},
+    ScheduleKey{"update_every", &RuntimePolicy::update_every, &ScheduleFacts::states_round},
 };
 
 // No plan satisfies the request: why, and what would help. Printed as "infeasible: ...", exit status 1.

@@ -38,6 +38,24 @@ std::int64_t overlapped_cells(const std::vector<Op>& ops) {
   return cells;
 }
 
+std::vector<int> updates_seen(const Schedule& schedule) {
+  const ScheduleShape& shape = schedule.shape;
+  if (schedule.flush || !(shape.vertical_sync || shape.double_buffered)) return {};
+  const Seating seating = shape.seating();
+  const Rounds rounds = schedule.rounds();
+  std::vector<int> seen(at(shape.micro_batches));
+  for (int holder = 0; holder < seating.holders(0); ++holder) {
+    int updates = 0;
+    for (const Op& op : schedule.positions[at(seating.position(0, holder))].compute) {
+      if (op.virtual_stage != 0) continue;
+      if (op.kind == Kind::Update) ++updates;
+      if (op.kind != Kind::F) continue;
+      seen[op.micro_batch] = shape.double_buffered ? std::max(0, rounds.of(0, op.micro_batch) - 1) : updates;
+    }
+  }
+  return seen;
+}
+
 std::string_view name(EngineRan engine) {
   switch (engine) {
     case EngineRan::StaticOrder: return "static order";

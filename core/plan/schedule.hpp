@@ -15,6 +15,7 @@
 //                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -115,12 +116,16 @@ struct GivenSchedule;  // core/plan/given_schedule.hpp
 
 // What a generator needs to know.
 struct ScheduleShape {
-  int stages = 1;                      // K
-  int virtual_stages = 1;              // v per stage
-  int micro_batches = 1;               // M
-  int group = 0;                       // micro-batches that go through a chunk in turn, of a schedule in groups; 0: K
-  std::vector<int> replicas{};         // r_k; empty: one each
-  int data_parallel = 1;               // D: with D > 1 or r_k > 1 gradients are all-reduced
+  int stages = 1;               // K
+  int virtual_stages = 1;       // v per stage
+  int micro_batches = 1;        // M
+  int group = 0;                // micro-batches that go through a chunk in turn, of a schedule in groups; 0: K
+  int most_in_flight = 0;       // micro-batches that may be, of a schedule that limits them; 0: K
+  int forwards = 1;             // micro-batches whose forwards run in a row: 2 doubles them  [Chimera21] section 3.5
+  int slices = 1;               // Q: passes that are one micro-batch's; M counts passes  [Seq1F1B24] section 3.1
+  int pipelines = 2;            // over the same workers, half of them each way                 [Chimera21] section 3.6
+  std::vector<int> replicas{};  // r_k; empty: one each
+  int data_parallel = 1;        // D: with D > 1 or r_k > 1 gradients are all-reduced
   std::vector<bool> recompute{};       // per stage; empty: none
   bool recompute_except_last = false;  // micro-batch M - 1 is not recomputed
   std::vector<int> buckets{};          // all-reduce buckets per virtual stage; empty: one each
@@ -131,9 +136,12 @@ struct ScheduleShape {
   int units = 1;                                 // chunks that a chunk of the generator's is cut into
   std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
   bool reduce_each = false;                      // gradients are reduced after every micro-batch; else after the last
+  int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one
+  // A round of them runs with the weights that the update before the last one made.      [PipeDream2BW20] section 3.1
+  bool double_buffered = false;
 
   Seating seating() const {
-    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units};
+    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units, pipelines};
   }
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
@@ -150,7 +158,13 @@ struct ScheduleFacts {
   bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
   // Micro-batches go through the chunks in groups, of K each where nothing is said, so K divides M. [Megatron21] section 2.2
   bool groups_of_stages = false;
-  bool states_group = false;  // how many are in a group can be said: ScheduleShape::group               [Megatron26]
+  // What can be said of it, in keys of their own (kScheduleKeys):
+  bool limits_in_flight = false;  // how many micro-batches a stage holds at most
+  bool states_group = false;      // how many micro-batches are in a group                               [Megatron26]
+  bool states_pipelines = false;  // how many there are over the same workers                [Chimera21] section 3.6
+  bool states_slices = false;     // how many parts of a sequence run one after the other                [Seq1F1B24]
+  bool states_forwards = false;   // how many forwards run at once                              [Chimera21] section 3.5
+  bool states_round = false;      // how many micro-batches an update takes, without a flush          [PipeDream2BW20]
   bool pairs = false;  // cells of a forward and a backward that are made to run at once   [DeepSeekIII24] section 3.2.1
   std::string_view pytorch = {};  // its name in PyTorch's get_schedule_class; "": not there          [PyTorchPP26]
 };
@@ -159,11 +173,16 @@ struct Schedule {
   std::string name;
   ScheduleShape shape;
   std::vector<Lane> positions;  // every copy of the pipeline runs the same lists
-  bool flush = true;            // false: asynchronous, an update per micro-batch (round), no flush
+  bool flush = true;            // false: asynchronous, an update per round of micro-batches, no flush
 
   Seating seating() const { return shape.seating(); }
-  Rounds rounds() const { return {seating(), flush, shape.reduce_each}; }
+  Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
+
+// Without a flush, for each micro-batch: how many updates the weights have seen that stage 0 runs it with, where this is not just
+// what is there, and other stages do likewise (vertical sync, double buffering). Empty: each takes its newest.
+//                                                                  [PipeDream19] section 3.3, [PipeDream2BW20] section 3.1
+std::vector<int> updates_seen(const Schedule& schedule);
 
 // Independent check, knows no generator: every F and backward of every (v, m) exactly once and on its own worker, R and
 // W where they belong, all-reduce and update rounds complete and in one order on all members, and no deadlock (the ops

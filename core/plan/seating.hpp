@@ -9,6 +9,9 @@
 //   BothWays  K chunks, each on two workers: micro-batches of the first half go down from stage 0 to K - 1, those of the
 //             second half up, chunk k on stage K - 1 - k. Weights are held twice.      [DeepSeekIII24] section 3.2.1, DualPipe
 //   InTurns   as BothWays, but K / 2 micro-batches go down, the next K / 2 up, and so on                 [Chimera21] section 3
+//             With P pipelines, K / P micro-batches each in turn: P / 2 go down, the i-th from stage 2 i K / P on and around
+//             the end to the one before it, P / 2 likewise up. Weights are held P times.           [Chimera21] section 3.6
+//   Alternate as BothWays, but one micro-batch goes down, the next one up, and so on                              [GEMS20]
 //   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
 //   units     each of these chunks is cut once more, in parts that lie on one worker: K = 2 and 3 units, chunks 0 1 2 on
 //             stage 0 and 3 4 5 on stage 1. What is gathered and reduced at once.                  [FSDP23] section 3.2.1
@@ -32,11 +35,11 @@ constexpr int dealt_to(std::int64_t m, int r) {
   return static_cast<int>(m % r);
 }
 
-enum class ChunkOrder : std::uint8_t { Loop, V, BothWays, InTurns };
+enum class ChunkOrder : std::uint8_t { Loop, V, BothWays, InTurns, Alternate };
 
-// Whether each chunk lies on two workers, of pipelines in opposite directions.
+// Whether each chunk lies on two or more workers, of pipelines in opposite directions.
 constexpr bool both_ways(ChunkOrder order) {
-  return order == ChunkOrder::BothWays || order == ChunkOrder::InTurns;
+  return order == ChunkOrder::BothWays || order == ChunkOrder::InTurns || order == ChunkOrder::Alternate;
 }
 
 // A view: what it was made from must stay as it is. Look-ups are O(1), positions with replicas O(K).
@@ -48,10 +51,11 @@ struct Seating {
   int copies = 1;                      // D
   std::span<const int> replicas = {};  // r_k; empty: one each
   int units = 1;                       // chunks that lie on one worker one after the other; above 1 in Loop and V
+  int pipelines = 2;                   // P, both ways: even, and K is a multiple of it
 
   int chunks() const { return stages * virtual_stages * units; }
   // How many chunks a worker holds.
-  int held() const { return both_ways() ? 2 : virtual_stages * units; }
+  int held() const { return both_ways() ? pipelines : virtual_stages * units; }
   int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[at(stage)]; }
 
   // The stage that a chunk lies on; both ways: that of its first holder.
@@ -61,42 +65,47 @@ struct Seating {
   }
   // The i-th chunk that the workers of a stage hold, i < held(); those that lie on the stage come first.
   VirtualStageId chunk_of(StageId stage, int i) const {
+    if (both_ways()) return (place_of(stage, i) + stages - shift(i)) % stages;
     const int unit = i - whole(i) * units;
     i = whole(i);
-    const bool turned = i % 2 == 1 && chunk_order != ChunkOrder::Loop;
-    return ((both_ways() ? 0 : i * stages) + (turned ? stages - 1 - stage : stage)) * units + unit;
+    const bool turned = i % 2 == 1 && chunk_order == ChunkOrder::V;
+    return (i * stages + (turned ? stages - 1 - stage : stage)) * units + unit;
   }
   // Which of the chunks of `stage` v is: chunk_of(stage, local(v, stage)) == v.
   int local(VirtualStageId v, StageId stage) const {
-    if (both_ways()) return v == stage ? 0 : 1;
+    if (both_ways()) {
+      int i = 0;
+      while (i + 1 < pipelines && chunk_of(stage, i) != v)
+        ++i;
+      return i;
+    }
     const VirtualStageId chunk = whole(v);
     return chunk / stages * units + v - chunk * units;
   }
   bool holds(StageId stage, VirtualStageId v) const {
-    return stage_of(v) == stage || (both_ways() && stages - 1 - v == stage);
+    return both_ways() ? chunk_of(stage, local(v, stage)) == v : stage_of(v) == stage;
   }
 
   // Workers of one copy that hold the chunk.
-  int holders(VirtualStageId v) const { return both_ways() ? 2 : replicas_of(stage_of(v)); }
+  int holders(VirtualStageId v) const { return both_ways() ? pipelines : replicas_of(stage_of(v)); }
   // Which of them runs micro-batch m, and how many micro-batches this one has run before it.
   int holder_of(VirtualStageId v, std::int64_t m) const {
-    if (both_ways()) return static_cast<int>(m / block() % 2);
+    if (both_ways()) return static_cast<int>(m / block() % pipelines);
     return replicas.empty() ? 0 : dealt_to(m, replicas_of(stage_of(v)));
   }
   std::int64_t turn_of(VirtualStageId v, std::int64_t m) const {
-    if (both_ways()) return m / block() / 2 * block() + m % block();
+    if (both_ways()) return m / block() / pipelines * block() + m % block();
     return replicas.empty() ? m : m / replicas_of(stage_of(v));
   }
   // The inverse: the turn-th micro-batch of that holder; and how many it runs.
   std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
-    if (both_ways()) return (turn / block() * 2 + holder) * block() + turn % block();
+    if (both_ways()) return (turn / block() * pipelines + holder) * block() + turn % block();
     return holder + turn * replicas_of(stage_of(v));
   }
   std::int64_t turns(VirtualStageId v, int holder) const {
     if (both_ways()) {
-      const std::int64_t left = micro_batches % (2 * block());
-      return micro_batches / (2 * block()) * block() +
-             (holder == 0 ? std::min(left, block()) : std::max<std::int64_t>(0, left - block()));
+      const std::int64_t all = pipelines * block(), left = micro_batches % all - holder * block();
+      return micro_batches / all * block() + std::clamp<std::int64_t>(left, 0, block());
     }
     const int r = replicas_of(stage_of(v));
     return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
@@ -106,7 +115,7 @@ struct Seating {
   int joined(VirtualStageId from, VirtualStageId to) const { return std::gcd(holders(from), holders(to)); }
 
   StageId stage_of(VirtualStageId v, int holder) const {
-    return both_ways() && holder == 1 ? stages - 1 - v : stage_of(v);
+    return both_ways() ? place_of((v + shift(holder)) % stages, holder) : stage_of(v);
   }
   PositionId position(VirtualStageId v, int holder) const { return position(v, holder, first_position(stage_of(v))); }
   PositionId position_of(VirtualStageId v, std::int64_t m) const { return position(v, holder_of(v, m)); }
@@ -131,7 +140,11 @@ struct Seating {
   }
 
   // Workers that hold the same chunks, by the first stage of theirs: they run all their all-reduces in one order.
-  StageId group_of(VirtualStageId v) const { return both_ways() ? std::min(v, stages - 1 - v) : stage_of(v); }
+  StageId group_of(VirtualStageId v) const {
+    if (!both_ways()) return stage_of(v);
+    const int q = 2 * stages / pipelines;
+    return std::min(v % q, q - 1 - v % q);
+  }
   // The number of the chunk that runs m in a schedule file of PyTorch, where every chunk of a worker has its own: those
   // on the way up follow those on the way down.
   VirtualStageId number_in_file(VirtualStageId v, std::int64_t m) const {
@@ -148,9 +161,13 @@ struct Seating {
  private:
   bool both_ways() const { return pipewright::both_ways(chunk_order); }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
-  // Micro-batches in a row that go the same way.
+  // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
+  StageId place_of(int place, int i) const { return i < pipelines / 2 ? place : stages - 1 - place; }
+  int shift(int i) const { return i % (pipelines / 2) * (2 * stages / pipelines); }
+  // Micro-batches in a row that run in the same pipeline.
   std::int64_t block() const {
-    return chunk_order == ChunkOrder::BothWays ? (micro_batches + 1) / 2 : std::max(1, stages / 2);
+    if (chunk_order == ChunkOrder::Alternate) return 1;
+    return chunk_order == ChunkOrder::BothWays ? (micro_batches + 1) / 2 : std::max(1, stages / pipelines);
   }
 };
 
@@ -176,16 +193,22 @@ inline std::vector<WorkerId> holders(const Seating& seating, VirtualStageId v) {
 
 // Rounds of all-reduce and update. With a flush there is one, of all micro-batches; without, each micro-batch of a
 // worker closes one, in which every holder of the chunk has a micro-batch.                    [PipeDream19] section 3.3
+// Or every m of them do.                                                                   [PipeDream2BW20] section 3.1
 // Sharded gradients that cannot be added up whole are reduced in a round for each micro-batch, and updated once.
 //                                                                                                  [ZeRO20] section 5.2
 struct Rounds {
   Seating seating;
   bool flush = true;
   bool reduce_each = false;
+  int every = 1;  // m
 
   // Of reductions.
-  int count(VirtualStageId v) const { return whole() ? 1 : static_cast<int>(seating.most_turns(v)); }
-  int of(VirtualStageId v, std::int64_t m) const { return whole() ? 0 : static_cast<int>(seating.turn_of(v, m)); }
+  int count(VirtualStageId v) const {
+    return whole() ? 1 : static_cast<int>((seating.most_turns(v) + every - 1) / every);
+  }
+  int of(VirtualStageId v, std::int64_t m) const {
+    return whole() ? 0 : static_cast<int>(seating.turn_of(v, m) / every);
+  }
   // The update that waits for a round of reductions.
   int update_of(int round) const { return flush ? 0 : round; }
   // Micro-batches of one copy in a round of reductions.
@@ -193,7 +216,7 @@ struct Rounds {
     if (whole()) return seating.micro_batches;
     std::int64_t all = 0;
     for (int holder = 0; holder < seating.holders(v); ++holder)
-      all += round < seating.turns(v, holder) ? 1 : 0;
+      all += std::clamp<std::int64_t>(seating.turns(v, holder) - std::int64_t{round} * every, 0, every);
     return all;
   }
 

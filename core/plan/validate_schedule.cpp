@@ -68,6 +68,9 @@ std::string Checker::shape_fault() {
   if (shape.stages < 1) return "the schedule has no stage";
   if (shape.virtual_stages < 1 || shape.data_parallel < 1 || shape.units < 1)
     return "virtual stages, units and copies are counted from 1";
+  if (shape.slices < 1 || shape.micro_batches % shape.slices != 0)
+    return std::to_string(shape.micro_batches) + " passes are not micro-batches of " + std::to_string(shape.slices) +
+           " slices";
   if (shape.micro_batches < 1) return "M = " + std::to_string(shape.micro_batches) + ": no micro-batch to run";
   const std::int64_t all = std::int64_t{shape.stages} * shape.virtual_stages * shape.units;
   if (all > 65535) return std::to_string(all) + " virtual stages: at most 65535 have a name in an op";
@@ -80,6 +83,9 @@ std::string Checker::shape_fault() {
   chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
   if (both_ways(shape.chunk_order) && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways, K is even and each stage is one chunk";
+  if (shape.pipelines < 2 || shape.pipelines % 2 != 0 ||
+      (both_ways(shape.chunk_order) && shape.stages % shape.pipelines != 0))
+    return "both ways, there are as many pipelines down as up, and K is a multiple of all of them";
   if (shape.units > 1 && (both_ways(shape.chunk_order) || !shape.replicas.empty() || !schedule.flush))
     return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
@@ -130,6 +136,13 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
   if (position_of(v, op.micro_batch) != position)
     return label(op) + " belongs to replica " + std::to_string(seating.holder_of(v, op.micro_batch));
 
+  if (shape.slices > 1) {
+    const auto slice = static_cast<int>(op.micro_batch) % shape.slices;
+    if (op.kind == Kind::F && slice > 0 && !(seen[index(op) - 1] & kForward))
+      return label(op) + " reads what the slice before it computes, which comes later";
+    if ((op.kind == Kind::B || op.kind == Kind::BW) && slice + 1 < shape.slices && !(seen[index(op) + 1] & kInput))
+      return label(op) + " needs the gradients of the slice behind it, which come later";
+  }
   std::uint8_t& state = seen[index(op)];
   const auto takes = [&](std::uint8_t what, std::uint8_t needs, const char* why) -> std::string {
     if (state & what) return label(op) + " stands in the lists twice";

@@ -176,12 +176,18 @@ struct RuntimePolicy {
   bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
-  Bytes bucket{25'000'000};                            // all-reduce bucket (gradient bytes)
-  bool vertical_sync = false;                          // PipeDream: every stage uses the version that stage 0 used
-  std::optional<Placed<std::int64_t>> most_in_flight;  // micro-batches on a stage, of an order made for that; none: K
-  std::optional<Placed<double>> kept_for_weights;  // of zb_auto, zbv_auto: share of it that stays from B to W; none: 1
+  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
+  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  std::optional<Placed<double>>
+      kept_for_weights;  // share of a micro-batch's activations that stays from B to W; none: 1
   Placed<Barrier> barrier{Barrier::Flush, {}};
+  // Of some schedules alone: kScheduleKeys, core/plan/plan.hpp.
+  std::optional<Placed<std::int64_t>> most_in_flight;     // micro-batches on a stage; none: K
   std::optional<Placed<std::int64_t>> micro_batch_group;  // ScheduleShape::group; none: K
+  std::optional<Placed<std::int64_t>> slices;             // ScheduleShape::slices; none: 1
+  std::optional<Placed<std::int64_t>> pipelines;          // ScheduleShape::pipelines; none: 2
+  std::optional<Placed<std::int64_t>> forwards_at_once;   // ScheduleShape::forwards; none: 1
+  std::optional<Placed<std::int64_t>> update_every;       // ScheduleShape::update_every; none: K
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};
   std::optional<Placed<std::int64_t>> context_inner;  // of TwoLevel, a divisor of c

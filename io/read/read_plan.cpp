@@ -371,19 +371,18 @@ constexpr Field<PlanRequest> kPlan[] = {
      member<&PlanRequest::stages, AtLeast1>},
     {"virtual_stages", "whole number >= 1",
      "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs; 2: zbv, zbv_auto, "
-     "v_half, "
-     "v_min, v_1f1b, v_auto, dualpipev); "
-     "default: 1",
+     "v_half, v_min, v_zb, v_1f1b, v_auto, dualpipev; even: hanayo); default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
-     "zb_auto, search, zbv_auto and v_auto: how many micro-batches may be in flight on a stage, from F to W; two "
+     "zb_auto, search, zbv_auto, v_auto and hanayo: how many micro-batches may be in flight on a stage, from F to W; "
+     "two "
      "chunks make "
      "one; default: K, as with 1F1B",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
     {"kept_for_weights", "number in (0, 1]",
-     "zb_auto, search and zbv_auto: of what is in flight, the share that their limit counts from B to W; memory is "
-     "counted "
-     "whole until W; default: 1",
+     "of split backwards: the share of a micro-batch's activations that W needs, and that stays from B to W; memory "
+     "counts "
+     "so, and so do the limits of zb_auto, search and zbv_auto; default: 1",
      read_as<&PlanRequest::kept_for_weights, Share>, write_as<&PlanRequest::kept_for_weights>},
     {"barrier", "flush | none",
      "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
@@ -395,6 +394,22 @@ constexpr Field<PlanRequest> kPlan[] = {
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "
      "next, K or more; default: K",
      read_as<&PlanRequest::micro_batch_group, AtLeast1>, write_as<&PlanRequest::micro_batch_group>},
+    {"slices", "whole number >= 1",
+     "seq1f1b: parts of each micro-batch's sequence, cut by FLOPs, that go through the stages one after the other; "
+     "attention is causal; default: 1",
+     read_as<&PlanRequest::slices, AtLeast1>, write_as<&PlanRequest::slices>},
+    {"pipelines", "even number >= 2",
+     "chimera: how many pipelines run over the same workers, half of them each way; stages are a multiple of it, and "
+     "weights are held as often; default: 2",
+     read_as<&PlanRequest::pipelines, AtLeast1>, write_as<&PlanRequest::pipelines>},
+    {"forwards_at_once", "1 | 2",
+     "chimera: 2 runs the forwards of two micro-batches in a row where one backward runs (forward doubling); "
+     "with half the micro_batch_size it is its backward halving; default: 1",
+     read_as<&PlanRequest::forwards_at_once, AtLeast1>, write_as<&PlanRequest::forwards_at_once>},
+    {"update_every", "whole number >= 1",
+     "pipedream_2bw: micro-batches of a copy that make an update, as many as stages or more; default: as many as "
+     "stages",
+     read_as<&PlanRequest::update_every, AtLeast1>, write_as<&PlanRequest::update_every>},
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1",
      member<&PlanRequest::data_parallel, AtLeast1>},
     {"data_parallel_shard", "whole number >= 1",

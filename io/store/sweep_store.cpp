@@ -69,6 +69,8 @@ constexpr std::array kFigureColumns = {
     column<&SweepRow::tokens_per_s>("tokens_per_s"),
     column<&SweepRow::mfu>("mfu"),
     column<&SweepRow::hfu>("hfu"),
+    column<&SweepRow::longest_span>("longest_span_s"),
+    column<&SweepRow::weights_memory>("weights_memory_bytes"),
     column<&SweepRow::bubble>("bubble"),
     column<&SweepRow::peak_memory>("peak_memory_bytes"),
     column<&SweepRow::capacity>("capacity_bytes"),

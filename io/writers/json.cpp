@@ -60,13 +60,12 @@ void plan(JsonFields& json, const Plan& p) {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
   });
-  json.when(p.most_in_flight.has_value(),
-            [&] { json.field("most_in_flight", p.most_in_flight.value_or(Placed<std::int64_t>{}).value); });
   json.when(p.kept_for_weights.has_value(),
             [&] { json.field("kept_for_weights", p.kept_for_weights.value_or(Placed<double>{}).value); });
   json.when(p.barrier.value != Barrier::Flush, [&] { json.field("barrier", p.barrier.value); });
-  json.when(p.facts.states_group && p.micro_batch_group,
-            [&] { json.field("micro_batch_group", p.micro_batch_group.value_or(Placed<std::int64_t>{}).value); });
+  for (const ScheduleKey& key : kScheduleKeys)
+    json.when(p.facts.*key.stated && p.*key.asked,
+              [&] { json.field(key.name, (p.*key.asked).value_or(Placed<std::int64_t>{}).value); });
   json.when(p.pairs.value != Pairs::Serial, [&] {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
     json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });

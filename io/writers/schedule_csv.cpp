@@ -148,6 +148,11 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
   if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; }))
     return "a stage has several workers that share its micro-batches; in PyTorch's schedule file a stage runs on one "
            "rank: use plan.data_parallel";
+  if (schedule.shape.slices > 1)
+    return "its micro-batches run in slices, for which PyTorch's schedule file has no name: leave plan.slices out";
+  if (both_ways(schedule.shape.chunk_order) && schedule.shape.pipelines > 2)
+    return "its stages lie on more than two ranks; in PyTorch's schedule file they lie on one, or on two for two "
+           "directions: leave plan.pipelines out";
   return "";
 }
 

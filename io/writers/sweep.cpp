@@ -274,13 +274,17 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
 
 namespace {
 
-// Those of files: of the whole training, and with repeated forwards, where a row has such a figure.
+// Those of files: of the whole training, and with repeated forwards, where a row has such a figure; some where asked for.
 std::vector<SweepFigureName> written_figures(const Sweep& sweep) {
   std::vector<SweepFigureName> written;
+  const std::vector<SweepFigure>& metrics = sweep.question.metrics;
   for (const SweepFigureName& each : kSweepFigures)
-    if (each.figure < SweepFigure::Hfu || std::any_of(sweep.rows.begin(), sweep.rows.end(), [&](const SweepRow& row) {
-          return figure(row, each.figure).has_value();
-        }))
+    if ((each.figure == SweepFigure::LongestSpan || each.figure == SweepFigure::WeightsMemory) &&
+        std::find(metrics.begin(), metrics.end(), each.figure) == metrics.end())
+      continue;
+    else if (each.figure < SweepFigure::Hfu ||
+             std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                         [&](const SweepRow& row) { return figure(row, each.figure).has_value(); }))
       written.push_back(each);
   return written;
 }
@@ -350,7 +354,9 @@ void write_figures(JsonFields& json, const std::vector<SweepFigureName>& figures
     const bool written = std::any_of(figures.begin(), figures.end(),
                                      [&](const SweepFigureName& other) { return other.figure == each.figure; });
     json.when(written, [&] {
-      const std::string key = std::string(each.name) + (each.unit == Unit::Byte ? "_bytes" : "");
+      const std::string key = std::string(each.name) + (each.unit == Unit::Byte     ? "_bytes"
+                                                        : each.unit == Unit::Second ? "_s"
+                                                                                    : "");
       const std::optional<double> value = figure(row, each.figure);
       if (each.unit == Unit::Byte || each.figure == SweepFigure::Devices)
         json.field(key, value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt);

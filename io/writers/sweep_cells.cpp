@@ -30,6 +30,8 @@ std::string head_of(SweepFigure figure, const Scale& scale) {
     case SweepFigure::Devices: return "devices";
     case SweepFigure::SpeedUp: return "speed-up";
     case SweepFigure::Hfu: return "HFU";
+    case SweepFigure::LongestSpan: return "span " + scale.name;
+    case SweepFigure::WeightsMemory: return "weights " + scale.name;
     case SweepFigure::Days: return "days";
     case SweepFigure::DeviceHours: return "device-h";
     case SweepFigure::Cost: return "cost";
@@ -43,7 +45,9 @@ std::string head_of(SweepFigure figure, const Scale& scale) {
 
 std::string cell_of(SweepFigure figure, double value, const Scale& scale) {
   switch (figure) {
-    case SweepFigure::StepTime: return in_scale(std::llround(value * 1e9), scale);
+    case SweepFigure::StepTime:
+    case SweepFigure::LongestSpan: return in_scale(std::llround(value * 1e9), scale);
+    case SweepFigure::WeightsMemory:
     case SweepFigure::PeakMemory:
     case SweepFigure::Headroom: return in_scale(static_cast<std::int64_t>(value), scale);
     case SweepFigure::Mfu:
@@ -70,7 +74,8 @@ Scale scale_of(const Sweep& sweep, SweepFigure figure) {
   double largest = 0;
   for (const SweepRow& row : sweep.rows)
     largest = std::max(largest, std::abs(pipewright::figure(row, figure).value_or(0)));
-  if (figure == SweepFigure::StepTime) return time_scale(Time{std::llround(largest * 1e9)});
+  if (figure == SweepFigure::StepTime || figure == SweepFigure::LongestSpan)
+    return time_scale(Time{std::llround(largest * 1e9)});
   // One point that is far too large must not blur the others.
   constexpr double kGiB = 1073741824, kTiB = 1024 * kGiB;
   if (largest >= kTiB) return {kGiB, "GiB", 1};
@@ -82,6 +87,8 @@ bool less_is_better(SweepFigure figure) {
     case SweepFigure::StepTime:
     case SweepFigure::Bubble:
     case SweepFigure::PeakMemory:
+    case SweepFigure::LongestSpan:
+    case SweepFigure::WeightsMemory:
     case SweepFigure::Devices:
     case SweepFigure::Days:
     case SweepFigure::DeviceHours:

@@ -65,7 +65,7 @@ class Nearness {
     check_model(found_.scenario, framework_);
     replicas();
     schedule();
-    group();
+    keys_of_schedule();
     barrier();
     batch();
     recompute();
@@ -133,13 +133,16 @@ class Nearness {
     request().schedule.value = nearest, request().given = nullptr;
   }
 
-  void group() {
-    if (!plan_.micro_batch_group || is(Framework::Megatron)) return;
-    const ScheduleRule& written = *find_schedule(request().schedule.value);
-    if (written.facts.states_group && plan_.micro_batch_group->value != plan_.stages)
-      differs(fmt::format("micro_batch_group: {} is not there; as many as stages: {}", plan_.micro_batch_group->value,
-                          plan_.stages));
-    request().micro_batch_group.reset();
+  // Of the schedules that are written, only those in groups have a key of their own.
+  void keys_of_schedule() {
+    for (const ScheduleKey& key : kScheduleKeys) {
+      auto& asked = request().*key.asked;
+      const bool written = find_schedule(request().schedule.value)->facts.*key.stated;
+      if (!asked || (written && is(Framework::Megatron))) continue;
+      if (written && asked->value != plan_.stages)
+        differs(fmt::format("{}: {} is not there; as many as stages: {}", key.name, asked->value, plan_.stages));
+      asked.reset();
+    }
   }
 
   void barrier() {

@@ -55,6 +55,9 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
         scenario.plan.barrier.place, "plan.barrier",
         "none: the search bounds and compares whole runs of a step; write flush, or settle the other keys of "
         "the plan and ask simulate");
+  if (scenario.plan.slices)
+    throw InputError(scenario.plan.slices->place, "plan.slices",
+                     "the search counts whole micro-batches; settle the other keys of the plan, and ask simulate");
   for (const std::string& name : names)
     if (const ScheduleRule* rule = find_schedule(name);
         rule && rule->facts.pairs && scenario.plan.pairs.value == Pairs::Fused)

@@ -249,15 +249,14 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
     lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
                     " flushes, so every stage has one version of its weights; it belongs to schedule: " +
                     listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
-  if (plan.most_in_flight && rule != nullptr && rule->made_for == nullptr)
-    lines.push_back("plan.most_in_flight has no effect: it belongs to schedule: " +
-                    listed(schedule_names([](const ScheduleRule& each) { return each.made_for != nullptr; }), "or"));
-  if (plan.kept_for_weights && rule != nullptr && !rule->counts_kept)
+  if (plan.kept_for_weights && rule != nullptr && !rule->splits_backward)
     lines.push_back("plan.kept_for_weights has no effect: it belongs to schedule: " +
-                    listed(schedule_names([](const ScheduleRule& each) { return each.counts_kept; }), "or"));
-  if (plan.micro_batch_group && !plan.facts.states_group)
-    lines.push_back("plan.micro_batch_group has no effect: it belongs to schedule: " +
-                    listed(schedule_names([](const ScheduleRule& each) { return each.facts.states_group; }), "or"));
+                    listed(schedule_names([](const ScheduleRule& each) { return each.splits_backward; }), "or"));
+  for (const ScheduleKey& key : kScheduleKeys)
+    if (plan.*key.asked && !(plan.facts.*key.stated))
+      lines.push_back(
+          fmt::format("plan.{} has no effect: it belongs to schedule: {}", key.name,
+                      listed(schedule_names([&](const ScheduleRule& each) { return each.facts.*key.stated; }), "or")));
   const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
   if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");

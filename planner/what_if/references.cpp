@@ -49,7 +49,7 @@ Time one_device(const Answer& answer, const CostModel& cost, DeviceId device) {
   const auto times = [](Time time, std::int64_t n) { return Time{checked_product(time.value, n, "a time")}; };
   const std::vector<Time>& full = costs.loads.empty() ? costs.duration : costs.loads.front().duration;
   const std::vector<Time>& last = costs.loads.empty() ? costs.duration_last : costs.loads.front().duration_last;
-  const Time copy = checked_sum(times(pass(full), plan.micro_batches - 1), pass(last));
+  const Time copy = checked_sum(times(pass(full), plan.passes() - 1), pass(last));
   const std::int64_t updates = answer.schedule.flush ? 1 : plan.micro_batches * plan.data_parallel;
   return checked_sum(times(copy, plan.data_parallel), times(full[static_cast<std::size_t>(Kind::Update)], updates));
 }

@@ -47,8 +47,12 @@ void fill(SweepRow& row, const Answer& answer, const std::optional<Campaign>& wh
     if (whole->goodput) row.goodput = whole->goodput->formula;
   }
   row.bubble = report.bubble_fraction;
-  if (const StageReport* full = fullest(report))
+  if (!report.steady) row.longest_span = seconds(report.longest_span);
+  if (const StageReport* full = fullest(report)) {
     row.peak_memory = full->need.with_reserve, row.capacity = full->need.capacity;
+    const MemoryBytes& held = full->memory.bytes;
+    row.weights_memory = static_cast<double>((held.weights + held.gradients + held.optimizer).value);
+  }
   row.devices = answer.plan.devices();
   row.plan = plan_in_words(answer.plan);
   for (const LayerRange& range : answer.plan.uncut())

@@ -1,7 +1,9 @@
 #include "sim/finder/bounds.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -85,13 +87,13 @@ class StageBound {
 
   // From its first F to its last op, since what the passes hold from F to W takes turns in the memory: all bytes times
   // the time that they are held at least, over the cap.
-  std::int64_t turns() const {
-    if (cap() <= 0) return 0;
+  std::int64_t turns() const { return cap() <= 0 ? 0 : static_cast<std::int64_t>((occupied() + cap() - 1) / cap()); }
+  WideProduct occupied() const {
     WideProduct sum = 0;
     for (const VirtualStageId v : chunks_)
       sum += WideProduct{problem_.held[at(v)]} * held_for(v) +
              WideProduct{problem_.kept_after_input[at(v)]} * problem_.weights[at(v)];
-    return static_cast<std::int64_t>((sum * problem_.micro_batches + cap() - 1) / cap());
+    return sum * problem_.micro_batches;
   }
   // The same of one chunk, one after the other: n micro-batches have room, so that the F of each waits for the W of the
   // one n before it (`to_input`: for its B, and up to the end of the last B only).
@@ -232,7 +234,33 @@ bool first_inputs_fit(const OrderProblem& problem, const std::vector<StageBound>
 
 }  // namespace
 
+namespace {
+
+// Either direction alone is a problem of its own: the passes of the other one only take time and room. A stage has the
+// work of both, and its memory the passes of both.
+OrderBound bound_both_ways(const OrderProblem& problem) {
+  const std::array ways = {problem.direction(false), problem.direction(true)};
+  OrderBound best = order_bound(ways[0]);
+  best.why += ", of the way down alone";
+  if (OrderBound up = order_bound(ways[1]); up.value > best.value)
+    best = {up.value, std::move(up.why) + ", of the way up alone, along which its stages count"};
+  for (StageId k = 0; k < problem.stages; ++k) {
+    const StageBound down(ways[0], k), up(ways[1], problem.stages - 1 - k);
+    const std::int64_t begin = problem.measure == OrderMeasure::Step ? std::min(down.begin(), up.begin()) : 0;
+    if (const std::int64_t work = begin + problem.work(k); work > best.value)
+      best = {work, fmt::format("work of stage {} in both directions{}", k, begin > 0 ? ", and the way to it" : "")};
+    if (const std::int64_t cap = problem.cap[at(k)]; cap > 0)
+      if (const auto turns = begin + static_cast<std::int64_t>((down.occupied() + up.occupied() + cap - 1) / cap);
+          turns > best.value)
+        best = {turns, fmt::format("micro-batches of both directions that take turns in the memory of stage {}", k)};
+  }
+  return best;
+}
+
+}  // namespace
+
 OrderBound order_bound(const OrderProblem& problem) {
+  if (problem.two_ways) return bound_both_ways(problem);
   std::vector<StageBound> stages;
   for (StageId k = 0; k < problem.stages; ++k)
     stages.emplace_back(problem, k);
@@ -273,11 +301,18 @@ OrderBound order_bound(const OrderProblem& problem) {
   return best;
 }
 
+std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage) {
+  std::int64_t all = 0, most = 0;
+  for (VirtualStageId v = 0; v < problem.chunks(); ++v) {
+    if (problem.seating().stage_of(v) != stage) continue;
+    const std::int64_t held = std::max(problem.held[at(v)], problem.kept_after_input[at(v)]);
+    all += held, most = std::max(most, held);
+  }
+  return problem.two_ways ? most : all;
+}
+
 std::int64_t least_cap(const OrderProblem& problem, StageId stage) {
-  std::int64_t held = 0;
-  for (VirtualStageId v = 0; v < problem.chunks(); ++v)
-    if (problem.seating().stage_of(v) == stage) held += std::max(problem.held[at(v)], problem.kept_after_input[at(v)]);
-  return held;
+  return one_micro_batch(problem, stage) * (problem.two_ways ? 2 : 1);
 }
 
 }  // namespace pipewright

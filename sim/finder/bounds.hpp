@@ -23,7 +23,9 @@ struct OrderBound {
 
 OrderBound order_bound(const OrderProblem& problem);
 
-// The least cap with which some order exists, by stage: one micro-batch through all chunks of the stage.
+// What one micro-batch holds on the stage in all chunks that it runs there; both ways the more of the two directions.
+std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage);
+// The least cap with which an order is looked for: one micro-batch, both ways one in each direction.
 std::int64_t least_cap(const OrderProblem& problem, StageId stage);
 
 }  // namespace pipewright

@@ -90,12 +90,12 @@ class OrderFinder {
   }
 
   void named() {
-    ScheduleShape shape{.stages = problem_.stages,
-                        .virtual_stages = problem_.virtual_stages,
-                        .micro_batches = problem_.micro_batches,
-                        .chunk_order = problem_.chunk_order};
+    ScheduleShape shape = shape_of_ops(problem_);
     for (const ScheduleRule& rule : schedules()) {
-      if (!rule.splits_backward || rule.chunk_order != problem_.chunk_order || rule.finds_order) continue;
+      if (problem_.two_ways ? !both_ways(rule.chunk_order)
+                            : !rule.splits_backward || rule.chunk_order != problem_.chunk_order || rule.finds_order)
+        continue;
+      shape.chunk_order = rule.chunk_order;
       if (!rule.refusal(shape).empty()) continue;
       std::vector<std::vector<Op>> ops;
       if (rule.made_for != nullptr) {
@@ -108,8 +108,13 @@ class OrderFinder {
       const auto whole = [](const Op& op) { return op.kind == Kind::BW; };
       const bool some_whole = std::any_of(ops.front().begin(), ops.front().end(), whole);
       std::string name = std::string(rule.name) + (some_whole ? ", split" : "");
-      if (auto codes = codes_of(problem_, ops)) price_and_take(std::move(name), std::move(*codes));
+      if (auto codes = codes_of(problem_, ops, shape.seating())) price_and_take(std::move(name), std::move(*codes));
     }
+  }
+
+  // Stages between this one and the last; both ways half of them lie behind it.
+  double to_the_end(StageId k) const {
+    return problem_.two_ways ? (problem_.stages - 1) / 2.0 : problem_.stages - 1 - k;
   }
 
   ListRule any_rule() {
@@ -117,7 +122,7 @@ class OrderFinder {
     const double slope = chance_.uniform(1, 3.2), last = chance_.uniform(1, 3);
     const int v = problem_.virtual_stages;
     for (StageId k = 0; k < problem_.stages; ++k)
-      rule.most.push_back(static_cast<int>(v * (last + slope * (problem_.stages - 1 - k))));
+      rule.most.push_back(static_cast<int>(v * (last + slope * to_the_end(k))));
     rule.patience.assign(at(problem_.stages), chance_.uniform(0, 1));
     rule.margin.assign(at(problem_.stages), chance_.uniform(0, 1.2));
     rule.deep_first = below(4) != 0;

@@ -85,7 +85,9 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
   const std::size_t M = at(problem.micro_batches);
   const int v = problem.virtual_stages;
   std::fill(forward_at_.begin(), forward_at_.end(), kUnknown);
-  std::fill(forward_at_.begin(), forward_at_.begin() + problem.micro_batches, 0);
+  for (VirtualStageId chunk = 0; chunk < problem.chunks(); ++chunk)
+    if (problem.first(chunk))
+      std::fill_n(forward_at_.begin() + chunk * problem.micro_batches, problem.micro_batches, 0);
   std::fill(input_at_.begin(), input_at_.end(), kUnknown);
   for (auto* const counts : {&forwards_, &inputs_, &weights_})
     std::fill(counts->begin(), counts->end(), 0);
@@ -99,7 +101,8 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
     winner_[leaves_ + k] = static_cast<StageId>(k);
   for (std::size_t node = leaves_ - 1; node > 0; --node)
     winner_[node] = winner_[2 * node];
-  set_next(0, 0);
+  for (VirtualStageId chunk = 0; chunk < problem.chunks(); ++chunk)
+    if (problem.first(chunk)) set_next(pricer_.stage_of(chunk), 0);
   std::int64_t unfinished = problem.stages;
   while (true) {
     const StageId k = winner_[1];
@@ -119,7 +122,7 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
     if (choice.kind == 0) {
       const std::size_t m = at(forwards_[c]++);
       end += problem.forward[c], me.held += problem.held[c], ++me.in_flight;
-      if (choice.chunk + 1 == problem.chunks()) {
+      if (problem.last(choice.chunk)) {
         input_at_[c * M + m] = end;
       } else {
         const std::int64_t arrival = forward_at_[(c + 1) * M + m] = end + problem.down[c];
@@ -128,7 +131,7 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
     } else if (choice.kind == 1) {
       const std::size_t m = at(inputs_[c]++);
       end += problem.input[c], me.held += problem.kept_after_input[c] - problem.held[c], --me.in_flight;
-      if (choice.chunk > 0) {
+      if (!problem.first(choice.chunk)) {
         const std::int64_t arrival = input_at_[(c - 1) * M + m] = end + problem.up[c - 1];
         wake(pricer_.stage_of(choice.chunk - 1), arrival);
       }

@@ -11,6 +11,20 @@ std::int64_t OrderProblem::work(StageId stage) const {
   return sum;
 }
 
+OrderProblem OrderProblem::direction(bool upward) const {
+  OrderProblem one = *this;
+  one.virtual_stages = 1, one.chunk_order = ChunkOrder::Loop, one.two_ways = false;
+  const auto part = [&](std::vector<std::int64_t>& all, int length) {
+    const auto from = all.begin() + (upward ? stages : 0);
+    all = std::vector<std::int64_t>(from, from + length);
+  };
+  for (auto* const each : {&one.forward, &one.input, &one.weights, &one.held, &one.kept_after_input})
+    part(*each, stages);
+  part(one.down, stages - 1), part(one.up, stages - 1);
+  if (upward) std::reverse(one.cap.begin(), one.cap.end());
+  return one;
+}
+
 std::int64_t PricedOrder::span() const {
   std::int64_t longest = 0;
   for (std::size_t k = 0; k < end.size(); ++k)
@@ -39,7 +53,8 @@ bool OrderPricer::price(PricedOrder& order) {
   const int v = problem_.virtual_stages;
   const std::int64_t M = problem_.micro_batches, chunks = problem_.chunks();
   std::fill(forward_at_.begin(), forward_at_.end(), -1);
-  std::fill(forward_at_.begin(), forward_at_.begin() + M, 0);
+  for (VirtualStageId chunk = 0; chunk < chunks; ++chunk)
+    if (problem_.first(chunk)) std::fill_n(forward_at_.begin() + chunk * M, M, 0);
   std::fill(input_at_.begin(), input_at_.end(), -1);
   std::fill(position_.begin(), position_.end(), 0);
   std::fill(count_.begin(), count_.end(), 0);
@@ -73,7 +88,7 @@ bool OrderPricer::price(PricedOrder& order) {
         now = std::max(now, arrival);
         if (order.begin[at(k)] < 0) order.begin[at(k)] = now;
         now += problem_.forward[at(chunk)];
-        if (chunk + 1 == chunks) {
+        if (problem_.last(chunk)) {
           input_at_[at(here)] = now;
         } else {
           forward_at_[at(here + M)] = now + problem_.down[at(chunk)];
@@ -86,7 +101,7 @@ bool OrderPricer::price(PricedOrder& order) {
           break;
         }
         now = std::max(now, arrival) + problem_.input[at(chunk)];
-        if (chunk > 0) {
+        if (!problem_.first(chunk)) {
           input_at_[at(here - M)] = now + problem_.up[at(chunk - 1)];
           wake(stage_of(chunk - 1), chunks * M + here - M);
         }
@@ -115,36 +130,55 @@ std::int64_t OrderPricer::peak(StageId stage, const PassCodes& codes) const {
   return most;
 }
 
+ScheduleShape shape_of_ops(const OrderProblem& problem) {
+  return {.stages = problem.stages,
+          .virtual_stages = problem.two_ways ? 1 : problem.virtual_stages,
+          .micro_batches = problem.micro_batches * (problem.two_ways ? 2 : 1),
+          .chunk_order = problem.two_ways ? ChunkOrder::BothWays : problem.chunk_order};
+}
+
 std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vector<PassCodes>& codes) {
   const OrderPricer pricer(problem);
+  const ScheduleShape shape = shape_of_ops(problem);
+  const Seating seating = shape.seating();
   constexpr std::array kKinds3 = {Kind::F, Kind::B, Kind::W};
   std::vector<std::vector<Op>> ops(codes.size());
   std::vector<std::uint32_t> count(at(problem.chunks() * kPassKinds), 0);
   for (std::size_t k = 0; k < codes.size(); ++k)
     for (const std::uint8_t code : codes[k]) {
       const int kind = code / problem.virtual_stages;
-      const VirtualStageId chunk = pricer.chunk_at(static_cast<StageId>(k), code % problem.virtual_stages);
-      ops[k].push_back({.kind = kKinds3[at(kind)],
-                        .virtual_stage = static_cast<std::uint16_t>(chunk),
-                        .micro_batch = count[at(kind * problem.chunks() + chunk)]++});
+      VirtualStageId chunk = pricer.chunk_at(static_cast<StageId>(k), code % problem.virtual_stages);
+      std::uint32_t m = count[at(kind * problem.chunks() + chunk)]++;
+      if (problem.two_ways) {
+        const int holder = chunk < problem.stages ? 0 : 1;
+        chunk -= holder * problem.stages;
+        m = static_cast<std::uint32_t>(seating.micro_batch(chunk, holder, m));
+      }
+      ops[k].push_back(
+          {.kind = kKinds3[at(kind)], .virtual_stage = static_cast<std::uint16_t>(chunk), .micro_batch = m});
     }
   return ops;
 }
 
-std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops) {
-  const Seating seating = problem.seating();
+std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops,
+                                               const Seating& seating) {
+  const OrderPricer pricer(problem);
   if (ops.size() != at(problem.stages)) return std::nullopt;
   std::vector<PassCodes> codes(ops.size());
-  std::vector<std::uint32_t> count(at(problem.chunks() * kPassKinds), 0);
+  std::vector<std::int64_t> count(at(problem.chunks() * kPassKinds), 0);
   for (std::size_t k = 0; k < ops.size(); ++k)
     for (const Op& op : ops[k]) {
       if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::W && op.kind != Kind::BW) continue;
-      const VirtualStageId chunk = op.virtual_stage;
-      if (chunk >= problem.chunks() || seating.stage_of(chunk) != static_cast<StageId>(k)) return std::nullopt;
+      VirtualStageId chunk = op.virtual_stage;
+      std::int64_t turn = op.micro_batch;
+      if (problem.two_ways && chunk < problem.stages) {
+        chunk += seating.holder_of(chunk, op.micro_batch) * problem.stages;
+        turn = seating.turn_of(op.virtual_stage, op.micro_batch);
+      }
+      if (chunk >= problem.chunks() || pricer.stage_of(chunk) != static_cast<StageId>(k)) return std::nullopt;
       const auto append = [&](int kind) {
-        codes[k].push_back(
-            static_cast<std::uint8_t>(kind * problem.virtual_stages + seating.local(chunk, seating.stage_of(chunk))));
-        return count[at(kind * problem.chunks() + chunk)]++ == op.micro_batch;
+        codes[k].push_back(static_cast<std::uint8_t>(kind * problem.virtual_stages + pricer.row_of(chunk)));
+        return count[at(kind * problem.chunks() + chunk)]++ == turn;
       };
       bool ascending = true;
       if (op.kind == Kind::F) ascending = append(0);

@@ -3,6 +3,9 @@
 //
 // Micro-batches go through a chunk in ascending order. Among equal micro-batches that loses nothing: two that are
 // exchanged from some op on leave all times as they are.
+//
+// Two pipelines in opposite directions are two chains of chunks: 0 .. K - 1 down, K .. 2 K - 1 up, from stage K - 1 to
+// stage 0, so that they lie as the chunks of a V do. Each chain has micro-batches of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +19,9 @@
 namespace pipewright {
 
 struct OrderProblem {
-  int stages = 1, virtual_stages = 1, micro_batches = 1;  // K, v, M
+  int stages = 1, virtual_stages = 1, micro_batches = 1;  // K, v, M; both ways v = 2, and M of each direction
   ChunkOrder chunk_order = ChunkOrder::Loop;              // or V
+  bool two_ways = false;                                  // in a V
   OrderMeasure measure = OrderMeasure::Span;
   // One entry per chunk, ns: F, B (gradient of the input) and W (of the weights) of a micro-batch.
   std::vector<std::int64_t> forward, input, weights;
@@ -28,6 +32,11 @@ struct OrderProblem {
   std::vector<std::int64_t> cap;  // one entry per stage, in the same unit
 
   int chunks() const { return stages * virtual_stages; }
+  // Whether nothing comes before the chunk, or behind it.
+  bool first(VirtualStageId v) const { return v == 0 || (two_ways && v == stages); }
+  bool last(VirtualStageId v) const { return v + 1 == chunks() || (two_ways && v + 1 == stages); }
+  // One of the two directions by itself, stages counted along its way.
+  OrderProblem direction(bool upward) const;
   Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
   // Of one stage: time of all its passes.
   std::int64_t work(StageId stage) const;
@@ -77,8 +86,12 @@ class OrderPricer {
   std::vector<StageId> ready_;
 };
 
-// The order in ops and back. none: the lists are not every pass once in ascending order, or their chunks lie elsewhere.
+// Who runs what in such an order's ops: both ways half of the micro-batches go down, then half up.
+ScheduleShape shape_of_ops(const OrderProblem& problem);
+// The order in ops, and back from those of some seating: both ways another one may deal micro-batches otherwise. none: the
+// lists are not every pass once in ascending order, or their chunks lie elsewhere.
 std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vector<PassCodes>& codes);
-std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops);
+std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops,
+                                               const Seating& seating);
 
 }  // namespace pipewright

@@ -16,6 +16,7 @@ std::span<const ScheduleRule> schedules() {
       gpipe(),             //
       one_f_one_b(),       //
       eager_1f1b(),        //
+      seq1f1b(),           //
       interleaved_1f1b(),  //
       moe_overlap_1f1b(),  //
       looped_bfs(),        //
@@ -28,12 +29,16 @@ std::span<const ScheduleRule> schedules() {
       zbv_auto(),          //
       v_half(),            //
       v_min(),             //
+      v_zb(),              //
       v_1f1b(),            //
       v_auto(),            //
+      hanayo(),            //
+      gems(),              //
       chimera(),           //
       dualpipe(),          //
       dualpipev(),         //
       pipedream(),         //
+      pipedream_2bw(),     //
       data_parallel(),
   };
   return rules;

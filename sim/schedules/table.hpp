@@ -76,7 +76,6 @@ struct ScheduleRule {
   // The order is made for the times of a plan and for what may be in flight; nullptr: it follows from the shape alone.
   std::vector<std::vector<Op>> (*made_for)(const OrderProblem& problem) = nullptr;
   bool finds_order = false;   // it is made by the finder of orders (sim/finder)
-  bool counts_kept = false;   // its limit of what is in flight counts less from B to W (plan.kept_for_weights)
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 
   // All that is run: the passes, and what a flush puts behind them. The shape must not be refused.

@@ -253,9 +253,9 @@ ScheduleRule zb_auto() {
           .compute = [](const ScheduleShape& shape) { return made_schedule(zb_auto(), shape); },
           .refusal = [](const ScheduleShape& shape) { return made_refusal(zb_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
+          .facts = {.limits_in_flight = true},
           .searched = 0,
-          .made_for = zero_bubble_order,
-          .counts_kept = true};
+          .made_for = zero_bubble_order};
 }
 
 }  // namespace pipewright

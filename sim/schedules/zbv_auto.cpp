@@ -307,12 +307,11 @@ ScheduleRule zbv_auto() {
           .compute = [](const ScheduleShape& shape) { return made_schedule(zbv_auto(), shape); },
           .refusal = [](const ScheduleShape& shape) { return made_refusal(zbv_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
-          .facts = {.takes_chunks = true},
+          .facts = {.takes_chunks = true, .limits_in_flight = true},
           .chunk_order = ChunkOrder::V,
           .chunks = 2,
           .searched = 0,
-          .made_for = zero_bubble_v_order,
-          .counts_kept = true};
+          .made_for = zero_bubble_v_order};
 }
 
 }  // namespace pipewright

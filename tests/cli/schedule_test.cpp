@@ -67,7 +67,11 @@ TEST_CASE("Room for activations: of the devices, of a size for each stage, and t
 TEST_CASE("What is not searched is refused, with a way out") {
   const auto refused = [](const std::string& set) { return error_of({"schedule", kQuickstart, "--set", set}); };
   CHECK(contains(refused("plan=auto"), "pipewright plan SCENARIO -o FILE.yaml"));
-  CHECK(contains(refused("plan.schedule=dualpipe"), "lays chunks both ways, which is not searched"));
+  CHECK(contains(error_of({"schedule", kQuickstart, "--set", "plan.schedule=chimera", "--set", "plan.pipelines=4"}),
+                 "orders of more than two pipelines are not searched"));
+  CHECK(contains(error_of({"schedule", "scenarios/schedules/chimera.yaml", "--set", "plan.pipelines=2", "--set",
+                           "training.micro_batches=7"}),
+                 "7 do not go both ways in equal numbers; use 8"));
   CHECK(contains(refused("plan.schedule=pipedream"), "has no flush"));
   CHECK(contains(error_of({"schedule", kQuickstart, "--measure", "bubble"}), "step, span"));
   CHECK(contains(error_of({"schedule", kQuickstart, "--kept-for-weights", "130%"}), "use 100% or less"));

@@ -1,4 +1,6 @@
 // Memory over the ops of a worker: the walk, the series on the clock, and the formulas, each against the others.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "core/cost/memory_model.hpp"
@@ -86,6 +88,38 @@ TEST_CASE("without buffers the walk, the series and the formula give one peak, f
         }
       }
   CHECK(compared > 5000);
+}
+
+// [ZeroBubble23] table 1: F adds all that a micro-batch holds, B leaves what W needs of it, W frees that.
+TEST_CASE("what W does not need goes with the B; with recomputation also what is rebuilt") {
+  int less = 0;
+  for (const char* name : {"zb_h1", "zb_h2", "1f1b"})
+    for (const bool recompute : {false, true})
+      for (const double kept : {1.0, .3}) {
+        ScheduleShape shape{.stages = 4, .micro_batches = 9};
+        shape.recompute.assign(4, recompute);
+        const Schedule schedule = schedule_of(name, shape);
+        MemoryModel memory = plain_memory(shape);
+        memory.kept_for_weights = kept;
+        for (int worker = 0; worker < 4; ++worker) {
+          int held = 0, most = 0, whole = 0, most_whole = 0;
+          const int stash = recompute ? 7 : 20, rebuilt = recompute ? 13 : 0;
+          const int stays = kept < 1 ? (recompute ? 2 + 4 : 6) : 20;  // .3 of 7 and of 13, of 20
+          for (const Op& op : schedule.positions[static_cast<std::size_t>(worker)].compute) {
+            if (op.kind == Kind::F) held += stash, whole += stash;
+            if (op.kind == Kind::R) held += rebuilt, whole += rebuilt;
+            if (op.kind == Kind::B) held -= 20 - stays;
+            if (op.kind == Kind::W) held -= stays, whole -= 20;
+            if (op.kind == Kind::BW) held -= 20, whole -= 20;
+            most = std::max(most, held), most_whole = std::max(most_whole, whole);
+          }
+          CHECK(held == 0);
+          const MemoryPeak walk = peak(memory, schedule, worker);
+          CHECK((walk.bytes.stash + walk.bytes.recompute).value == most);
+          less += most < most_whole;
+        }
+      }
+  CHECK(less >= 6);
 }
 
 TEST_CASE("the peaks of all workers at once are those of each worker's series, buffers included") {

@@ -72,7 +72,7 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
     }
     ++shapes;
   };
-  for (int K = 1; K <= 6; ++K)
+  for (int K = 1; K <= 12; K += K < 6 ? 1 : 2)
     for (const int M : {1, 2, 5, 12, 13})
       for (const int D : {1, 3}) {
         for (int v = 1; v <= 4; ++v)
@@ -85,8 +85,15 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
                      .chunk_order = order,
                      .units = units});
         if (K % 2 == 0)
-          for (const ChunkOrder order : {ChunkOrder::BothWays, ChunkOrder::InTurns})
+          for (const ChunkOrder order : {ChunkOrder::BothWays, ChunkOrder::InTurns, ChunkOrder::Alternate})
             check({.stages = K, .micro_batches = M, .data_parallel = D, .chunk_order = order});
+        for (const int pipelines : {4, 6, 8})
+          if (K % pipelines == 0)
+            check({.stages = K,
+                   .micro_batches = M,
+                   .pipelines = pipelines,
+                   .data_parallel = D,
+                   .chunk_order = ChunkOrder::InTurns});
         for (int r = 1; r <= 3; ++r) {
           ScheduleShape shape{.stages = K, .micro_batches = M, .data_parallel = D};
           for (int k = 0; k < K; ++k)

@@ -96,7 +96,8 @@ SweepRow row_with_figures() {
   SweepRow row;
   row.point = 1, row.outcome = SweepRow::Outcome::DoesNotFit, row.reason = "too large";
   row.step_time = Time{33'000'000}, row.samples_per_s = 1.0 / 3, row.bubble = 3.0 / 11;
-  row.tokens_per_s = 0.7, row.mfu = 0.1, row.hfu = 0.2, row.goodput = 0.9;
+  row.tokens_per_s = 0.7, row.mfu = 0.1, row.hfu = 0.2, row.longest_span = 0.3, row.weights_memory = 4096,
+  row.goodput = 0.9;
   row.days = 1.0 / 7, row.device_hours = 8, row.cost = 1e6, row.energy_kwh = 2.5;
   row.peak_memory = Bytes{2000}, row.capacity = Bytes{1000}, row.devices = 4, row.plan = "PP4", row.layers = "1 1";
   return row;

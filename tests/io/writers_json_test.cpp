@@ -81,9 +81,9 @@ std::set<std::string> written_paths() {
   ++full->scenario->cluster.nodes;
   full->answer.plan.rebuilt = {0}, full->answer.plan.recompute_modules = {Module::Norm, Module::FeedForward};
   full->answer.plan.expert_parallel = 8;
-  full->answer.plan.most_in_flight = Placed<std::int64_t>{4, {}};
   full->answer.plan.kept_for_weights = Placed<double>{.5, {}}, full->answer.plan.barrier.value = Barrier::None;
-  full->answer.plan.facts.states_group = true, full->answer.plan.micro_batch_group = Placed<std::int64_t>{4, {}};
+  for (const ScheduleKey& key : kScheduleKeys)
+    full->answer.plan.facts.*key.stated = true, full->answer.plan.*key.asked = Placed<std::int64_t>{2, {}};
   full->answer.plan.pairs.value = Pairs::Fused, full->answer.plan.pair_time = Placed<Time>{Time{1}, {}};
   full->answer.plan.context_parallel = 4, full->answer.plan.context_inner = Placed<std::int64_t>{2, {}};
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{};

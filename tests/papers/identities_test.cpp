@@ -150,7 +150,7 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (const auto peak = rule.peak_in_flight(shape, k))
             CHECK(most == peak);
           else
-            CHECK(most <= K * rule.chunks + (rule.chunks == 0 ? K : 0));  // made for as much as 1F1B holds
+            CHECK(most <= K * chunks);  // made for as much as 1F1B holds
           const int v = shape.virtual_stages;
           if (rule.name == "gpipe") CHECK(most == M);
           if (rule.name == "1f1b" || rule.name == "pipedream") CHECK(most == std::min(M, K - k));
@@ -162,6 +162,9 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
           if (rule.name == "interleaved_zb") CHECK(most == std::min(M * v, (v - 1) * M / std::max(1, M / K) + K));
           if (rule.name == "zbv") CHECK(most == std::min({2 * K, 2 * M, M + k + 1}));
           if (rule.name == "v_half") CHECK(most == std::min({2 * M, M + k + 1, (K + 2) / 2 * 2}));
+          if (rule.name == "v_zb") CHECK((M < 2 * K || most == 2 * K));
+          if (rule.name == "pipedream_2bw") CHECK(most == std::min(M, K - k));
+          if (rule.name == "gems") CHECK(most == 1);
           if (rule.name == "v_min") CHECK(most <= std::min({2 * M, M + k + 1, (K + 4) / 3 * 2}));
           if (rule.name == "v_min" && K % 3 != 2) CHECK(most == std::min({2 * M, M + k + 1, (K + 4) / 3 * 2}));
           if (rule.name == "v_1f1b") CHECK(most == std::min({2 * M, M + k + k / 2 + 1, (2 * K / 3 + 1) * 2}));

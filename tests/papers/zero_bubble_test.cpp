@@ -471,17 +471,19 @@ TEST_CASE("ZB-V: no stage waits once it has begun where passes are equal, and th
 
 // Slots that the orders of their authors leave idle; exact from 2 K micro-batches on.
 TEST_CASE(
-    "orders of a building block: V-Half idles 3K-7 or 3K-4 slots, V-Min 4K-5 or 4K-7, V-1F1B about 5K, for any M") {
+    "orders of a building block: V-Half idles 3K-7 or 3K-4 slots, V-Min 4K-5 or 4K-7, V-ZB K-1, V-1F1B about 5K") {
   const auto idle = [](std::string_view name, int K) {
     if (K == 1) return 0;
     if (name == "v_half") return K == 2 ? 1 : K % 2 == 0 ? 3 * K - 7 : 3 * K - 4;
     if (name == "v_min") return K % 3 == 0 ? 4 * K - 7 : 4 * K - 5;
+    if (name == "v_zb") return K - 1;
     return K == 2 ? 4 : K == 3 ? 8 : K == 9 ? 36 : 5 * K - (K % 3 == 0 ? 8 : K % 3 == 1 ? 5 : 7);
   };
-  for (const char* name : {"v_half", "v_min", "v_1f1b"}) {
+  for (const char* name : {"v_half", "v_min", "v_zb", "v_1f1b"}) {
     const ScheduleRule& rule = *find_schedule(name);
+    const bool zero = name == std::string_view("v_zb");
     for (int K = 1; K <= 16; ++K)
-      for (int M = 2 * K; M <= 64; M += 1 + M % 5) {
+      for (int M = 2 * K + (zero ? 1 : 0); M <= 64; M += 1 + M % 5) {
         const ScheduleShape shape{.stages = K, .virtual_stages = 2, .micro_batches = M, .chunk_order = ChunkOrder::V};
         const Time step =
             static_order_makespan(rule.generate(shape), stage_costs(shape, Time{1}, Time{1}, Time{1}, Time{0}));

@@ -9,6 +9,7 @@
 
 #include "core/plan/op_index.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "sim/schedules/table.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
 
@@ -118,7 +119,7 @@ TEST_CASE(
           for (const int micro_batches : {1, 3, 2 * stages, 2 * stages + 3}) {
             const Changes cell = {kChain, "plan.virtual_stages=2", set("plan.stages", stages),
                                   set("plan.data_parallel", copies), "plan.recompute=" + recompute};
-            for (const char* schedule : {"zbv", "v_half", "v_min", "v_1f1b"})
+            for (const char* schedule : {"zbv", "v_half", "v_min", "v_zb", "v_1f1b", "hanayo"})
               check_cell(
                   join(join(cell, {std::string("plan.schedule=") + schedule}), batch(micro_batches, ragged, copies)));
             if (micro_batches >= 2 * stages)
@@ -126,15 +127,34 @@ TEST_CASE(
           }
         for (const int stages : {2, 4})
           for (const int micro_batches : {stages - 1, stages + 1, 2 * stages})
-            check_cell(join({kChain, "plan.schedule=chimera", set("plan.stages", stages),
-                             set("plan.data_parallel", copies), "plan.recompute=" + recompute},
-                            batch(micro_batches, ragged, copies)));
+            for (const Changes& schedule :
+                 {Changes{"plan.schedule=chimera"}, Changes{"plan.schedule=chimera", set("plan.pipelines", stages)},
+                  Changes{"plan.schedule=gems"}})
+              check_cell(join(join(schedule, {kChain, set("plan.stages", stages), set("plan.data_parallel", copies),
+                                              "plan.recompute=" + recompute}),
+                              batch(micro_batches, ragged, copies)));
         for (const int stages : {2, 4})
           for (const int micro_batches : {2 * stages, 2 * stages + 4})
             check_cell(join({kChain, "plan.schedule=dualpipe", set("plan.stages", stages),
                              set("plan.data_parallel", copies), "plan.recompute=" + recompute},
                             batch(micro_batches, ragged, copies)));
       }
+}
+
+TEST_CASE("Every schedule with a flush, on two, four and eight workers") {
+  const std::string chain =
+      "model={name: long chain, input_shape: [4], layers: [{name: body, repeat: 31, ops: [{op: linear, features: 4}, "
+      "{op: tanh}]}, {name: loss, op: cross_entropy}]}";
+  for (const ScheduleRule& rule : schedules())
+    for (const int workers : {2, 4, 8}) {
+      if (!rule.flush) continue;
+      const bool copies = rule.refusal({.stages = 1, .micro_batches = 2, .data_parallel = 2}).empty() &&
+                          !rule.refusal({.stages = 2, .micro_batches = 2, .data_parallel = 2}).empty();
+      const int v = rule.facts.takes_chunks ? 2 : 1;
+      check_cell(join({chain, "plan.schedule=" + std::string(rule.name), set("plan.virtual_stages", v),
+                       set(copies ? "plan.data_parallel" : "plan.stages", workers)},
+                      batch(2 * workers, false)));
+    }
 }
 
 TEST_CASE("Skips over stages, and outputs that several stages read") {

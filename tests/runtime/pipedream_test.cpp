@@ -79,6 +79,34 @@ TEST_CASE("With vertical sync every stage reads, forwards and backwards, the ver
   }
 }
 
+TEST_CASE("PipeDream-2BW: a round of micro-batches reads, on every stage, the weights before the last update") {
+  const Versions read = versions(chain(6, 3, {"plan.schedule=pipedream_2bw", "plan.update_every=4"}));
+  CHECK(read.size() == 3 * 9);
+  for (const auto& [key, version] : read) {
+    CHECK(version.first == std::max<std::int64_t>(0, std::int64_t{key.second} / 4 - 1));
+    CHECK(version.second == version.first);
+  }
+}
+
+TEST_CASE("PipeDream-2BW learns the same on any number of stages, bit by bit, and holds two versions") {
+  const auto learned = [&](int stages, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> changes = {"plan.schedule=pipedream_2bw", "plan.update_every=3",
+                                        "training.micro_batches=12"};
+    changes.insert(changes.end(), more.begin(), more.end());
+    const RunCase run = chain(6, stages, changes);
+    for (const auto& chunk : run.run_plan.chunks)
+      CHECK(chunk.buffers == 2);
+    std::vector<float> all;  // of all layers, in order
+    for (const auto& values : weights(run))
+      all.insert(all.end(), values.begin(), values.end());
+    return all;
+  };
+  const std::vector<float> on_one = learned(1);
+  CHECK(learned(2) == on_one);
+  CHECK(learned(3) == on_one);
+  CHECK(learned(3, {"plan.update_every=4"}) != on_one);
+}
+
 // The gradient of a first stage that is one linear layer is x^T dy: its own weights are not in it. With two layers the
 // first one's gradient has the second one's weights in it.
 TEST_CASE("On two stages stashing changes nothing with one linear layer per stage, and what is learned with two") {

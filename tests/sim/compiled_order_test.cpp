@@ -17,7 +17,7 @@ using namespace pipewright;
 TEST_CASE("an order compiled once gives the static order's makespan under any prices") {
   std::mt19937 random(7);
   std::map<std::string, int> compiled;
-  for (int run = 0; run < 3000; ++run) {
+  for (int run = 0; run < 4000; ++run) {
     const Schedule schedule = random_schedule(random);
     CAPTURE(run);
     CAPTURE(schedule.name);

@@ -38,11 +38,30 @@ OrderProblem alike(int stages, int chunks, int micro_batches, Passes4 times, std
   return problem;
 }
 
+std::int64_t number_between(Random& chance, int low, int high) {
+  return low + static_cast<std::int64_t>(chance.bits() % static_cast<std::uint64_t>(high - low + 1));
+}
+
+// Two chunks on each stage, there and back or in two directions; room for one micro-batch or more.
+OrderProblem two_by_chance(Random& chance, int stages, bool two_ways) {
+  OrderProblem problem = alike(stages, 2, 1, {}, 0, 0, 0);
+  problem.two_ways = two_ways;
+  for (std::size_t v = 0; v < at(problem.chunks()); ++v) {
+    problem.forward[v] = number_between(chance, 1, 9), problem.input[v] = number_between(chance, 1, 9);
+    problem.weights[v] = number_between(chance, 0, 9);
+    problem.held[v] = number_between(chance, 1, 4);
+    problem.kept_after_input[v] = number_between(chance, 0, static_cast<int>(problem.held[v]));
+    if (v + 1 < at(problem.chunks()))
+      problem.down[v] = number_between(chance, 0, 4), problem.up[v] = number_between(chance, 0, 4);
+  }
+  for (StageId k = 0; k < stages; ++k)
+    problem.cap[at(k)] = least_cap(problem, k) + number_between(chance, 0, 2);
+  return problem;
+}
+
 // Times, memory and hops by chance; room for 1 to M micro-batches.
 OrderProblem by_chance(Random& chance, int stages, int micro_batches) {
-  const auto between = [&](int low, int high) {
-    return low + static_cast<std::int64_t>(chance.bits() % static_cast<std::uint64_t>(high - low + 1));
-  };
+  const auto between = [&](int low, int high) { return number_between(chance, low, high); };
   OrderProblem problem = alike(stages, 1, micro_batches, {}, 0, 0, 0);
   for (StageId k = 0; k < stages; ++k) {
     const std::size_t s = at(k);
@@ -54,19 +73,19 @@ OrderProblem by_chance(Random& chance, int stages, int micro_batches) {
   return problem;
 }
 
-// All orders of a stage with one chunk that keep to its cap.
-void all_orders(const OrderProblem& problem, const OrderPricer& pricer, StageId stage, std::array<int, 3> done,
+// All orders of a stage that keep to its cap. `done`: by code.
+void all_orders(const OrderProblem& problem, const OrderPricer& pricer, StageId stage, std::vector<int>& done,
                 PassCodes& codes, std::vector<PassCodes>& all) {
-  const int M = problem.micro_batches;
+  const int M = problem.micro_batches, v = problem.virtual_stages;
   if (pricer.peak(stage, codes) > problem.cap[at(stage)]) return;
-  if (done[2] == M) return all.push_back(codes);
-  for (int kind = 0; kind < 3; ++kind) {
-    if (done[at(kind)] >= (kind == 0 ? M : done[at(kind) - 1])) continue;
-    std::array<int, 3> then = done;
-    ++then[at(kind)];
-    codes.push_back(static_cast<std::uint8_t>(kind));
-    all_orders(problem, pricer, stage, then, codes, all);
+  if (std::ssize(codes) == 3 * v * M) return all.push_back(codes);
+  for (int code = 0; code < 3 * v; ++code) {
+    if (done[at(code)] >= (code < v ? M : done[at(code - v)])) continue;
+    ++done[at(code)];
+    codes.push_back(static_cast<std::uint8_t>(code));
+    all_orders(problem, pricer, stage, done, codes, all);
     codes.pop_back();
+    --done[at(code)];
   }
 }
 
@@ -75,8 +94,9 @@ std::int64_t best_of_all(const OrderProblem& problem) {
   OrderPricer pricer(problem);
   std::vector<std::vector<PassCodes>> by_stage(at(problem.stages));
   PassCodes none;
+  std::vector<int> done(at(3 * problem.virtual_stages));
   for (StageId k = 0; k < problem.stages; ++k)
-    all_orders(problem, pricer, k, {}, none, by_stage[at(k)]);
+    all_orders(problem, pricer, k, done, none, by_stage[at(k)]);
   std::int64_t best = std::numeric_limits<std::int64_t>::max();
   PricedOrder order;
   order.codes.resize(at(problem.stages));
@@ -156,7 +176,7 @@ TEST_CASE("finder: an order costs what the engine says, for every schedule with 
         ops.push_back(lane.compute);
       const auto whole = [](const Op& op) { return op.kind == Kind::BW; };  // of some of dualpipev's backwards
       if (std::any_of(ops.front().begin(), ops.front().end(), whole)) continue;
-      auto codes = codes_of(problem, ops);
+      auto codes = codes_of(problem, ops, shape.seating());
       REQUIRE(codes);
       CHECK(ops_of(problem, *codes) == ops);
       PricedOrder order{.codes = std::move(*codes), .begin = {}, .end = {}};
@@ -199,6 +219,66 @@ TEST_CASE("finder: of all orders of 400 small problems none beats the bound, and
   CHECK(problems >= 390);
   CHECK(found_best >= problems * 99 / 100);
   CHECK(proven >= problems / 2);
+}
+
+TEST_CASE("finder: likewise with two chunks on each stage, there and back and in two directions") {
+  Random chance(2);
+  for (const bool two_ways : {false, true}) {
+    int found_best = 0, proven = 0;
+    constexpr int kProblems = 60;
+    for (int i = 0; i < kProblems; ++i) {
+      OrderProblem problem = two_by_chance(chance, i % 20 == 0 ? 4 : 1 + i % 3, two_ways);
+      problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
+      const std::int64_t best = best_of_all(problem);
+      CAPTURE(i);
+      CAPTURE(two_ways);
+      const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
+      REQUIRE_FALSE(found.order.begin.empty());
+      CHECK(found.bound.value <= best);
+      CHECK(value(found, problem.measure) >= best);
+      check_kept(problem, found);
+      found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
+    }
+    CHECK(found_best >= kProblems * 95 / 100);
+    CHECK(proven >= kProblems / 4);
+  }
+}
+
+TEST_CASE("finder: in two directions an order costs what the engine says, and beats those with a name") {
+  OrderProblem problem = alike(4, 2, 8, {10, 12, 8, 1}, 1, 1, 5);
+  problem.two_ways = true;
+  problem.down.assign(7, 1), problem.up = problem.down;
+  const FoundOrder found = find_order(problem, {.evaluations = 20'000, .seed = 1});
+  check_kept(problem, found);
+  for (const char* name : {"dualpipe, split", "gems, split"})
+    CHECK(
+        std::any_of(found.known.begin(), found.known.end(), [&](const NamedOrder& each) { return each.name == name; }));
+  std::vector<NamedOrder> orders = found.known;
+  orders.push_back({"found", found.order});
+  for (const NamedOrder& each : orders) {
+    CAPTURE(each.name);
+    CHECK(found.order.span() <= each.order.span());
+    ScheduleShape shape = shape_of_ops(problem);
+    auto given = std::make_shared<GivenSchedule>();
+    given->stages = shape.stages, given->micro_batches = shape.micro_batches, given->chunk_order = shape.chunk_order;
+    given->compute = ops_of(problem, each.order.codes);
+    shape.given = given;
+    const Schedule schedule = find_schedule("file")->generate(shape);
+    REQUIRE(validate(schedule) == "");
+    StepCosts costs = plain_costs(shape, std::vector<Time>(4, Time{10}), std::vector<Time>(4, Time{20}), Time{1});
+    for (auto* const durations : {&costs.duration, &costs.duration_last})
+      for (std::size_t v = 0; v < 4; ++v) {
+        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = Time{12};
+        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = Time{8};
+      }
+    const Timeline timeline = static_order(schedule, costs);
+    for (std::size_t k = 0; k < 4; ++k) {
+      const auto passes = std::count_if(schedule.positions[k].compute.begin(), schedule.positions[k].compute.end(),
+                                        [](const Op& op) { return op.kind != Kind::Update; });
+      CHECK(each.order.begin[k] == timeline.workers[k].compute.front().start.value);
+      CHECK(each.order.end[k] == timeline.workers[k].compute[at(static_cast<int>(passes) - 1)].end.value);
+    }
+  }
 }
 
 TEST_CASE("finder: published orders that the bound proves optimal: those of ZB-1p, all twelve") {

@@ -31,14 +31,14 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
   CHECK(schedule_names() ==
         std::vector<std::string_view>{
-            "naive",      "gpipe",    "1f1b",      "eager_1f1b", "interleaved_1f1b", "moe_overlap_1f1b",
-            "looped_bfs", "zb_h1",    "zb_h2",     "zb_auto",    "search",           "interleaved_zb",
-            "zbv",        "zbv_auto", "v_half",    "v_min",      "v_1f1b",           "v_auto",
-            "chimera",    "dualpipe", "dualpipev", "pipedream",  "data_parallel"});
+            "naive",      "gpipe",   "1f1b",     "eager_1f1b", "seq1f1b",   "interleaved_1f1b", "moe_overlap_1f1b",
+            "looped_bfs", "zb_h1",   "zb_h2",    "zb_auto",    "search",    "interleaved_zb",   "zbv",
+            "zbv_auto",   "v_half",  "v_min",    "v_zb",       "v_1f1b",    "v_auto",           "hanayo",
+            "gems",       "chimera", "dualpipe", "dualpipev",  "pipedream", "pipedream_2bw",    "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())
-    CHECK(rule.flush == (rule.name != "pipedream"));
+    CHECK(rule.flush == !rule.name.starts_with("pipedream"));
 }
 
 TEST_CASE("the traits of every schedule are what its orders do") {
@@ -80,7 +80,7 @@ TEST_CASE("the traits of every schedule are what its orders do") {
 }
 
 TEST_CASE("one micro-batch more is one block more, in the middle of every lane, where a block makes the order") {
-  for (const char* name : {"v_half", "v_min", "v_1f1b", "v_auto"})
+  for (const char* name : {"v_half", "v_min", "v_zb", "v_1f1b", "v_auto"})
     for (int K = 1; K <= 16; ++K)
       for (int M = 3 * K + 1; M <= 4 * K + 4; ++M) {
         ScheduleShape shape{.stages = K, .virtual_stages = 2, .micro_batches = M, .chunk_order = ChunkOrder::V};

@@ -1,5 +1,5 @@
 // Every schedule drawn. The pictures were made by hand from the definition of the schedule; DualPipe's on four stages,
-// V-Half's, V-Min's, V-1F1B's and those made for times from the orders of their authors: a forward takes 1, a backward 2, a recomputation 1,
+// V-Half's, V-Min's, V-1F1B's and those made for times from the orders of their authors, V-ZB's and doubled Chimera's from what is generated: a forward takes 1, a backward 2, a recomputation 1,
 // messages are free, unless a test says otherwise.
 #include <memory>
 
@@ -243,6 +243,66 @@ TEST_CASE("Chimera sends two micro-batches down, two up, and so on") {
 .0213.ccaaddbb..
 .2031.aaccbbdd..
 23.0aa1bb.cc..dd
+)");
+}
+
+TEST_CASE("V-ZB has no bubble within a stage's span") {
+  CHECK(drawn("v_zb", {.stages = 2, .virtual_stages = 2, .micro_batches = 5, .chunk_order = ChunkOrder::V}) == R"(
+0120aw1baww32cbww43dcww4edweww.
+.0011aaww22bbww33ccw4w4ddeewwww
+)");
+}
+
+TEST_CASE("Hanayo goes there and back in one wave, and twice in two") {
+  CHECK(drawn("hanayo", {.stages = 2, .virtual_stages = 2, .micro_batches = 2, .chunk_order = ChunkOrder::V}) == R"(
+01.0aa1bb.aa..bb
+.0011.aaaabbbb..
+)");
+  CHECK(drawn("hanayo", {.stages = 2, .virtual_stages = 4, .micro_batches = 2, .chunk_order = ChunkOrder::V}) == R"(
+01.00110aa1bb.aaaabbbbaa..bb
+.00110011.aaaabbbbaaaabbbb..
+)");
+}
+
+TEST_CASE("Seq1F1B: slices 0 and 1 are of one micro-batch, 2 and 3 of the next; backwards take the later slice first") {
+  CHECK(drawn("seq1f1b", {.stages = 2, .micro_batches = 4, .slices = 2}) == R"(
+012..bb3aa.ddcc
+.01bb2aa3ddcc..
+)");
+}
+
+TEST_CASE("GEMS sends a micro-batch down and the next one up, behind its gradient") {
+  CHECK(drawn("gems", {.stages = 4, .micro_batches = 2, .chunk_order = ChunkOrder::Alternate}) == R"(
+0.........aa1bb......
+.0......aa1....bb....
+..0...aa1........bb..
+...0aa1............bb
+)");
+}
+
+TEST_CASE("Chimera with four pipelines of a micro-batch each, and with forward doubling") {
+  CHECK(drawn("chimera", {.stages = 4, .micro_batches = 4, .pipelines = 4, .chunk_order = ChunkOrder::InTurns}) == R"(
+0312ccbbddaa
+3021bbccaadd
+1203ddaaccbb
+2130aaddbbcc
+)");
+  CHECK(drawn("chimera", {.stages = 4, .micro_batches = 8, .forwards = 2, .chunk_order = ChunkOrder::InTurns}) == R"(
+041526cc37dd.aaggbbhhee..ff
+.04261537ccaaddbbggeehhff..
+.26043715aaccbbddeeggffhh..
+263704aa15bb.cceeddffgg..hh
+)");
+}
+
+TEST_CASE("PipeDream-2BW updates (U) every three micro-batches, and never waits for it") {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 6, .update_every = 3};
+  StepCosts costs = unit_costs(shape);
+  for (const int v : {0, 1})
+    set_update_time(costs, v, Time{1});
+  CHECK(drawn("pipedream_2bw", shape, costs) == R"(
+01..aa2bb3ccu4dd5ee.ffu
+.0aa1bb2ccu3dd4ee5ffu..
 )");
 }
 

@@ -58,8 +58,9 @@ TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage,
         ScheduleShape shape{.stages = K, .micro_batches = M};
         shape.recompute.assign(static_cast<std::size_t>(K), recompute);
         shape.recompute_except_last = M % 2 == 1;
-        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, zb_auto, search, pipedream; data_parallel too at K = 1
-        CHECK(check_all(shape) == (K == 1 ? 10 : 9));
+        // naive, gpipe, 1f1b, eager_1f1b, zb_h1, zb_h2, zb_auto, search, pipedream, pipedream_2bw; seq1f1b where all
+        // are recomputed alike; data_parallel at K = 1
+        CHECK(check_all(shape) == 10 + (shape.recompute_except_last ? 0 : 1) + (K == 1 ? 1 : 0));
       }
 }
 
@@ -73,14 +74,22 @@ TEST_CASE("chunks there and back, and both ways: valid wherever they are not ref
           shape.recompute.assign(static_cast<std::size_t>(K), recompute);
           shape.chunk_order = ChunkOrder::V;
           const int there_and_back = check_all(shape);
-          CHECK(there_and_back == (M >= 2 * K ? 7 : 6));  // zbv, zbv_auto, v_*, and dualpipev once M is enough
+          CHECK(there_and_back == (M >= 2 * K ? 9 : 8));  // zbv, zbv_auto, v_*, hanayo; dualpipev once M is enough
           shape.virtual_stages = 1, shape.chunk_order = ChunkOrder::BothWays;
           const int two_ways = check_all(shape);
           CHECK(two_ways == (K % 2 == 0 && M % 2 == 0 && M >= 2 * K ? 1 : 0));
           shape.chunk_order = ChunkOrder::InTurns;
           const int in_turns = check_all(shape);
           CHECK(in_turns == (K % 2 == 0 ? 1 : 0));  // chimera, with any number of micro-batches
-          valid += there_and_back + two_ways + in_turns;
+          for (shape.pipelines = 4; shape.pipelines <= K; shape.pipelines += 2) {
+            const int of_more = check_all(shape);
+            CHECK(of_more == (K % shape.pipelines == 0 ? 1 : 0));
+            valid += of_more;
+          }
+          shape.pipelines = 2, shape.chunk_order = ChunkOrder::Alternate;
+          const int alternate = check_all(shape);
+          CHECK(alternate == (K % 2 == 0 ? 1 : 0));  // gems
+          valid += there_and_back + two_ways + in_turns + alternate;
         }
   CHECK(valid > 2000);
 }

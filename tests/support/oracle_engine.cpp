@@ -51,7 +51,8 @@ class Oracle {
   }
   int round_of(const Op& op) const {
     if (schedule_.flush) return shape_.reduce_each ? static_cast<int>(op.micro_batch) : 0;
-    return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size());
+    return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size()) /
+           std::max(1, shape_.update_every);
   }
   static bool ends_gradient(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::W; }
   static bool backward(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::B; }

@@ -10,7 +10,13 @@ namespace pipewright::oracle {
 // Positions that hold chunk v, in the order in which they are dealt micro-batches.
 inline std::vector<int> places(const ScheduleShape& shape, int v) {
   const int K = shape.stages;
-  if (shape.chunk_order == ChunkOrder::BothWays || shape.chunk_order == ChunkOrder::InTurns) return {v, K - 1 - v};
+  if (shape.chunk_order != ChunkOrder::Loop && shape.chunk_order != ChunkOrder::V) {
+    std::vector<int> all;  // first those of the pipelines down, then those of the pipelines up
+    for (const bool up : {false, true})
+      for (int begin = 0; begin < K; begin += 2 * K / shape.pipelines)
+        all.push_back(up ? K - 1 - (begin + v) % K : (begin + v) % K);
+    return all;
+  }
   std::vector<int> line;  // stages in the order in which chunks are laid on them, there or there and back
   for (int k = 0; k < K; ++k)
     line.push_back(k);
@@ -29,7 +35,8 @@ inline std::vector<int> places(const ScheduleShape& shape, int v) {
 
 inline int holder_of(const ScheduleShape& shape, int v, int m) {
   if (shape.chunk_order == ChunkOrder::BothWays) return 2 * m < shape.micro_batches ? 0 : 1;
-  if (shape.chunk_order == ChunkOrder::InTurns) return m % shape.stages < shape.stages / 2 ? 0 : 1;
+  if (shape.chunk_order == ChunkOrder::InTurns) return m % shape.stages * shape.pipelines / shape.stages;
+  if (shape.chunk_order == ChunkOrder::Alternate) return m % 2;
   return m % int(places(shape, v).size());
 }
 

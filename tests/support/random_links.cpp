@@ -85,7 +85,11 @@ Schedule random_schedule(std::mt19937& random) {
     shape.chunk_order = rule.chunk_order;
     if (rule.chunk_order != ChunkOrder::Loop) {
       if (both_ways(rule.chunk_order)) shape.stages = 2 * roll(1, 2, random);
-      shape.virtual_stages = std::max(1, rule.chunks);
+      shape.virtual_stages = rule.chunks > 0                     ? rule.chunks
+                             : rule.chunk_order == ChunkOrder::V ? 2 * roll(1, 2, random)
+                                                                 : 1;
+      if (rule.facts.states_pipelines) shape.pipelines = one_in(2, random) ? 2 : shape.stages;
+      if (rule.facts.states_forwards) shape.forwards = roll(1, 2, random);
       shape.micro_batches = 2 * (shape.stages + roll(0, 3, random));
       shape.replicas.clear(), shape.recompute_except_last = false;
       if (!shape.recompute.empty()) shape.recompute.assign(static_cast<std::size_t>(shape.stages), one_in(2, random));
@@ -93,6 +97,8 @@ Schedule random_schedule(std::mt19937& random) {
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)
         shape.buckets.push_back(roll(1, 3, random));
     }
+    if (rule.facts.states_slices && one_in(2, random)) shape.slices = 2, shape.micro_batches *= 2;
+    if (rule.facts.states_round) shape.update_every = shape.stages + roll(0, 3, random);
     if (rule.flush && !both_ways(rule.chunk_order) && shape.replicas.empty() && one_in(3, random)) {
       shape.units = roll(1, 3, random);
       shape.buckets.clear();
