@@ -70,9 +70,10 @@ double option_length(const Arguments& arguments, std::string_view option, double
   const std::string text = only_value(arguments, option);
   const auto pixels = length_in_pixels(text);
   if (!pixels || *pixels < least || *pixels > most)
-    throw InputError(Place{}, std::string(option),
-                     fmt::format("{} is not a length from {:.0f} to {:.0f} px in mm, cm, in, pt or px; write e.g. {} {}",
-                                 in_quotes(text), least, most, option, example));
+    throw InputError(
+        Place{}, std::string(option),
+        fmt::format("{} is not a length from {:.0f} to {:.0f} px in mm, cm, in, pt or px; write e.g. {} {}",
+                    in_quotes(text), least, most, option, example));
   return *pixels;
 }
 

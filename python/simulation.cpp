@@ -98,9 +98,9 @@ nb::bytes written(const Simulated& simulated, const std::string& ending, const s
   throw nb::value_error("no such format");
 }
 
-std::string drawn(const std::vector<Simulated>& results, const std::vector<std::string>& names, const std::string& width,
-                  const std::string& font, const std::string& font_size, std::size_t palette, std::size_t memory,
-                  bool title, bool legend) {
+std::string drawn(const std::vector<Simulated>& results, const std::vector<std::string>& names,
+                  const std::string& width, const std::string& font, const std::string& font_size, std::size_t palette,
+                  std::size_t memory, bool title, bool legend) {
   FigureStyle style{.palette = &palettes()[palette], .title = title, .legend = legend};
   const auto length = [](const std::string& text, const char* name, double otherwise) {
     if (text.empty()) return otherwise;
@@ -221,8 +221,8 @@ void add_simulation(nb::module_& module) {
   for (const Palette& palette : palettes())
     names.append(nb::str(palette.name.data(), palette.name.size()));
   module.attr("palettes") = nb::tuple(names);
-  module.def("draw", drawn, "results"_a, "names"_a, "width"_a, "font"_a, "font_size"_a, "palette"_a, "memory"_a, "title"_a,
-             "legend"_a);
+  module.def("draw", drawn, "results"_a, "names"_a, "width"_a, "font"_a, "font_size"_a, "palette"_a, "memory"_a,
+             "title"_a, "legend"_a);
   module.def("simulate", simulate_asked, "asked"_a, "engine"_a, "ignore_memory"_a);
 }
 

@@ -120,7 +120,8 @@ double MemoryStrips::draw(Canvas& canvas, const Answer& answer, const Axis& axis
       const double line = y + kStrip * (1 - static_cast<double>(stage.need.capacity.value) / full_scale_);
       canvas.line(axis.left, line, axis.left + axis.width, line, "cap");
     }
-    canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("{}stage {}", label, k), "end", label.empty() ? 12 : 10);
+    canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("{}stage {}", label, k), "end",
+                label.empty() ? 12 : 10);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 - 3, short_bytes(stage.memory.bytes.total()), "quiet", 11);
     if (largest_device_ > Bytes{})
       canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
