@@ -18,9 +18,9 @@ std::string command_line(std::string_view command, const Arguments& arguments) {
 }
 
 std::span<const Command> commands() {
-  static const std::array table = {kSimulate, kPlan,      kSchedule, kLaunch,   kCompare,  kSweep,      kMerge,
-                                   kCapacity, kCalibrate, kRun,      kValidate, kAccuracy, kReproduce,  kCheck,
-                                   kShow,     kImport,    kDoctor,   kInit,     kSchema,   kCompletion, kHelp};
+  static const std::array table = {kSimulate, kPlan,      kSchedule, kLaunch,   kCompare,    kDraw,      kSweep, kMerge,
+                                   kCapacity, kCalibrate, kRun,      kValidate, kAccuracy,   kReproduce, kCheck, kShow,
+                                   kImport,   kDoctor,    kInit,     kSchema,   kCompletion, kHelp};
   return table;
 }
 

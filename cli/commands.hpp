@@ -62,7 +62,7 @@ std::string help_text(const Command& command);  // one command
 std::string version_text();
 
 // One declaration per command file.
-extern const Command kSimulate, kPlan, kSchedule, kCalibrate, kRun, kValidate, kLaunch, kCompare, kSweep, kMerge,
+extern const Command kSimulate, kPlan, kSchedule, kCalibrate, kRun, kValidate, kLaunch, kCompare, kDraw, kSweep, kMerge,
     kCapacity, kReproduce, kCheck, kShow, kImport, kDoctor, kAccuracy, kCompletion, kSchema, kInit, kHelp;
 
 }  // namespace pipewright

@@ -36,6 +36,8 @@ constexpr std::array kValues = {
     Values{"--transport", "local throttled staged peer tcp mpi nccl"},
     Values{"--kernels", "own library"},
     Values{"--check", "gradients"},
+    Values{"--palette", "screen colour-blind grey"},
+    Values{"--memory", "stages fullest none"},
     Values{"--color", "auto always never"},
     Values{"--objective", "throughput step_time cost memory"},
     Values{"--pareto", "memory cost memory,cost"},

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include <sys/auxv.h>
+
 #include "study/config_folders.hpp"
 #include "study/published.hpp"
 
@@ -12,7 +14,11 @@ std::vector<std::string> config_path() {
   namespace fs = std::filesystem;
   std::vector<std::string> shipped;
   std::error_code unknown;
-  const fs::path program = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+  fs::path program = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+  if (unknown) {  // a root folder without /proc: as the program was called
+    const auto* const called = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+    program = fs::canonical(called == nullptr ? "" : called, unknown).parent_path();
+  }
   if (!unknown) {
     shipped.push_back((program / "../share/pipewright/configs").string());
     shipped.push_back((program / "../configs").string());  // a build folder inside the source tree

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <variant>
@@ -19,12 +20,13 @@
 namespace pipewright {
 namespace {
 
-constexpr std::array<Option, 8> kOwnSimulateOptions = {{
+constexpr std::array<Option, 9> kOwnSimulateOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario: --set training.micro_batches=32 (repeatable)"},
     {"--output", "-o", "FILE", "also write FILE, in the format of its extension (repeatable)"},
     {"--format", "", "NAME", "write the file of -o in this format, whatever its extension: --format schedule.csv"},
     {"--schedule", "", "NAME", "run this schedule: a name, or a file in PyTorch's schedule CSV (ending .csv)"},
     {"--json", "", "", "one JSON document on standard output instead of the report"},
+    {"--timeline", "", "", "add every op, message and change of memory to the document of --json and of -o FILE.json"},
     {"--ignore-memory", "", "", "show the timeline of a plan that does not fit (the exit status stays 1)"},
     {"--engine", "", "NAME", "auto (default), static: fixed orders, event: queue with shared links"},
     {"--width", "", "N", "columns of the report (default: the terminal's, else 100)"},
@@ -70,14 +72,19 @@ int simulate_command(const Arguments& arguments) {
   const std::vector<std::string> outputs = arguments.all("--output");
   const std::vector<const Writer*> files =
       checked_formats(outputs, {arguments.positional.front()}, writers(), arguments.last("--format", ""));
+  const auto is_document = [](const Writer* file) { return file->ending == ".json"; };
+  const bool timeline = arguments.has("--timeline");
+  if (timeline && !json && std::none_of(files.begin(), files.end(), is_document))
+    throw InputError(Place{}, "--timeline", "adds to a document; ask for one with --json or -o FILE.json");
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = all_settings(arguments), .config_path = config_path()});
   const auto result = answered(scenario, {.engine = engine, .ignore_memory = arguments.has("--ignore-memory")});
   if (const auto* none = std::get_if<Infeasible>(&result)) return no_answer(*none, json, !files.empty());
   const Answer& found = std::get<Answer>(result);
-  print(json ? json_report(found) : terminal_report(found, table));
+  print(json ? json_report(found, timeline) : terminal_report(found, table));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string bytes = files[i]->write(found, command_line("simulate", arguments));
+    const std::string bytes = is_document(files[i]) ? json_report(found, timeline)
+                                                    : files[i]->write(found, command_line("simulate", arguments));
     write_file(outputs[i], bytes);
     note("wrote " + outputs[i] + " (" + std::string(files[i]->what) + ")");
     if (const std::string warning = size_warning(outputs[i], bytes.size()); !warning.empty())
@@ -98,7 +105,8 @@ constinit const Command kSimulate{
         "  pipewright simulate scenarios/quickstart.yaml -o my.schedule.csv\n"
         "  pipewright simulate scenarios/quickstart.yaml --schedule my.schedule.csv\n"
         "File extensions of -o: .html .json .csv .md .svg .trace.json .trace.json.gz .dot .schedule.csv "
-        ".comms.schedule.csv\n",
+        ".comms.schedule.csv\n"
+        ".timeline.csv .messages.csv .memory.csv; pictures for papers: pipewright draw\n",
     .options = kSimulateOptions,
     .least = 1,
     .most = 1,

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "core/check.hpp"
+#include "io/writers/figure.hpp"
 #include "io/writers/writers.hpp"
 #include "python/columns.hpp"
 #include "python/question.hpp"
@@ -95,6 +96,32 @@ nb::bytes written(const Simulated& simulated, const std::string& ending, const s
       return nb::bytes(bytes.data(), bytes.size());
     }
   throw nb::value_error("no such format");
+}
+
+std::string drawn(const std::vector<Simulated>& results, const std::vector<std::string>& names,
+                  const std::string& width, const std::string& font, const std::string& font_size, std::size_t palette,
+                  std::size_t memory, bool title, bool legend) {
+  FigureStyle style{.palette = &palettes()[palette], .title = title, .legend = legend};
+  const auto length = [](const std::string& text, const char* name, double otherwise) {
+    if (text.empty()) return otherwise;
+    const auto pixels = length_in_pixels(text);
+    if (!pixels || *pixels < 1 || *pixels > 1e4)
+      throw InputError(Place{}, name, "is not a length in mm, cm, in, pt or px; write e.g. \"84mm\"");
+    return *pixels;
+  };
+  style.width = length(width, "width", style.width), style.font_size = length(font_size, "font_size", style.font_size);
+  style.memory = static_cast<FigureMemory>(memory);
+  if (!font.empty()) {
+    const auto fonts = css_fonts(font);
+    if (!fonts) throw InputError(Place{}, "font", "is not a list of fonts; write e.g. \"Helvetica, sans-serif\"");
+    style.fonts = *fonts;
+  }
+  return without_lock([&] {
+    std::vector<FigurePanel> panels;
+    for (std::size_t i = 0; i < results.size(); ++i)
+      panels.push_back({names[i], results[i].answer.get()});
+    return svg_figure(panels, style);
+  });
 }
 
 }  // namespace
@@ -190,6 +217,12 @@ void add_simulation(nb::module_& module) {
           return MemoryCurves{series(a.memory, a.schedule, a.costs, a.timeline)};
         });
       });
+  nb::list names;
+  for (const Palette& palette : palettes())
+    names.append(nb::str(palette.name.data(), palette.name.size()));
+  module.attr("palettes") = nb::tuple(names);
+  module.def("draw", drawn, "results"_a, "names"_a, "width"_a, "font"_a, "font_size"_a, "palette"_a, "memory"_a,
+             "title"_a, "legend"_a);
   module.def("simulate", simulate_asked, "asked"_a, "engine"_a, "ignore_memory"_a);
 }
 

@@ -6,6 +6,7 @@ namespace pipewright {
 
 class JsonFields;
 struct JsonDocument;
+struct Answer;
 struct MemoryBytes;
 
 extern const JsonDocument kResultDocument;        // json.cpp
@@ -22,5 +23,7 @@ extern const JsonDocument kShowDocument;          // device_json.cpp
 
 // Under the key "memory_bytes": by category, and their sum; json.cpp.
 void write_memory(JsonFields& json, const MemoryBytes& bytes);
+// Under the key "timeline": ops, messages and memory over time; timeline_data.cpp.
+void write_timeline(JsonFields& json, const Answer& answer);
 
 }  // namespace pipewright

@@ -218,7 +218,7 @@ void links(JsonFields& json, const Report& r) {
   });
 }
 
-void result(JsonFields& json, const Answer& answer) {
+void result(JsonFields& json, const Answer& answer, bool timeline) {
   const Report& r = answer.report;
   const Scenario& asked = *answer.scenario;
   json.object("scenario", [&] { scenario(json, asked); });
@@ -234,6 +234,7 @@ void result(JsonFields& json, const Answer& answer) {
   workers(json, answer);
   links(json, r);
   explanations(json, r);
+  json.when(timeline, [&] { write_timeline(json, answer); });
   write_campaign(json, r.campaign.get(), r);
   json.field("warnings", all_warnings(r)).field("hints", r.hints).field("provenance", r.provenance);
 }
@@ -245,7 +246,7 @@ void infeasible(JsonFields& json, const Infeasible& why) {
 void empty_result(JsonFields& json) {
   Answer empty;
   empty.scenario = std::make_shared<const Scenario>();
-  result(json, empty);
+  result(json, empty, true);
 }
 
 }  // namespace
@@ -261,8 +262,8 @@ void write_memory(JsonFields& json, const MemoryBytes& bytes) {
 constinit const JsonDocument kResultDocument{"pipewright.result/1", empty_result,
                                              [](JsonFields& json) { infeasible(json, {}); }};
 
-std::string json_report(const Answer& answer) {
-  return kResultDocument.text([&](JsonFields& json) { result(json, answer); });
+std::string json_report(const Answer& answer, bool timeline) {
+  return kResultDocument.text([&](JsonFields& json) { result(json, answer, timeline); });
 }
 
 std::string json_infeasible(const Infeasible& why) {

@@ -3,12 +3,18 @@
 // boxes are drawn as shares of time per column. What is not drawn is said below the axis.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "core/check.hpp"
 #include "io/text/format_quantity.hpp"
+#include "io/text/quantity.hpp"
 #include "io/writers/compare.hpp"
+#include "io/writers/figure.hpp"
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/writers.hpp"
@@ -25,6 +31,9 @@ constexpr std::size_t kMostRowsCrossed = 150;  // by messages that pass over row
 constexpr double kLeastMessageRow = 15;        // height; lower rows have no room for lines between them
 constexpr double kCollectiveHeight = 7;
 constexpr double kSmallestNumber = 7.5;  // smaller digits cannot be read
+constexpr double kPixelsPerMm = 96 / 25.4;
+constexpr std::string_view kMemoryOf = "memory of ";
+constexpr double kLeastPlot = 150;  // narrower, the marks of its axis run into each other
 
 struct RowSize {
   double height, gap, font;
@@ -36,13 +45,48 @@ RowSize row_size(int rows) {
   return {11, 1, 9};
 }
 
+// What is explained beside the boxes: of odd chunks, or of the way up of two pipelines. Empty: nothing.
+std::string_view light_words(const Answer& answer) {
+  if (both_ways(answer.plan.chunk_order)) return "from the last worker up";
+  return answer.plan.virtual_stages > 1 ? "of odd chunks" : "";
+}
+
+// Only what occurs in the drawings.
+void explain_looks(Canvas& canvas, Legend& legend, const std::vector<const Answer*>& answers, bool boxes) {
+  for (int i = 0; i < kLooks; ++i)
+    if (std::ranges::any_of(answers, [&](const Answer* answer) { return occurs(*answer, static_cast<Look>(i)); }))
+      legend.entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
+  std::vector<std::string_view> light;
+  for (const Answer* answer : answers)
+    if (const std::string_view each = light_words(*answer); !each.empty() && std::ranges::count(light, each) == 0)
+      light.push_back(each);
+  if (!light.empty() && boxes)
+    legend.entry(24, fmt::format("{}", fmt::join(light, " or ")), [&](double x, double y) {
+      canvas.rect(x, y, 12, 11, css_class(Look::Forward, true));
+      canvas.rect(x + 12, y, 12, 11, css_class(Look::Backward, true));
+    });
+}
+
+StageId fullest_stage(const Answer& answer) {
+  const StageReport* stage = fullest(answer.report);
+  return stage == nullptr ? 0 : stage->stage;
+}
+
+struct GanttStyle {
+  const Palette* palette = &palettes().front();
+  bool title = true, legend = true;
+  int rows = 0;  // of all timelines of the picture, which share a height; 0: its own
+  bool messages = true, tooltips = true;
+};
+
 class Gantt {
  public:
-  Gantt(const Answer& answer, Canvas& canvas)
+  Gantt(const Answer& answer, Canvas& canvas, const GanttStyle& style = {})
       : answer_(answer),
+        style_(style),
         rows_(drawn_workers(answer, kMostDrawnRows)),
         bars_(stream_rows(answer, rows_)),
-        size_(row_size(static_cast<int>(rows_.size()))),
+        size_(row_size(std::max(style.rows, static_cast<int>(rows_.size())))),
         boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),
         canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
@@ -53,14 +97,19 @@ class Gantt {
 
   const Axis& axis() const { return axis_; }
   void share(const Axis& axis) { axis_ = axis; }
-  double width() const { return axis_.left + kPlotWidth + kRightMargin; }
+  double width() const { return axis_.left + axis_.width + kRightMargin; }
 
   // Title, legend, rows and axis from `top` on; returns the height that they end at. `name` precedes the question.
   double draw(double from, std::string_view name) {
-    choose_messages();
+    if (style_.messages) choose_messages();
     if (!messages_.empty()) size_.gap = std::max(size_.gap, 9.0);
-    double y = title(from, name);
-    y = legend(y);
+    double y = style_.title ? title(from, name) : from + 12;
+    if (style_.legend) y = legend(y);
+    return notes(time_axis(draw_rows(y)));
+  }
+
+  // The rows alone; returns where they end.
+  double draw_rows(double y) {
     const double top = y;
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       tops_.push_back(y);
@@ -74,8 +123,52 @@ class Gantt {
       draw(*message);
     for (const Number& n : numbers_)
       canvas_.text(n.x, n.y, n.text, n.css, n.font);
-    return time_axis(bottom);
+    return bottom;
   }
+
+  double time_axis(double bottom) {
+    canvas_.line(axis_.left, bottom + 4, axis_.left + axis_.width, bottom + 4, "tick");
+    for (const auto& mark : axis_.marks()) {
+      canvas_.line(mark.x, bottom + 4, mark.x, bottom + 8, "tick");
+      canvas_.text(mark.x, bottom + 20, mark.label, "mid quiet", 11);
+    }
+    canvas_.text(axis_.left - 10, bottom + 20, "time in " + axis_.unit(), "end quiet", 11);
+    return bottom + 28;
+  }
+
+  // What is not drawn.
+  double notes(double y) {
+    if (!style_.legend) return y;
+    std::string note = not_drawn(answer_, rows_);
+    if (!note.empty()) note += ". ";
+    if (!boxes_)
+      note +=
+          fmt::format("{} ops are too many for boxes: each column shows how its {} divide between the kinds of work.",
+                      op_count(answer_), short_time(Time{answer_.timeline.makespan.value / columns()}));
+    for (const std::string& text : {note, messages_note_})
+      for (const std::string& line : broken(text, 11, axis_.width + kRightMargin - 12, " ")) {
+        canvas_.text(axis_.left, y + 11, line, "quiet", 11);
+        y += 18;
+      }
+    return y;
+  }
+
+  // A heading of one line, where it fits into one.
+  double heading(double y, std::string_view name) {
+    const std::string figures = answer_line();
+    const double names = text_width(name, 13) + 12;
+    canvas_.text(12, y + 14, name, "title", 13);
+    if (12 + names + text_width(figures, 12) <= width() - 12) {
+      canvas_.text(12 + names, y + 14, figures, "quiet", 12);
+      return y + 22;
+    }
+    for (const std::string& line : broken(figures, 12, width() - 24, " · "))
+      canvas_.text(12, (y += 16) + 14, line, "quiet", 12);
+    return y + 22;
+  }
+
+  bool boxes() const { return boxes_; }
+  bool shows_messages() const { return !messages_.empty(); }
 
  private:
   double row_bottom(std::size_t row) const {
@@ -86,26 +179,13 @@ class Gantt {
   }
 
   double title(double from, std::string_view name) {
-    double y = from + 24;
-    // Broken before a separator where it is wider than the drawing.
-    std::string line, rest = std::string(name) + question(answer_);
-    const std::string separator = " · ";
-    const double widest = width() - 24;
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(separator, 1), rest.size());
-      if (!line.empty() && text_width(line + rest.substr(0, end), 15) > widest) {
-        canvas_.text(12, y, line, "title", 15);
-        line.clear();
-        rest.erase(0, separator.size());
-        y += 20;
-        continue;
-      }
-      line += rest.substr(0, end);
-      rest.erase(0, end);
-    }
-    canvas_.text(12, y, line, "title", 15);
-    canvas_.text(12, y + 20, answer_line(), "quiet", 13);
-    return y + 32;
+    double y = from + 4;
+    const double bold = axis_.width < kPlotWidth ? 1.07 : 1;
+    for (const std::string& line : broken(std::string(name) + question(answer_), 15 * bold, width() - 24, " · "))
+      canvas_.text(12, y += 20, line, "title", 15);
+    for (const std::string& line : broken(answer_line(), 13, width() - 24, " · "))
+      canvas_.text(12, y += 20, line, "quiet", 13);
+    return y + 12;
   }
 
   std::string answer_line() const {
@@ -123,33 +203,12 @@ class Gantt {
     return text;
   }
 
-  // Only what occurs in the drawing.
   double legend(double y) {
-    double x = 12;
-    const auto entry = [&](std::string_view css, std::string_view name) {
-      canvas_.rect(x, y, 16, 11, css);
-      canvas_.text(x + 21, y + 10, name, "", 12);
-      x += 21 + text_width(name, 12) + 16;
-    };
-    for (int i = 0; i < kLooks; ++i)
-      if (occurs(answer_, static_cast<Look>(i))) entry(css_class(static_cast<Look>(i)), words(static_cast<Look>(i)));
-    if (const std::string_view name = light_words(); !name.empty() && boxes_) {
-      canvas_.rect(x, y, 12, 11, css_class(Look::Forward, true));
-      canvas_.rect(x + 12, y, 12, 11, css_class(Look::Backward, true));
-      canvas_.text(x + 29, y + 10, name, "", 12);
-      x += 29 + text_width(name, 12) + 16;
-    }
-    if (!messages_.empty()) {
-      canvas_.line(x, y + 2, x + 16, y + 9, "msg");
-      canvas_.text(x + 21, y + 10, "message", "", 12);
-    }
-    return y + 24;
-  }
-
-  // What the light colors show; empty: there are none.
-  std::string_view light_words() const {
-    if (both_ways(answer_.plan.chunk_order)) return "from the last worker up";
-    return answer_.plan.virtual_stages > 1 ? "of odd chunks" : "";
+    Legend legend(canvas_, 12, width() - 12, y);
+    explain_looks(canvas_, legend, {&answer_}, boxes_);
+    if (!messages_.empty())
+      legend.entry(16, "message", [&](double x, double top) { canvas_.line(x, top + 2, x + 16, top + 9, "msg"); });
+    return legend.y() + 24;
   }
 
   // Every second chunk of a worker; both ways, the one on the way up.
@@ -164,28 +223,6 @@ class Gantt {
       canvas_.line(mark.x, top, mark.x, bottom, "grid");
   }
 
-  double time_axis(double bottom) {
-    canvas_.line(axis_.left, bottom + 4, axis_.left + axis_.width, bottom + 4, "tick");
-    for (const auto& mark : axis_.marks()) {
-      canvas_.line(mark.x, bottom + 4, mark.x, bottom + 8, "tick");
-      canvas_.text(mark.x, bottom + 20, mark.label, "mid quiet", 11);
-    }
-    canvas_.text(axis_.left - 10, bottom + 20, "time in " + axis_.unit(), "end quiet", 11);
-    double y = bottom + 28;
-    std::string note = not_drawn(answer_, rows_);
-    if (!note.empty()) note += ". ";
-    if (!boxes_)
-      note +=
-          fmt::format("{} ops are too many for boxes: each column shows how its {} divide between the kinds of work.",
-                      op_count(answer_), short_time(Time{answer_.timeline.makespan.value / columns()}));
-    for (const std::string& line : {note, messages_note_}) {
-      if (line.empty()) continue;
-      canvas_.text(axis_.left, y + 11, line, "quiet", 11);
-      y += 18;
-    }
-    return y;
-  }
-
   void worker(std::size_t row) {
     const WorkerId w = rows_[row];
     const double y = tops_[row];
@@ -193,7 +230,7 @@ class Gantt {
     canvas_.text(axis_.left - 10, y + size_.height / 2 + size_.font * 0.36, worker_name(answer_, w), "end", size_.font);
     canvas_.rect(axis_.left, y, axis_.x(answer_.timeline.makespan) - axis_.left, size_.height, "i");
     if (boxes_) {
-      boxes(lane(answer_, w).compute, times.compute, y);
+      draw_boxes(lane(answer_, w).compute, times.compute, y);
     } else {
       shares(lane(answer_, w).compute, times.compute, y, size_.height);
     }
@@ -210,6 +247,7 @@ class Gantt {
   }
 
   std::string tooltip(const Op& op, const Span& span) const {
+    if (!style_.tooltips) return {};
     const Look kind = look(op.kind);
     const bool round = kind == Look::Update || kind == Look::AllReduce;
     const Seating seating = answer_.plan.seating();
@@ -219,23 +257,30 @@ class Gantt {
                        short_time(span.start, 4), short_time(span.end, 4));
   }
 
-  void boxes(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
+  void draw_boxes(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
     const std::string largest = std::to_string(answer_.plan.micro_batches - 1);
+    std::map<std::string, std::string> joined;  // by class, where boxes say nothing of their own: a third of the text
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (spans[i].end == spans[i].start) continue;
       const double x = axis_.x(spans[i].start), width = axis_.x(spans[i].end) - x;
       const Look kind = look(ops[i].kind);
       const bool pale = light(ops[i]);
-      canvas_.rect(x, y, width, size_.height, fmt::format("{}{}", css_class(kind, pale), width > 3 ? " box" : ""),
-                   tooltip(ops[i], spans[i]));
+      const std::string css = fmt::format("{}{}", css_class(kind, pale), width > 3 ? " box" : "");
+      if (style_.tooltips)
+        canvas_.rect(x, y, width, size_.height, css, tooltip(ops[i], spans[i]));
+      else
+        joined[css] += fmt::format("M{} {}h{}v{}h-{}z", coordinate(x), coordinate(y), coordinate(width),
+                                   coordinate(size_.height), coordinate(width));
       const std::string number = kind == Look::Update ? "" : std::to_string(ops[i].micro_batch);
       // One size for all numbers of a kind: the one that the largest micro-batch number allows.
       const double font = std::min({size_.font, size_.height - 3, (width - 2) / text_width(largest, 1)});
       if (number.empty() || font < kSmallestNumber) continue;
-      const bool dark = pale || kind == Look::Recompute || kind == Look::WeightGradient;
+      const bool dark = style_.palette->dark_number(kind, pale);
       numbers_.push_back(
           {x + width / 2, y + size_.height / 2 + font * 0.36, number, dark ? "mid num2" : "mid num", font});
     }
+    for (const auto& [css, path] : joined)
+      canvas_.path(path, css);
   }
 
   void collectives(const std::vector<Op>& ops, const std::vector<Span>& spans, double y) {
@@ -343,6 +388,7 @@ class Gantt {
   }
 
   const Answer& answer_;
+  GanttStyle style_;
   std::vector<int> rows_;
   ByStream<std::vector<bool>> bars_;  // by row: the stream is drawn below it
   RowSize size_;
@@ -364,13 +410,8 @@ class Gantt {
 }  // namespace
 
 std::string svg_timeline(const Answer& simulated) {
-  const DrawnCopies whole(simulated, DrawnCopies::Of::Distinct);
-  const Answer& answer = whole.answer();
-  Canvas canvas;
-  Gantt gantt(answer, canvas);
-  double y = gantt.draw(0, "");
-  y += draw_memory(canvas, answer, gantt.axis(), y);
-  return canvas.document(gantt.width(), y + 12, question(answer));
+  const FigurePanel panel{"", &simulated};
+  return svg_figure({&panel, 1}, {});
 }
 
 std::string svg_timelines(const Answer& simulated_a, const Answer& simulated_b, std::string_view name_a,
@@ -386,6 +427,117 @@ std::string svg_timelines(const Answer& simulated_a, const Answer& simulated_b, 
   second.share(axis);
   const double y = second.draw(first.draw(0, head_a) + 12, head_b);
   return canvas.document(first.width(), y + 12, head_a + question(a) + " · " + head_b + question(b));
+}
+
+std::optional<double> length_in_pixels(std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, double>, 5> kUnits = {
+      {{"mm", 96 / 25.4}, {"cm", 96 / 2.54}, {"in", 96}, {"pt", 96.0 / 72}, {"px", 1}}};
+  for (const auto& [unit, pixels] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    std::string_view digits = text.substr(0, text.size() - unit.size());
+    while (digits.ends_with(' '))
+      digits.remove_suffix(1);
+    if (const auto number = parse_number(digits).value) return *number * pixels;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> css_fonts(std::string_view names) {
+  constexpr std::array<std::string_view, 3> kGeneric = {"serif", "sans-serif", "monospace"};
+  std::string fonts;
+  for (bool more = true; more;) {
+    const std::size_t end = std::min(names.find(','), names.size());
+    std::string_view name = names.substr(0, end);
+    more = end < names.size();
+    names.remove_prefix(more ? end + 1 : end);
+    name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
+    while (name.ends_with(' '))
+      name.remove_suffix(1);
+    const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == ' ' || c == '-'; };
+    if (name.empty() || !std::ranges::all_of(name, plain)) return std::nullopt;
+    const bool generic = std::ranges::count(kGeneric, name) > 0;
+    fonts += fmt::format("{}{}", fonts.empty() ? "" : ",", generic ? std::string(name) : fmt::format("\"{}\"", name));
+  }
+  return fonts;
+}
+
+std::string svg_figure(std::span<const FigurePanel> panels, const FigureStyle& style) {
+  const bool alone = panels.size() == 1;
+  std::vector<DrawnCopies> whole;
+  whole.reserve(panels.size());
+  std::vector<const Answer*> answers;
+  int rows = 0;
+  for (const FigurePanel& panel : panels) {
+    whole.emplace_back(*panel.answer, DrawnCopies::Of::Distinct);
+    answers.push_back(&whole.back().answer());
+    rows += static_cast<int>(drawn_workers(*answers.back(), kMostDrawnRows).size());
+  }
+  const double scale = style.font_size / FigureStyle{}.font_size;
+  const bool fullest_only = style.memory == FigureMemory::Fullest;
+  Canvas canvas;
+  std::vector<Gantt> timelines;
+  Axis axis;
+  bool boxes = false;
+  for (const Answer* answer : answers) {
+    timelines.emplace_back(*answer, canvas,
+                           GanttStyle{.palette = style.palette,
+                                      .title = style.title && panels[0].name.empty(),
+                                      .legend = style.legend,
+                                      .rows = rows,
+                                      .messages = alone,
+                                      .tooltips = alone});
+    axis.left = std::max(axis.left, timelines.back().axis().left);
+    axis.end = std::max(axis.end, answer->timeline.makespan);
+    boxes = boxes || timelines.back().boxes();
+  }
+  if (fullest_only) axis.left = std::max(axis.left, text_width(kMemoryOf, 10) + 80);
+  axis.width = style.width > 0 ? std::floor(style.width / scale - axis.left - kRightMargin) : kPlotWidth;
+  if (axis.width < kLeastPlot)
+    throw InputError(
+        fmt::format("the figure is {:.0f} mm wide, and its labels leave no room for a timeline: at least {:.0f} mm, or "
+                    "a smaller font",
+                    style.width / kPixelsPerMm, (axis.left + kLeastPlot + kRightMargin) * scale / kPixelsPerMm + 0.5));
+  for (Gantt& timeline : timelines)
+    timeline.share(axis);
+  const double width = timelines.front().width();
+  const MemoryStrips strips(answers);
+
+  double y = 0;
+  if (alone) {
+    y = style.title && !panels[0].name.empty() ? timelines[0].heading(4, panels[0].name) : 0;
+    y = timelines[0].draw(y, "");
+  } else {
+    y = 12;
+    if (style.legend) {
+      Legend legend(canvas, 12, width - 12, y);
+      explain_looks(canvas, legend, answers, boxes);
+      y = legend.y() + 24;
+    }
+  }
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    if (!alone) {
+      if (style.title) y = timelines[i].heading(y, panels[i].name);
+      y = timelines[i].time_axis(timelines[i].draw_rows(y));
+    }
+    if (style.memory == FigureMemory::Stages) y += draw_memory(canvas, *answers[i], axis, y, style.legend);
+    if (fullest_only) y += strips.draw(canvas, *answers[i], axis, y + 2, {fullest_stage(*answers[i])}, kMemoryOf) + 4;
+    if (!alone) y = timelines[i].notes(y) + 8;
+  }
+  if (fullest_only && style.legend) {
+    Legend legend(canvas, axis.left, width - 12, y + 2);
+    strips.explain(canvas, legend);
+    y = legend.y() + 16;
+  }
+  std::string name;
+  for (std::size_t i = 0; i < panels.size(); ++i)
+    name += (i > 0 ? " · " : "") + (panels[i].name.empty() ? question(*answers[i]) : panels[i].name);
+  const std::string_view fonts = style.fonts.empty() ? kScreenFonts : std::string_view(style.fonts);
+  std::string sheet(screen_style());
+  if (!style.palette->paints.empty())
+    sheet = style_sheet(*style.palette, fonts);
+  else
+    sheet.replace(sheet.find(kScreenFonts), kScreenFonts.size(), fonts);
+  return canvas.document(width, y + 12, name, sheet, scale);
 }
 
 }  // namespace pipewright

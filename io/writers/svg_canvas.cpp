@@ -1,6 +1,8 @@
 #include "io/writers/svg_canvas.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -62,9 +64,11 @@ std::string Axis::unit() const {
 
 std::vector<Axis::Mark> Axis::marks() const {
   if (end.value <= 0) return {};
-  // Smallest of 1, 2, 5 * 10^n ns that gives at most ten steps.
+  // Smallest of 1, 2, 5 * 10^n ns that gives at most ten steps, or as many as have room for their labels.
+  constexpr double kMark = 45;
+  const auto most = static_cast<std::int64_t>(std::clamp(width / kMark, 2.0, 10.0));
   std::int64_t power = 1, step = 1;
-  for (int i = 0; end.value / step > 10; ++i) {
+  for (int i = 0; end.value / step > most; ++i) {
     constexpr int kSteps[] = {1, 2, 5};
     if (i > 0 && i % 3 == 0) power *= 10;
     step = power * kSteps[i % 3];
@@ -108,13 +112,57 @@ void Canvas::text(double x, double y, std::string_view content, std::string_view
                        coordinate(size), css.empty() ? "" : fmt::format(" class=\"{}\"", css), xml(content));
 }
 
-std::string Canvas::document(double width, double height, std::string_view name) const {
+std::string Canvas::document(double width, double height, std::string_view name, std::string_view style,
+                             double scale) const {
   return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-             "{1}\" style=\"max-width:100%;height:auto\">\n"
-             "<title>{2}</title>\n",
-             coordinate(width), coordinate(height), xml(name)) +
-         std::string(kCanvasStyle) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} "
+             "{}\" style=\"max-width:100%;height:auto\">\n"
+             "<title>{}</title>\n",
+             coordinate(width * scale), coordinate(height * scale), coordinate(width), coordinate(height), xml(name)) +
+         std::string(style) + "<rect width=\"100%\" height=\"100%\" class=\"bg\"/>\n" + body_ + "</svg>\n";
+}
+
+std::string_view screen_style() {
+  return kCanvasStyle;
+}
+
+std::vector<std::string> broken(std::string_view text, double size, double widest, std::string_view separator) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator, 1), text.size());
+    if (!line.empty() && text_width(line + std::string(text.substr(0, end)), size) > widest) {
+      lines.push_back(std::move(line));
+      line.clear();
+      text.remove_prefix(separator.size());
+      continue;
+    }
+    line += text.substr(0, end);
+    text.remove_prefix(end);
+  }
+  if (!line.empty()) lines.push_back(line);
+  if (separator == " ") return lines;
+  std::vector<std::string> all;  // a part that is wider by itself: between words
+  for (const std::string& each : lines)
+    if (text_width(each, size) <= widest)
+      all.push_back(each);
+    else
+      std::ranges::move(broken(each, size, widest, " "), std::back_inserter(all));
+  return all;
+}
+
+void Legend::entry(double sign, std::string_view text, const std::function<void(double x, double y)>& draw) {
+  constexpr double kFont = 12, kBetween = 16, kLine = 17;
+  const double words = sign > 0 ? sign + 5 : 0, width = words + text_width(text, kFont);
+  if (x_ > left_ && x_ + width > right_) x_ = left_, y_ += kLine;
+  draw(x_, y_);
+  canvas_.text(x_ + words, y_ + 10, text, "", kFont);
+  x_ += width + kBetween;
+}
+
+void Legend::entry(std::string_view css, std::string_view text) {
+  constexpr double kSign = 16;
+  entry(kSign, text, [&](double x, double y) { canvas_.rect(x, y, kSign, 11, css); });
 }
 
 }  // namespace pipewright

@@ -52,7 +52,8 @@ WorkerId fullest_worker_of(const Answer& answer, const StageReport& stage) {
   });
 }
 
-void strip(Canvas& canvas, const Answer& answer, const Axis& axis, double top, WorkerId worker, double full_scale) {
+void memory_strip(Canvas& canvas, const Answer& answer, const Axis& axis, double top, WorkerId worker,
+                  double full_scale) {
   const auto points = series(answer.memory, answer.schedule, answer.costs, answer.timeline, answer.simulated(worker));
   const auto pixels = by_pixel(points, axis.end, static_cast<std::size_t>(axis.width));
   std::vector<double> base(pixels.size(), 0);  // bytes below this layer
@@ -77,62 +78,75 @@ void strip(Canvas& canvas, const Answer& answer, const Axis& axis, double top, W
 
 }  // namespace
 
-double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, double top) {
-  const auto& stages = answer.report.stages;
-  const std::vector<int> shown = drawn_stages(answer, kMostStrips);
+MemoryStrips::MemoryStrips(const std::vector<const Answer*>& answers) {
   double largest = 1;
-  std::array<bool, kLayers> used{};
-  for (const auto& stage : stages) {
-    largest = std::max(largest, static_cast<double>(stage.memory.bytes.total().value));
-    for (std::size_t i = 0; i < kLayers; ++i)
-      used[i] = used[i] || layers(stage.memory.bytes)[i].value > 0;
-  }
+  bool first = true;
+  for (const Answer* answer : answers)
+    for (const StageReport& stage : answer->report.stages) {
+      largest = std::max(largest, static_cast<double>(stage.memory.bytes.total().value));
+      for (std::size_t i = 0; i < kLayers; ++i)
+        used_[i] = used_[i] || layers(stage.memory.bytes)[i].value > 0;
+      smallest_device_ = first ? stage.need.capacity : std::min(smallest_device_, stage.need.capacity);
+      largest_device_ = std::max(largest_device_, stage.need.capacity);
+      first = false;
+    }
   // The capacity sets the scale unless that would flatten everything.
-  const auto [least, most] = std::minmax_element(
-      stages.begin(), stages.end(), [](const auto& a, const auto& b) { return a.need.capacity < b.need.capacity; });
-  const Bytes smallest_device = stages.empty() ? Bytes{} : least->need.capacity;
-  const Bytes largest_device = stages.empty() ? Bytes{} : most->need.capacity;
-  const double capacity = static_cast<double>(largest_device.value);
-  const bool capacity_shown = capacity > 0 && capacity <= 2.5 * largest;
-  const double full_scale = 1.04 * (capacity_shown ? std::max(capacity, largest) : largest);
+  const double capacity = static_cast<double>(largest_device_.value);
+  capacity_shown_ = capacity > 0 && capacity <= 2.5 * largest;
+  full_scale_ = 1.04 * (capacity_shown_ ? std::max(capacity, largest) : largest);
+}
 
-  double y = top + 20;
-  canvas.text(12, y, "memory", "title", 12);
-  double x = axis.left;
-  for (std::size_t i = 0; i < kLayers; ++i) {
-    if (!used[i]) continue;
-    canvas.rect(x, y - 10, 16, 11, fmt::format("m{}", i));
-    canvas.text(x + 21, y, kNames[i], "", 12);
-    x += 21 + text_width(kNames[i], 12) + 16;
-  }
-  if (capacity > 0) {
-    if (capacity_shown) canvas.line(x, y - 4, x + 16, y - 4, "cap");
-    canvas.text(
-        x + (capacity_shown ? 21 : 0), y,
-        fmt::format("capacity {}{}{}", smallest_device < largest_device ? short_bytes(smallest_device) + " to " : "",
-                    short_bytes(largest_device), capacity_shown ? "" : " (above the strips)"),
-        "", 12);
-  }
-  y += 10;
-  for (const int k : shown) {
-    const StageReport& stage = stages[static_cast<std::size_t>(k)];
+void MemoryStrips::explain(Canvas& canvas, Legend& legend) const {
+  for (std::size_t i = 0; i < kLayers; ++i)
+    if (used_[i]) legend.entry(fmt::format("m{}", i), kNames[i]);
+  if (largest_device_ > Bytes{})
+    legend.entry(
+        capacity_shown_ ? 16 : 0,
+        fmt::format("capacity {}{}{}", smallest_device_ < largest_device_ ? short_bytes(smallest_device_) + " to " : "",
+                    short_bytes(largest_device_), capacity_shown_ ? "" : " (above the strips)"),
+        [&](double x, double y) {
+          if (capacity_shown_) canvas.line(x, y + 6, x + 16, y + 6, "cap");
+        });
+}
+
+double MemoryStrips::draw(Canvas& canvas, const Answer& answer, const Axis& axis, double top,
+                          const std::vector<StageId>& stages, std::string_view label) const {
+  double y = top;
+  for (const int k : stages) {
+    const StageReport& stage = answer.report.stages[static_cast<std::size_t>(k)];
     canvas.rect(axis.left, y, axis.width, kStrip, "i");
-    strip(canvas, answer, axis, y, fullest_worker_of(answer, stage), full_scale);
-    if (capacity_shown) {
-      const double line = y + kStrip * (1 - static_cast<double>(stage.need.capacity.value) / full_scale);
+    memory_strip(canvas, answer, axis, y, fullest_worker_of(answer, stage), full_scale_);
+    if (capacity_shown_) {
+      const double line = y + kStrip * (1 - static_cast<double>(stage.need.capacity.value) / full_scale_);
       canvas.line(axis.left, line, axis.left + axis.width, line, "cap");
     }
-    canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("stage {}", k), "end", 12);
+    canvas.text(axis.left - 10, y + kStrip / 2 + 4, fmt::format("{}stage {}", label, k), "end",
+                label.empty() ? 12 : 10);
     canvas.text(axis.left + axis.width + 8, y + kStrip / 2 - 3, short_bytes(stage.memory.bytes.total()), "quiet", 11);
-    if (capacity > 0)
+    if (largest_device_ > Bytes{})
       canvas.text(axis.left + axis.width + 8, y + kStrip / 2 + 11,
                   whole_percent(ratio(stage.memory.bytes.total(), stage.need.capacity)) + " full", "quiet", 11);
     y += kStrip + kStripGap;
   }
-  if (shown.size() < stages.size()) {
+  return y - top;
+}
+
+double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, double top, bool explained) {
+  const std::vector<StageId> shown = drawn_stages(answer, kMostStrips);
+  const MemoryStrips strips({&answer});
+  double y = top + 20;
+  canvas.text(12, y, "memory", "title", 12);
+  if (explained) {
+    Legend legend(canvas, axis.left, axis.left + axis.width + 64, y - 10);
+    strips.explain(canvas, legend);
+    y = legend.y() + 10;
+  }
+  y += 10;
+  y += strips.draw(canvas, answer, axis, y, shown);
+  if (const std::size_t stages = answer.report.stages.size(); shown.size() < stages) {
     canvas.text(axis.left, y + 9,
-                fmt::format("{} of {} stages are drawn, {}.", shown.size(), stages.size(),
-                            how_spread(static_cast<int>(stages.size()), shown)),
+                fmt::format("{} of {} stages are drawn, {}.", shown.size(), stages,
+                            how_spread(static_cast<int>(stages), shown)),
                 "quiet", 11);
     y += 16;
   }

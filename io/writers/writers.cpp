@@ -8,6 +8,10 @@
 namespace pipewright {
 namespace {
 
+std::string json_figures(const Answer& answer) {
+  return json_report(answer);
+}
+
 std::string packed_trace(const Answer& answer) {
   return gzip(trace_json(answer));
 }
@@ -27,10 +31,13 @@ std::string plain(const Answer& answer, std::string_view) {
 constexpr Writer kWriters[] = {
     {".trace.json.gz", "trace for Perfetto (https://ui.perfetto.dev), compressed", plain<packed_trace>},
     {".trace.json", "trace for Perfetto or chrome://tracing", plain<trace_json>},
-    {".json", "every figure of the report, schema pipewright.result/1", plain<json_report>},
+    {".json", "every figure of the report, schema pipewright.result/1", plain<json_figures>},
     {".comms.schedule.csv", "schedule with its messages, PyTorch's compute_comms",
      schedule_of<ScheduleActions::WithMessages>},
     {".schedule.csv", "schedule, PyTorch's compute_only", schedule_of<ScheduleActions::Compute>},
+    {".timeline.csv", "one row per op", plain<timeline_csv>},
+    {".messages.csv", "one row per message", plain<messages_csv>},
+    {".memory.csv", "one row per change of memory", plain<memory_csv>},
     {".csv", "one row per worker", plain<csv_report>},
     {".dot", "layer graph for Graphviz, coloured by stage", plain<dot_graph>},
     {".html", "report in one page, for any browser", html_report},

@@ -22,12 +22,15 @@ struct TableOptions {
 std::string terminal_report(const Answer& answer, const TableOptions& options);  // table + text timeline
 // Rows of at most `width` columns with their labels, and a legend; exact where the run fits at one character per unit.
 std::string text_timeline(const Answer& answer, int width);
-std::string json_report(
-    const Answer& answer);  // "schema": "pipewright.result/1", SI base units; docs/reference/result-json.md
+// "schema": "pipewright.result/1", SI base units; docs/reference/result-json.md. `timeline`: with ops, messages and memory.
+std::string json_report(const Answer& answer, bool timeline = false);
 std::string json_infeasible(
     const Infeasible& why);  // the same schema where no answer exists: "fits": false, "shortfall"
 std::string infeasible_text(const Infeasible& why);
-std::string csv_report(const Answer& answer);  // one row per worker
+std::string csv_report(const Answer& answer);    // one row per worker
+std::string timeline_csv(const Answer& answer);  // one row per op
+std::string messages_csv(const Answer& answer);  // one row per message
+std::string memory_csv(const Answer& answer);    // one row per worker and change of what it holds
 std::string markdown_report(const Answer& answer);
 std::string svg_timeline(const Answer& answer);
 std::string trace_json(const Answer& answer);  // Chrome trace events, for Perfetto

@@ -224,6 +224,29 @@ def simulate(scenario: ScenarioLike, *, set: Changes = None, schedule: Union[Non
     return _results.Simulation(core, f"pipewright simulate {asked._named()}")
 
 
+def draw(results: Any, *, width: str = "", font: str = "", font_size: str = "", palette: str = "screen",
+         memory: Optional[str] = None, title: bool = True, legend: bool = True) -> "_results.Drawing":
+    """Timelines as a picture for a page, as `pipewright draw`.
+
+    results: of `simulate`: one, or several on one scale in a dict by their headings. width and font_size: "84mm", "7pt". font:
+    "Helvetica, sans-serif". palette: "screen", "colour-blind" or "grey". memory: "stages", "fullest" or "none".
+    """
+    panels = results if isinstance(results, Mapping) else {"": results}
+    cores = []
+    for name, result in panels.items():
+        if not isinstance(result, _results.Simulation):
+            raise wrong("results", f"holds {str(result)[:40]!r}; write what simulate returned, or a dict of them by heading")
+        result.makespan  # DoesNotFit, where there is no timeline
+        cores.append(result._core)
+    if not cores:
+        raise wrong("results", "is empty; write what simulate returned")
+    kinds = ("stages", "fullest", "none")
+    below = _word(kinds[len(cores) > 1] if memory is None else memory, "memory", kinds)
+    return _results.Drawing(
+        _core.draw(cores, [str(name) for name in panels], str(width), str(font), str(font_size),
+                   _core.palettes.index(_word(palette, "palette", _core.palettes)), kinds.index(below), bool(title), bool(legend)))
+
+
 def plan(scenario: ScenarioLike, *, set: Changes = None, objective: str = "throughput", top: int = 5, gap: float = 0.01,
          time_limit: float = 10.0, framework: Optional[str] = None, explain: bool = False,
          pareto: Sequence[str] = ()) -> "_results.Plans":

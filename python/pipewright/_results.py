@@ -185,7 +185,8 @@ class MemoryCurve:
 class Simulation(Result):
     """The answer of `simulate`: docs/reference/result-json.md."""
 
-    _formats = ("trace.json.gz", "trace.json", "json", "comms.schedule.csv", "schedule.csv", "csv", "dot", "html", "svg", "md")
+    _formats = ("trace.json.gz", "trace.json", "json", "comms.schedule.csv", "schedule.csv", "timeline.csv", "messages.csv", "memory.csv", "csv",
+                "dot", "html", "svg", "md")
 
     @property
     def fits(self) -> bool:
@@ -259,6 +260,22 @@ class Simulation(Result):
 
     def _repr_svg_(self) -> Optional[str]:
         return None if isinstance(self._core, _core.Infeasible) else str(self.render("svg"))
+
+
+class Drawing:
+    """The answer of `draw`: a picture in SVG, which notebooks show."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes a .svg file. PDF: `rsvg-convert --format=pdf x.svg`, or the command `pipewright draw -o x.pdf`."""
+        if not os.fspath(path).endswith(".svg"):
+            raise wrong("path", f"{str(path)[:80]!r} is not a .svg")
+        pathlib.Path(path).write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
 
 
 class Plans(Result):

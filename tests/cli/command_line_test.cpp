@@ -42,7 +42,7 @@ TEST_CASE("show model says which parameters a family lacks, and how to give them
 TEST_CASE("An unknown command, option or name is met with the nearest one and the known ones") {
   CHECK(error_of({"simulat"}) ==
         "error: command: unknown \"simulat\"; did you mean \"simulate\"? known: simulate, plan, schedule, launch, "
-        "compare, sweep, "
+        "compare, draw, sweep, "
         "merge, capacity, calibrate, run, validate, accuracy, reproduce, check, show, import, doctor, init, schema, "
         "completion, help\n");
   CHECK(contains(error_of({"simulate", kQuickstart, "--jsn"}), "unknown \"--jsn\"; did you mean \"--json\"?"));

@@ -19,7 +19,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
 
-PAGES = ["README.md", "docs/guide/bubble.md", "docs/guide/by-task.md", "docs/reference/launch.md", "docs/reference/schedule-csv.md",
+PAGES = ["README.md", "docs/guide/bubble.md", "docs/guide/by-task.md", "docs/reference/launch.md", "docs/reference/schedule-csv.md", "docs/reference/figures.md",
          "docs/reference/whole-training.md"]
 
 # Beginnings of commands that are not run here, and why. One that no page shows any more is a fault.
@@ -72,6 +72,8 @@ def main():
                     used.add(beginning)
                     continue
                 if command.startswith("mpirun") and (not with_mpi or not shutil.which("mpirun")):
+                    continue
+                if ".pdf" in command and not shutil.which("rsvg-convert"):
                     continue
                 ran += 1
                 run = started.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,

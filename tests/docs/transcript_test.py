@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README, docs/guide/bubble.md, docs/results/schedules.md and docs/reference/whole-training.md show what the tool prints and draws today, and docs/quickstart.svg.
+"""README, docs/guide/bubble.md, docs/results/schedules.md and docs/reference/whole-training.md show what the tool prints and draws today, docs/quickstart.svg and the pictures of docs/results/schedules.md.
 
 Of `plan` and `sweep` the whole output stands there. They are run with a longer time limit than a reader needs, so that a
 slow machine gets the same answer.
@@ -61,6 +61,22 @@ def answers(text, root, binary):
     return TRAINING.sub(block, text)
 
 
+DRAWN = re.compile(r"^build/pipewright (draw (?:[^\n]*\\\n)*[^\n]*)$", re.M)
+
+
+def pictures(text, root, binary):
+    """The pictures that the page's `draw` commands write, as they are now: bytes by path. Each shows the picture, too."""
+    drawn = {}
+    for found in DRAWN.finditer(text):
+        words = shlex.split(found[1].replace("\\\n", " "))
+        place = words.index("-o")
+        path = words[place + 1]
+        assert f"]({pathlib.Path(path).name})" in text, f"{path} is made and not shown"
+        run = started.run([binary, *words[:place], *words[place + 2:]], cwd=root, check=True, capture_output=True)
+        drawn[root / path] = run.stdout
+    return drawn
+
+
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     readme, picture = root / "README.md", root / "docs/quickstart.svg"
@@ -75,6 +91,7 @@ def main():
     schedules = root / "docs/results/schedules.md"
     compared = schedules.read_text(encoding="utf-8")
     swept = searched(compared, root, binary)
+    figures = pictures(compared, root, binary)
     bubble = root / "docs/guide/bubble.md"
     shown = bubble.read_text(encoding="utf-8")
     computed = answers(shown, root, binary)
@@ -88,11 +105,17 @@ def main():
         page.write_text(now, encoding="utf-8")
         bubble.write_text(computed, encoding="utf-8")
         schedules.write_text(swept, encoding="utf-8")
+        for path, content in figures.items():
+            path.write_bytes(content)
         print("wrote the transcripts of README.md, docs/guide/bubble.md, docs/results/schedules.md and docs/reference/whole-training.md, and docs/quickstart.svg")
         return 77
     faults = [] if told == now else ["docs/reference/whole-training.md: a transcript is not what the tool prints"]
     if compared != swept:
         faults.append("docs/results/schedules.md: a transcript is not what the tool prints")
+    if not figures:
+        faults.append("docs/results/schedules.md: no command draws its picture")
+    faults += [f"{path.name} is not what the tool draws" for path, content in figures.items()
+               if not path.exists() or path.read_bytes() != content]
     if shown != computed:
         faults.append("docs/guide/bubble.md: a transcript is not what the tool prints")
     if text[begin:end] != printed or searched(text, root, binary) != text:

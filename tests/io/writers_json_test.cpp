@@ -89,7 +89,7 @@ std::set<std::string> written_paths() {
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
-  std::set<std::string> paths = paths_of(json_report(full->answer));
+  std::set<std::string> paths = paths_of(json_report(full->answer, true));
   paths.merge(paths_of(json_report(small_answer()->answer)));
   paths.merge(paths_of(json_report(small_answer({.schedule = "pipedream"})->answer)));
   return paths;

@@ -31,6 +31,7 @@ TEXTS = {
     "io/read/read_plan.cpp": "help of the keys of plan, a constant table that sim is not known to",
     "io/read/read_measured.cpp": "an example in a message",
     "cli/compare.cpp": "an example in the help",
+    "cli/draw.cpp": "examples in the help and in a message",
     "cli/import.cpp": "a format of import in the help",
     "cli/show.cpp": "an example in the help",
 }

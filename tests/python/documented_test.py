@@ -34,7 +34,7 @@ class Documented(unittest.TestCase):
     def test_what_the_page_names_is_there(self):
         page = (needs.SOURCE / "docs/reference/python.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| `(\w+)\(.*?\)` \| `\w+` \| (.*?) \|$", page, re.M)
-        self.assertEqual([name for name, _ in rows], ["simulate", "plan", "sweep", "capacity", "compare", "reproduce"])
+        self.assertEqual([name for name, _ in rows], ["simulate", "plan", "sweep", "capacity", "compare", "draw", "reproduce"])
         classes = {"simulate": pw.Simulation, "plan": pw.Plans, "sweep": pw.Sweep, "capacity": pw.Capacity, "compare": pw.Comparison}
         for name, figures in rows[:5]:
             for figure in re.findall(r"`(\w+)[`(]", figures):
