@@ -25,6 +25,7 @@ struct LaunchRequest {
   std::vector<std::string> set{};          // changes behind plan_path that make it the plan written, for --set
   bool set_says_all = true;                // false: no --set says the rest
   bool sbatch = false;                     // as a Slurm job
+  std::string layers_refused{};            // why a run cannot compute the model's layers; "": it can
 };
 
 std::string megatron_launch(const LaunchRequest& request);    // a shell script
