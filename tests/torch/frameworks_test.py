@@ -38,7 +38,7 @@ def launched(scenario, target):
 
 class Torchtitan:
     """The recipe is imported and read as `torchtitan.train --module ... --config pipewright_plan` would."""
-    package, number = "torchtitan", 0
+    package, what, number = "torchtitan", "the recipe", 0
     OWN = "    raise SystemExit(\"pipewright_plan.py: import the configuration of your model as base, then delete this line\")\n"
 
     def __init__(self, folder):
@@ -52,12 +52,14 @@ class Torchtitan:
             text = text.replace(self.OWN, "    from torchtitan.models.llama3.config_registry import llama3_8b as base\n")
         (self.folder / f"recipe_{self.number}.py").write_text(text, encoding="utf-8")
         config = self.manager().parse_args([f"--module=recipe_{self.number}", "--config=pipewright_plan"])
+        assert config.parallelism.module_fqns_per_model_part or config.parallelism.pipeline_parallel_degree == 1
         for key, value in re.findall(r"^    parallel\.(\w+_degree) = (\d+)$", text, re.M):
             assert getattr(config.parallelism, key) == int(value), (key, value)
+        return True
 
 
 class Megatron:
-    package = "megatron-core"
+    package, what = "megatron-core", "the layout"
 
     def __init__(self, _):
         from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
@@ -67,20 +69,20 @@ class Megatron:
         def flag(name):
             found = re.search(rf"--{name} '?([^\s']+)", text)
             return found and found[1]
-        if layout := flag("pipeline-model-parallel-layout"):
+        layout = flag("pipeline-model-parallel-layout")
+        if layout:
             read = self.layout(layout, int(flag("pipeline-model-parallel-size") or 1))
             read.validate_layer_layout(int(flag("num-layers")), int(flag("mtp-num-layers") or 0))
+        return layout is not None
 
 
 class DeepSpeed:
-    package = "deepspeed"
+    package, what = "deepspeed", "CONFIG"
 
     def __init__(self, _):
-        import torch.distributed
-        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-        import deepspeed
-        deepspeed.init_distributed("gloo")  # else it takes the copies to be one
-        self.config = deepspeed.DeepSpeedConfig
+        from deepspeed.runtime import config
+        config.dist = types.SimpleNamespace(get_rank=lambda: 0)  # no processes here: else it takes the copies to be one
+        self.config = config.DeepSpeedConfig
 
     def read(self, text):
         config = next(ast.literal_eval(node.value) for node in ast.parse(text).body
@@ -90,6 +92,7 @@ class DeepSpeed:
         read = self.config(config, mpu=types.SimpleNamespace(get_data_parallel_world_size=lambda: copies))
         assert read.train_batch_size == config["train_batch_size"]
         assert read.zero_optimization_stage == config["zero_optimization"]["stage"]
+        return True
 
 
 FRAMEWORKS = {"torchtitan": Torchtitan, "megatron": Megatron, "deepspeed": DeepSpeed}
@@ -106,19 +109,18 @@ for target, framework in FRAMEWORKS.items():
         except ImportError as error:
             print(f"{target}: not run, {framework.package} {version} does not import: {error}")
             continue
-        taken, refused = 0, 0
+        written, taken = 0, 0
         for scenario in sorted((SOURCE / "scenarios").rglob("*.yaml")):
             text = launched(scenario, target)
             if text is None:
-                refused += 1
                 continue
+            written += 1
             said = io.StringIO()
             try:
                 with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                    reader.read(text)
-                taken += 1
+                    taken += reader.read(text)
             except (Exception, SystemExit) as error:
                 faults.append(f"{target}: {scenario.relative_to(SOURCE)}: {type(error).__name__}: {error}\n{said.getvalue()[-600:]}")
-    print(f"{target}: {framework.package} {version} takes {taken} files; {refused} scenarios cannot be launched for it")
+    print(f"{target}: {written} scenarios written, {framework.package} {version} reads {framework.what} of {taken}", flush=True)
 if faults:
     raise SystemExit("\n".join(faults))

@@ -1,7 +1,7 @@
 """The program of `launch --for torch` is run by PyTorch, from the weights and on the samples of a run of ours: losses agree
 step by step, and so does the order of ops.
 
-usage: launched_test.py PIPEWRIGHT SOURCE
+usage: launched_test.py PIPEWRIGHT SOURCE PYTHON_PACKAGE
 
 PIPEWRIGHT_TORCH_PYTHON names a Python that has what requirements.txt pins; without it the test is skipped. With
 PIPEWRIGHT_TORCH_CASE=NAME one case is run.
@@ -16,7 +16,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[0] / "support")]
+sys.path[:0] = [str(HERE), str(HERE.parents[0] / "support"), *sys.argv[3:]]
 import torch_python
 
 torch_python.use("torch")
@@ -24,7 +24,13 @@ torch_python.use("torch")
 import ranks
 import runpy
 import started
+import torch
 from torch.distributed.pipelining.schedules import get_schedule_class
+
+try:
+    import pipewright as pw
+except ImportError:
+    pw = None  # built for another Python, or not at all
 
 PIPEWRIGHT, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 DEADLINE = 100  # seconds for the processes of a case, on a machine that others use
@@ -172,21 +178,35 @@ def a_hang_is_ended(folder):
     raise AssertionError("a rank whose gradient is never sent did not hang")
 
 
+def of_pytorch_itself(names, folder):
+    """The same model with the times that its modules take in PyTorch, one thread each, cut alike."""
+    torch.set_num_threads(1)
+    layers = [names["build_layer"](index) for index in range(names["LAYERS"] - 1)]
+    x, labels = names["batch"](names["MICRO_BATCH_SIZE"])
+    pw.torch.profile(layers, x, loss=lambda y: names["loss_of"](y, labels), repeats=25, to=folder / "measured.yaml")
+    cuts = ", ".join(str(first) for first, _ in names["CHUNKS"][1:])
+    return [f"model={{file: {folder / 'measured.yaml'}}}", f"plan.partition={{cuts: [{cuts}]}}"]
+
+
 def a_trace_comes_back(folder):
-    """What PyTorch's profiler has recorded is compared with the prediction; how far that is off is told, not judged."""
+    """What PyTorch's profiler has recorded is compared with predictions; how far these are off is told, not judged."""
     scenario, profile, program = SOURCE / "scenarios/validation/two-stage-1f1b.yaml", folder / "profile.yaml", folder / "traced.py"
     command("calibrate", scenario, "--budget", "2s", "-o", profile)
-    priced = settings([f"cost={{profile: {profile}}}"])
-    command("launch", scenario, *priced, "--for", "torch", "-o", program)
+    command("launch", scenario, "--for", "torch", "-o", program)
     ranks.run(program, 2, {"PIPEWRIGHT_TRACE": str(folder / "trace")}, DEADLINE)
     traces = [word for rank in range(2) for word in ("--trace", folder / f"trace/rank{rank}.json.gz")]
-    trace = json.loads(command("validate", scenario, *priced, *traces, "--json", status=(0, 1)).stdout)["trace"]
-    assert trace["steps"] == 3 and trace["absent"] == 0, trace
-    assert sorted(action["name"] for action in trace["actions"]) == sorted(
-        f"{stage}{kind}{m}" for stage in range(2) for kind in "FB" for m in range(8)), trace["actions"]
-    for stage in trace["stages"]:
-        print(f"trace of stage {stage['stage']}: first to last action {1e3 * stage['measured_span_s']:.0f} ms, predicted from our "
-              f"own kernels {1e3 * stage['predicted_span_s']:.0f} ms ({stage['predicted_span_s'] / stage['measured_span_s'] - 1:+.0%})")
+    prices = {"`calibrate`, our kernels": [f"cost={{profile: {profile}}}"]}
+    if pw:
+        prices["`pw.torch.profile`"] = of_pytorch_itself(runpy.run_path(str(program), run_name="plan"), folder)
+    for what, changes in prices.items():
+        compared = command("validate", scenario, *settings(changes), *traces, "--json", status=(0, 1)).stdout
+        trace = json.loads(compared)["trace"]
+        assert trace["steps"] == 3 and trace["absent"] == 0, trace
+        assert sorted(action["name"] for action in trace["actions"]) == sorted(
+            f"{stage}{kind}{m}" for stage in range(2) for kind in "FB" for m in range(8)), trace["actions"]
+        print(f"trace, priced by {what}: first to last action " + "; ".join(
+            f"stage {stage['stage']} {1e3 * stage['measured_span_s']:.0f} ms, predicted {1e3 * stage['predicted_span_s']:.0f} ms "
+            f"({stage['predicted_span_s'] / stage['measured_span_s'] - 1:+.0%})" for stage in trace["stages"]), flush=True)
 
 
 with tempfile.TemporaryDirectory() as folder:
