@@ -5,7 +5,7 @@
 //     input, labels            F32 or I64 [samples, ..]   of all steps, in order: copy after copy within a step
 //     layers.3.linear_1.bias   F32, in PyTorch's shapes   step 1 of layer 3, as the launch file for PyTorch names it
 //
-// Tests: tests/runtime/export_test.cpp, tests/torch
+// Tests: tests/cli/launch_files_test.py, tests/torch/launched_test.py
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ struct TorchLayers {
   std::string input, labels;
 };
 
-// Of a model whose layers a run can compute.  tests/cli/launch_files_test.py, tests/torch
+// Of a model whose layers a run can compute.  tests/cli/launch_files_test.py, tests/torch/launched_test.py
 TorchLayers torch_layers(const Model& model);
 
 // "INPUTS = [(), (0,), ..": the layers whose output each layer takes; none: the model's own input.

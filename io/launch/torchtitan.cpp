@@ -18,6 +18,7 @@ constexpr const char* kTorchtitanVersion = "torchtitan 0.3.0 (torchtitan/config/
 
 constexpr const char* kTrain = "-m torchtitan.train --module llama3 --config pipewright_plan 2>&1 | tee train.log";
 
+// Built on llama3_70b: its own configuration computes linear layers in float8, which is another plan.
 constexpr const char* k405b = "llama3_405b";
 
 // torchtitan's own Llama 3 configurations, by what tells them apart.
@@ -42,6 +43,10 @@ std::string modules_of(const Plan& plan, const Model& model) {
     text += fmt::format("        {},\n", fmt::join(parts, " + "));
   }
   return text + "    ]";
+}
+
+bool rebuilds_blocks(const Plan& plan) {
+  return std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
 }
 
 // Comments at the head: what it needs, where to put it, how to start it.
@@ -83,7 +88,9 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
         "line\")\n";
   text += "    config = base()\n";
   if (base == k405b)
-    text += "    config.model_spec = model_registry(\"405B\")  # the base's computes its linear layers in float8\n";
+    text +=
+        "    config.model_spec = model_registry(\"405B\")\n"
+        "    config.hf_assets_path = \"./assets/hf/Llama-3.1-405B\"\n";
   text += "    parallel, training = config.parallelism, config.training\n";
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
@@ -120,9 +127,7 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     set("training.steps", fmt::format("{:.0f}", whole->steps));
   set("training.mixed_precision_param",
       scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
-  const bool rebuilt =
-      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
-  set("config.activation_checkpoint", rebuilt ? "FullAC.Config()" : "None");
+  set("config.activation_checkpoint", rebuilds_blocks(plan) ? "FullAC.Config()" : "None");
   text += "    profiler = config.profiler\n";
   if (traced)
     text +=
@@ -163,14 +168,15 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   if (!imports.empty()) imports += "\n";
   if (tf32) imports += "import torch\n";
   text += imports;
-  text += "from torchtitan.distributed.activation_checkpoint import FullAC\n";
+  if (rebuilds_blocks(plan)) text += "from torchtitan.distributed.activation_checkpoint import FullAC\n";
   if (base.empty())
     text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
             comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
             comment("and delete the line of SystemExit below.");
   else
     text += fmt::format("{}from torchtitan.models.llama3.config_registry import {} as base\n",
-                        base == k405b ? "from torchtitan.models.llama3 import model_registry\n" : "", base);
+                        base == k405b ? "from torchtitan.models.llama3 import model_registry\n" : "",
+                        base == k405b ? "llama3_70b" : base);
   if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
     text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
             comment(base.empty() ? "No time depends on it; your configuration says it."
