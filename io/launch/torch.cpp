@@ -116,6 +116,17 @@ class Masters:
                 weight.grad = parameter.grad = None
 
 
+SPLIT = "W" in SCHEDULE  # backwards of weights on their own
+
+
+def add_copies(parameters, group):
+    # Behind the last backward: DistributedDataParallel does not see the gradients of split backwards.
+    for parameter in parameters:
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad, group=group)
+            parameter.grad /= DATA_PARALLEL
+
+
 def exported():
     # PIPEWRIGHT_EXPORT=FILE, of `pipewright run PLAN --export FILE`: its weights, samples and number of steps.
     path = os.environ.get("PIPEWRIGHT_EXPORT")
@@ -171,11 +182,13 @@ def main():
         if given:
             chunk.load_state_dict({name: given[name] for name in chunk.state_dict()})
         chunk.to(device=device, dtype=DTYPE)
-        if DATA_PARALLEL > 1:
-            chunk = DistributedDataParallel(chunk, process_group=copies.get_group(), bucket_cap_mb=BUCKET_MB)
+        if DATA_PARALLEL > 1 and not SPLIT:  # find_unused_parameters: else its buckets count the schedule's trial step, too
+            chunk = DistributedDataParallel(chunk, process_group=copies.get_group(), bucket_cap_mb=BUCKET_MB,
+                                            find_unused_parameters=True)
         stages.append(PipelineStage(chunk, index, len(CHUNKS), device, group=pipeline.get_group()))
     schedule = schedule_of(stages)
-    optimizer = Masters([p for stage in stages for p in stage.submod.parameters()], copies)
+    parameters = [p for stage in stages for p in stage.submod.parameters()]
+    optimizer = Masters(parameters, copies)
     first, last = STAGE_TO_RANK[0] == rank, STAGE_TO_RANK[-1] == rank
     share = MICRO_BATCHES * MICRO_BATCH_SIZE
     steps = len(given["loss"]) if given else STEPS
@@ -191,6 +204,8 @@ def main():
             losses = []
             schedule.step(*([x] if first else []), target=target.to(device) if last else None,
                           losses=losses if last else None)
+            if DATA_PARALLEL > 1 and SPLIT:
+                add_copies(parameters, copies.get_group())
             optimizer.step()
             if on_gpu:
                 torch.cuda.synchronize()

@@ -6,6 +6,7 @@ torchtitan: its ConfigManager reads the recipe. Megatron-LM: megatron-core reads
 read by megatron/training/arguments.py, which no package on PyPI has. DeepSpeed: its DeepSpeedConfig reads CONFIG.
 """
 import ast
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -97,6 +98,10 @@ class DeepSpeed:
 
 FRAMEWORKS = {"torchtitan": Torchtitan, "megatron": Megatron, "deepspeed": DeepSpeed}
 
+scenarios = sorted((SOURCE / "scenarios").rglob("*.yaml"))
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    files = {target: list(pool.map(launched, scenarios, [target] * len(scenarios))) for target in FRAMEWORKS}
+
 faults = []
 for target, framework in FRAMEWORKS.items():
     version = torch_python.installed(framework.package)
@@ -110,8 +115,7 @@ for target, framework in FRAMEWORKS.items():
             print(f"{target}: not run, {framework.package} {version} does not import: {error}")
             continue
         written, taken = 0, 0
-        for scenario in sorted((SOURCE / "scenarios").rglob("*.yaml")):
-            text = launched(scenario, target)
+        for scenario, text in zip(scenarios, files[target]):
             if text is None:
                 continue
             written += 1
