@@ -25,6 +25,7 @@
 #include "planner/launch/narrowed.hpp"
 #include "planner/launch/nearest.hpp"
 #include "planner/what_if/sweep.hpp"
+#include "runtime/runnable.hpp"
 #include "study/real_run.hpp"
 
 namespace pipewright {
@@ -204,7 +205,8 @@ int launch_command(const Arguments& arguments) {
                                           .command = command_line("launch", arguments),
                                           .set = changes.set,
                                           .set_says_all = changes.says_all,
-                                          .sbatch = arguments.has("--sbatch") || name == "slurm"});
+                                          .sbatch = arguments.has("--sbatch") || name == "slurm",
+                                          .layers_refused = layers_refused(written.scenario->model)});
   const std::string tight = tight_memory(written.report);
   const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
   const std::string question = change < -0.01 ? better_question(arguments, nearest, *framework) : "";

@@ -22,6 +22,7 @@
 #include "io/writers/writers.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/checkpoint.hpp"
+#include "runtime/export.hpp"
 #include "runtime/sequential.hpp"
 #include "runtime/signals.hpp"
 #include "study/real_run.hpp"
@@ -32,10 +33,12 @@ namespace {
 constexpr std::array<Option, 1> kScenarioOption = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first (repeatable)"},
 }};
-constexpr std::array<Option, 6> kOwnRunOptions = {{
+constexpr std::array<Option, 7> kOwnRunOptions = {{
     {"--checkpoint", "", "DIR", "leave what is needed to go on in DIR, after the last step and as --every says"},
     {"--every", "", "N", "steps between checkpoints, warm-up included"},
     {"--resume", "", "", "continue from the newest checkpoint in --checkpoint, with bit-identical results"},
+    {"--export", "", "FILE",
+     "write the weights of the start, the samples and the losses of all steps, for other programs"},
     {"--check", "", "gradients", "compare the gradients of the first step with one worker's, and stop"},
     {"--output", "-o", "FILE",
      "also write the step of median length as FILE, in the format of its extension (repeatable)"},
@@ -176,6 +179,14 @@ std::string to_go_on(const Checkpoints* kept) {
   return newest == 0 ? "" : fmt::format("; {} is kept: --resume goes on from there", kept->folder(newest));
 }
 
+void refuse_export(const Arguments& arguments, const std::string& file) {
+  for (const std::string_view option : {"--check", "--resume"})
+    if (arguments.has(option))
+      throw InputError(fmt::format("--export writes a run from its first step on; leave it or {} out", option));
+  if (same_file(arguments.positional.front(), file))
+    throw InputError(Place{}, "--export", "\"" + file + "\" is read by this command; name another");
+}
+
 int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept) {
   std::vector<std::string> changes = with_run_settings(arguments.all("--set"), arguments);
   const std::string check = arguments.last("--check", "");
@@ -185,8 +196,13 @@ int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept)
   const std::vector<const Writer*> files = checked_formats<Writer>(paths, {arguments.positional.front()}, writers());
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
+  const std::string to = arguments.last("--export", "");
+  if (!to.empty()) {
+    refuse_export(arguments, to);
+    check_writable(to);
+  }
   if (scenario.run.synthetic)
-    for (const std::string_view option : {"--check", "--checkpoint"})
+    for (const std::string_view option : {"--check", "--checkpoint", "--export"})
       if (arguments.has(option))
         throw InputError(scenario.run.place,
                          fmt::format("{}: a synthetic run does no arithmetic, so it has no gradients and no state to "
@@ -207,6 +223,9 @@ int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept)
   const Answer measured = real.measured(workers, times);
   print(arguments.has("--json") ? json_report(measured) : report(real, measured, workers, times, scenario));
   if (kept != nullptr) note("wrote " + kept->folder(settings.steps) + " (checkpoint)");
+  if (!to.empty())
+    write_output(to, exported(real.run_plan(), real.predicted().scenario->model, real.data(), settings, workers),
+                 "weights, samples and losses");
   for (std::size_t i = 0; i < files.size(); ++i)
     write_output(paths[i], files[i]->write(measured, command_line("run", arguments)), files[i]->what);
   return kDone;

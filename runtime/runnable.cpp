@@ -13,7 +13,7 @@
 namespace pipewright {
 namespace {
 
-std::string refusal(const Model& model, const Layer& layer, const Backend& backend) {
+std::string refusal(const Model& model, const Layer& layer, const Backend* backend) {
   if (layer.work < 0) return "has stated figures only; give it an `op:`, or run with --synthetic";
   const Program* program = model.works[static_cast<std::size_t>(layer.work)].program.get();
   if (program == nullptr) return "has no program";
@@ -30,7 +30,7 @@ std::string refusal(const Model& model, const Layer& layer, const Backend& backe
     for (const std::int32_t input : step.inputs)
       if (program->tensors[static_cast<std::size_t>(input)].indices && step.operation != "embedding")
         return std::string(step.operation) + " reads token numbers; let an embedding be the first operation";
-    if (std::string why = backend.refusal(*program, step); !why.empty()) return why;
+    if (std::string why = backend == nullptr ? "" : backend->refusal(*program, step); !why.empty()) return why;
   }
   return "";
 }
@@ -67,6 +67,13 @@ const char* name_of(Precision precision) {
   return kNames[static_cast<std::size_t>(precision)];
 }
 
+std::string layers_refused(const Model& model) {
+  for (const Layer& layer : model.layers)
+    if (const std::string why = refusal(model, layer, nullptr); !why.empty())
+      return "layer \"" + layer.name + "\" cannot be run: " + why;
+  return refusal_of_losses(model);
+}
+
 void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
   std::vector<Fault> faults;
   const auto refuse = [&](const char* key, const std::string& why) { faults.push_back({training.place, key, why}); };
@@ -92,7 +99,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
            "only predictions use it; a real run holds the tensors of its operators; leave it out");
   std::set<std::string> reported;
   for (const Layer& layer : model.layers)
-    if (const std::string why = refusal(model, layer, backend); !why.empty() && reported.insert(why).second)
+    if (const std::string why = refusal(model, layer, &backend); !why.empty() && reported.insert(why).second)
       faults.push_back({layer.place, "", "layer \"" + layer.name + "\" cannot be run: " + why});
   if (const std::string why = refusal_of_losses(model); !why.empty() && faults.empty())
     faults.push_back({model.place, "", why});

@@ -25,6 +25,8 @@ struct LaunchRequest {
   std::vector<std::string> set{};          // changes behind plan_path that make it the plan written, for --set
   bool set_says_all = true;                // false: no --set says the rest
   bool sbatch = false;                     // as a Slurm job
+  // Why a run cannot compute the model's layers; "": it can, and they are written.
+  std::string layers_refused = "it was not asked whether a run can compute its operators";
 };
 
 std::string megatron_launch(const LaunchRequest& request);    // a shell script

@@ -14,16 +14,19 @@
 namespace pipewright {
 namespace {
 
-constexpr const char* kTorchtitanVersion = "torchtitan main of 2026 (torchtitan/config/configs.py, commit 0014ac2ca4)";
+constexpr const char* kTorchtitanVersion = "torchtitan 0.3.0 (torchtitan/config/configs.py)";
 
 constexpr const char* kTrain = "-m torchtitan.train --module llama3 --config pipewright_plan 2>&1 | tee train.log";
+
+// Built on llama3_70b: its own configuration computes linear layers in float8, which is another plan.
+constexpr const char* k405b = "llama3_405b";
 
 // torchtitan's own Llama 3 configurations, by what tells them apart.
 std::string base_of(const Transformer& t) {
   if (t.gated && t.moe.experts == 0 && t.vocabulary == 128256) {
     if (t.layers == 32 && t.hidden == 4096) return "llama3_8b";
     if (t.layers == 80 && t.hidden == 8192) return "llama3_70b";
-    if (t.layers == 126 && t.hidden == 16384) return "llama3_405b";
+    if (t.layers == 126 && t.hidden == 16384) return k405b;
   }
   return "";
 }
@@ -36,23 +39,20 @@ std::string modules_of(const Plan& plan, const Model& model) {
     const LayerId first = std::max(range.begin - 1, 0), last = std::min(range.end - 1, layers - 2);
     if (range.begin == 0) parts.emplace_back("[\"tok_embeddings\"]");
     if (last > first) parts.push_back(fmt::format("blocks({}, {})", first, last));
-    if (range.end == layers) parts.emplace_back("[\"norm\", HEAD]");
+    if (range.end == layers) parts.emplace_back("[\"norm\", \"lm_head\"]");
     text += fmt::format("        {},\n", fmt::join(parts, " + "));
   }
   return text + "    ]";
 }
 
+bool rebuilds_blocks(const Plan& plan) {
+  return std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
+}
+
 // Comments at the head: what it needs, where to put it, how to start it.
 std::string how_to_run_torchtitan(const LaunchRequest& request, bool traced) {
   const Answer& written = request.written;
-  const Plan& plan = written.plan;
   std::string text;
-  if (plan.data_parallel > 1 && !plan.resharding && (plan.stages > 1 || plan.tensor_parallel > 1))
-    text += comment(
-                "Needs torchtitan with its pull request 2458 of 2026: before it, copies of several stages or of tensor "
-                "parallelism end with") +
-            comment("  \"DDP has not supported > 1D parallelism\". It is there where this finds something:") +
-            comment("  grep -n apply_replicate torchtitan/models/llama3/parallelize.py");
   const NodeShape shape = nodes_of(written);
   if (request.sbatch) {
     text += comment("Submit with: sbatch FILE, in the folder of torchtitan.");
@@ -86,19 +86,17 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     text +=
         "    raise SystemExit(\"pipewright_plan.py: import the configuration of your model as base, then delete this "
         "line\")\n";
-  text += "    config = base()\n    parallel, training = config.parallelism, config.training\n";
+  text += "    config = base()\n";
+  if (base == k405b)
+    text +=
+        "    config.model_spec = model_registry(\"405B\")\n"
+        "    config.hf_assets_path = \"./assets/hf/Llama-3.1-405B\"\n";
+  text += "    parallel, training = config.parallelism, config.training\n";
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
-  if (plan.context_parallel > 1) {
-    const bool gathered = scenario.plan.context_exchange.value == ContextExchange::AllGather;
-    set("parallel.context_parallel_degree", plan.context_parallel);
-    set("parallel.context_parallel_rotate_method", gathered ? "\"allgather\"" : "\"alltoall\"");
-  }
-  if (plan.split().sends_tokens()) {
-    set("parallel.expert_parallel_degree", plan.expert_parallel);
-    set("parallel.expert_tensor_parallel_degree", plan.split().expert_split());
-  }
+  if (plan.context_parallel > 1) set("parallel.context_parallel_degree", plan.context_parallel);
+  if (plan.split().sends_tokens()) set("parallel.expert_parallel_degree", plan.expert_parallel);
   const int shard = plan.resharding ? plan.sharded_over(0) / plan.context_parallel : 1;
   set("parallel.data_parallel_replicate_degree", plan.data_parallel / shard);
   set("parallel.data_parallel_shard_degree", shard);
@@ -117,6 +115,7 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     } else {
       set("parallel.pipeline_parallel_schedule", "\"" + schedule + "\"");
     }
+    set("training.disable_cuda_graphs", "True");  // which know no pipelines yet
     set("parallel.pipeline_parallel_microbatch_size", plan.micro_batch_size);
     set("training.local_batch_size", plan.micro_batch_size * plan.micro_batches);
   } else {
@@ -128,11 +127,8 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     set("training.steps", fmt::format("{:.0f}", whole->steps));
   set("training.mixed_precision_param",
       scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
-  const bool rebuilt =
-      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
-  set("config.activation_checkpoint",
-      fmt::format("ActivationCheckpointConfig(mode=\"{}\")", rebuilt ? "full" : "none"));
-  text += "    profiler = getattr(config, \"profiler\", None) or config.profiling  # its name in earlier versions\n";
+  set("config.activation_checkpoint", rebuilds_blocks(plan) ? "FullAC.Config()" : "None");
+  text += "    profiler = config.profiler\n";
   if (traced)
     text +=
         "    profiler.enable_profiling = \"PIPEWRIGHT_TRACE\" in os.environ  # every tenth step of every rank\n"
@@ -148,20 +144,11 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
 }  // namespace
 
 std::vector<std::string> torchtitan_lacks(const Answer& written) {
-  const Plan& plan = written.plan;
   std::vector<std::string> lacks;
   if (base_of(*described(written.scenario->model)).empty())
     lacks.emplace_back(
         "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
         "base");
-  // maybe_enable_amp of torchtitan/distributed/utils.py: autocast is for one stage without tensor parallelism, and what
-  // wraps copies or shards brings its own precision.                                               [torchtitan26]
-  if (written.scenario->training.precision == Precision::Bf16 && plan.copies() == 1 &&
-      (plan.stages > 1 || plan.tensor_parallel > 1))
-    lacks.emplace_back(
-        "precision: one copy of several stages or of tensor parallelism is trained in fp32 by versions that log "
-        "\"Mixed precision training is disabled\"; training.dtype = \"bfloat16\" there computes in bf16, without fp32 "
-        "weights");
   return lacks;
 }
 
@@ -181,20 +168,22 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   if (!imports.empty()) imports += "\n";
   if (tf32) imports += "import torch\n";
   text += imports;
-  text += "from torchtitan.config import ActivationCheckpointConfig\n";
+  if (rebuilds_blocks(plan)) text += "from torchtitan.distributed.activation_checkpoint import FullAC\n";
   if (base.empty())
     text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
             comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
             comment("and delete the line of SystemExit below.");
   else
-    text += fmt::format("from torchtitan.models.llama3.config_registry import {} as base\n", base);
+    text += fmt::format("{}from torchtitan.models.llama3.config_registry import {} as base\n",
+                        base == k405b ? "from torchtitan.models.llama3 import model_registry\n" : "",
+                        base == k405b ? "llama3_70b" : base);
   if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
     text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
             comment(base.empty() ? "No time depends on it; your configuration says it."
                                  : "No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 does, "
                                    "and epsilon 1e-05.");
   text +=
-      "\nHEAD = \"output\"  # \"lm_head\" in later versions\n\n\ndef blocks(first, end):\n"
+      "\n\ndef blocks(first, end):\n"
       "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";
   if (to_file) text += fmt::format("SCHEDULE = \"\"\"\\\n{}\"\"\"\n\n\n", schedule_csv(written.schedule));
   text += recipe(written, base, traced);

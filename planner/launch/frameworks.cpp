@@ -21,7 +21,7 @@ constexpr std::array<std::int64_t, 4> kZeros = {0, 1, 2, 3};
 constexpr std::array<std::int64_t, 2> kTorchtitanZeros = {0, 3}, kTorchZeros = {0, 1};
 constexpr std::array<ContextExchange, 4> kMegatronContext = {ContextExchange::Ring, ContextExchange::AllGather,
                                                              ContextExchange::AllToAll, ContextExchange::TwoLevel};
-constexpr std::array<ContextExchange, 2> kTorchtitanContext = {ContextExchange::Ring, ContextExchange::AllGather};
+constexpr std::array<ContextExchange, 1> kTorchtitanContext = {ContextExchange::AllGather};
 constexpr std::array<Words, 3> kDeepSpeedRecompute = {"none", "blocks", "full"};
 
 constexpr std::array<FrameworkWords, 4> kFrameworks = {{

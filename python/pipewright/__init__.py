@@ -18,3 +18,10 @@ __all__ = [
     "Plans", "Problem", "Reproduction", "Result", "Scenario", "Simulation", "Sweep", "Timeline", "__version__", "capacity", "compare",
     "draw", "measured_runs", "plan", "published_tables", "reproduce", "simulate", "sweep"
 ]
+
+
+def __getattr__(name):
+    if name == "torch":  # pw.torch, for those who have PyTorch
+        import importlib
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
