@@ -33,7 +33,7 @@ except ImportError:
     pw = None  # built for another Python, or not at all
 
 PIPEWRIGHT, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
-DEADLINE = 100  # seconds for the processes of a case, on a machine that others use
+DEADLINE = 60  # seconds for which the processes of a case may stand still, on a machine that others use
 TOLERANCE = 1e-5  # relative, of the loss of a step
 STEPS = 4
 

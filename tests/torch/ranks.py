@@ -19,6 +19,9 @@ import torch
 from torch.distributed.pipelining import schedules, stage
 
 
+LONGEST_START = 120  # seconds until every rank is at its first op
+
+
 @dataclasses.dataclass
 class Ended:
     """What a rank has left behind."""
@@ -85,7 +88,7 @@ def free_port():
 
 
 def run(program, world, environment, seconds, change=None):
-    """All ranks of a program, ended after so many seconds at the latest. `change`: names of the program that are replaced,
+    """All ranks of a program, ended when for so many seconds none has begun another op. `change`: names of the program that are replaced,
     from those that it has. Raises Hang, which names the ranks that were still running and their ops."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +106,13 @@ def run(program, world, environment, seconds, change=None):
                 os._exit(status)
             children.append(child)
         statuses = [None] * world
-        end = time.monotonic() + seconds
+        seen, end = None, time.monotonic() + LONGEST_START
         while None in statuses and time.monotonic() < end:
-            if any(status for status in statuses):  # one has failed: the others wait for it
+            ops = [each[:] for each in current]
+            if any(statuses):  # one has failed: the others wait for it
                 end = min(end, time.monotonic() + 5)
+            elif ops != seen:
+                seen, end = ops, time.monotonic() + (seconds if all(map(any, ops)) else LONGEST_START)
             for rank, child in enumerate(children):
                 if statuses[rank] is None and os.waitpid(child, os.WNOHANG)[0]:
                     statuses[rank] = 0 if (folder / f"ran{rank}").exists() else 1
