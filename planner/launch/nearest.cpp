@@ -103,7 +103,8 @@ class Nearness {
     // torchtitan knows of its schedules' names how their stages lie, of a file that they lie in a loop.
     const bool to_and_fro = plan_.chunk_order == ChunkOrder::V && asked.facts.pytorch.empty();
     const bool two_ways = both_ways(plan_.chunk_order);
-    if (takes_any && asked.flush && !two_ways && !(is(Framework::Torchtitan) && to_and_fro)) return;
+    const bool sliced = plan_.slices_of_each() > 1;
+    if (takes_any && asked.flush && !two_ways && !sliced && !(is(Framework::Torchtitan) && to_and_fro)) return;
     const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
     const std::vector<std::string> has = schedules_of(words(framework_));
     const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
@@ -120,11 +121,12 @@ class Nearness {
     }
     const bool no_tokens = is(Framework::Megatron) && asked.facts.pairs && !plan_.split().sends_tokens();
     const auto runs = words(framework_).runs;
-    if (asked.name == nearest || (runs != nullptr && runs(asked) && !no_tokens)) return;
+    if (asked.name == nearest || (runs != nullptr && runs(asked) && !no_tokens && !sliced)) return;
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
     if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,
-                        takes_any && two_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
+                        takes_any && sliced     ? "cuts sequences, which PyTorch's schedules do not"
+                        : takes_any && two_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
                         : takes_any && to_and_fro
                             ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
                         : no_tokens && asked.in_megatron ? "needs expert_parallel there"
@@ -133,16 +135,16 @@ class Nearness {
     request().schedule.value = nearest, request().given = nullptr;
   }
 
-  // Of the schedules that are written, only those in groups have a key of their own.
+  // Keys of the schedule that is written stay, but those of groups outside Megatron-LM.
   void keys_of_schedule() {
-    for (const ScheduleKey& key : kScheduleKeys) {
-      auto& asked = request().*key.asked;
-      const bool written = find_schedule(request().schedule.value)->facts.*key.stated;
-      if (!asked || (written && is(Framework::Megatron))) continue;
-      if (written && asked->value != plan_.stages)
-        differs(fmt::format("{}: {} is not there; as many as stages: {}", key.name, asked->value, plan_.stages));
-      asked.reset();
-    }
+    const ScheduleFacts& written = find_schedule(request().schedule.value)->facts;
+    for (const ScheduleKey& key : kScheduleKeys)
+      if (!(written.*key.stated)) (request().*key.asked).reset();
+    auto& group = request().micro_batch_group;
+    if (!group || is(Framework::Megatron)) return;
+    if (group->value != plan_.stages)
+      differs(fmt::format("micro_batch_group: {} is not there; as many as stages: {}", group->value, plan_.stages));
+    group.reset();
   }
 
   void barrier() {
