@@ -152,7 +152,7 @@ TEST_CASE("Every schedule with a flush, on two, four and eight workers") {
                           !rule.refusal({.stages = 2, .micro_batches = 2, .data_parallel = 2}).empty();
       const int v = rule.facts.takes_chunks ? 2 : 1;
       check_cell(join({chain, "plan.schedule=" + std::string(rule.name), set("plan.virtual_stages", v),
-                       set(copies ? "plan.data_parallel" : "plan.stages", workers)},
+                       set("plan.stages", copies ? 1 : workers), set("plan.data_parallel", copies ? workers : 1)},
                       batch(2 * workers, false)));
     }
 }
