@@ -282,11 +282,21 @@ void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
   const double kept = plan.kept_for_weights.value_or(Placed<double>{1, {}}).value;
   plan.given = made_order(rule, order_times(plan, cost), most.value, kept);
-  if (!plan.given)
-    throw InputError(
-        or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",
-        fmt::format("{} found no order with {} in flight; use {} or more", rule.name,
-                    counted(most.value, "micro-batch"), most.value < plan.stages ? plan.stages : most.value + 1));
+  if (plan.given) return;
+  std::int64_t more = most.value + 1;
+  while (more <= 4 * plan.stages && !made_order(rule, order_times(plan, cost), more, kept))
+    ++more;
+  const std::string found_none =
+      fmt::format("{} found no order with {} in flight", rule.name,
+                  most.value == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", most.value));
+  const auto fixed = [&](const ScheduleRule& each) {
+    return each.splits_backward && each.made_for == nullptr && each.chunk_order == rule.chunk_order &&
+           each.chunks == rule.chunks;
+  };
+  throw InputError(or_else(most.place, scenario.plan.schedule.place), "plan.most_in_flight",
+                   more <= 4 * plan.stages ? fmt::format("{}; use {} or more", found_none, more)
+                                           : fmt::format("{}, nor with more; use schedule: {}", found_none,
+                                                         listed(schedule_names(fixed), "or")));
 }
 
 // Steps that do not wait for one another.

@@ -46,7 +46,7 @@ CLASSES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved_1f1b": "Interleaved1F1
 # ScheduleGPipe runs the backwards of micro-batches from the first to the last, ours from the last to the first.
 OTHER_ORDER = {"gpipe"}
 # PyTorch's file format has no words for these.
-NOT_WRITTEN = {"chimera", "dualpipe", "pipedream"}
+NOT_WRITTEN = {"chimera", "dualpipe", "pipedream", "gems", "pipedream_2bw"}
 
 
 def command(*words, status=(0,)):
