@@ -319,6 +319,17 @@ void check_slices(const Scenario& scenario, const Plan& plan) {
                      refused->why);
 }
 
+// Before anybody asks who holds what.
+void check_pipelines(const Scenario& scenario, const ScheduleRule& rule, const Plan& plan) {
+  if (!plan.facts.states_pipelines || !plan.pipelines) return;
+  const int pipelines = static_cast<int>(std::min<std::int64_t>(plan.pipelines->value, 1 << 30));
+  if (pipelines % 2 == 0 && plan.stages % pipelines == 0) return;
+  throw InputError(
+      or_else(plan.pipelines->place, scenario.plan.place), "plan.pipelines",
+      rule.refusal(
+          {.stages = plan.stages, .micro_batches = 1, .pipelines = pipelines, .chunk_order = plan.chunk_order}));
+}
+
 // Cells whose ops run at once.
 void check_cells(const Scenario& scenario, const CostModel& cost, const Plan& plan) {
   const auto refuse = [&](const std::string& why) {
@@ -541,7 +552,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
       static_cast<int>(std::min<std::int64_t>(request.context_parallel.value, (1 << 30) / plan.data_parallel));
   errors.attempt([&] { split_batch(scenario, plan); });
   if (rule != nullptr) {
-    if (errors.count() == 0) check_slices(scenario, plan);  // what follows counts with them
+    if (errors.count() == 0) check_slices(scenario, plan), check_pipelines(scenario, *rule, plan);
     settle_division(scenario, plan, errors);
   }
   errors.attempt([&] { partition(scenario, cost, plan); });

@@ -9,6 +9,7 @@
 #include "core/cost/memory_model.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright;
@@ -36,6 +37,24 @@ std::string refusal_of_plan(const Scenario& scenario) {
 }
 
 }  // namespace
+
+TEST_CASE("as many pipelines as stages, or a part of that, half of them each way") {
+  Scenario scenario = uniform_scenario({.layers = 8, .micro_batches = 8});
+  scenario.plan.schedule.value = "chimera", scenario.plan.stages.value = 4;
+  for (const std::int64_t pipelines : {2, 4}) {
+    scenario.plan.pipelines = Placed<std::int64_t>{pipelines, {"s.yaml", 9, 3}};
+    const Plan plan = plan_of(scenario);
+    CHECK(plan.seating().holders(0) == pipelines);
+    CHECK(plan.seating().held() == pipelines);
+  }
+  for (const std::int64_t pipelines : {1, 3, 6, 8, 16, 1'000'000'000}) {
+    scenario.plan.pipelines = Placed<std::int64_t>{pipelines, {"s.yaml", 9, 3}};
+    CHECK(error_of(scenario) ==
+          "s.yaml:9:3: plan.pipelines: chimera runs as many pipelines down as up, and stages are a multiple of all of "
+          "them, but plan.pipelines is " +
+              std::to_string(pipelines) + " for K = 4: use 2 or 4");
+  }
+}
 
 TEST_CASE("the memory of a stage alone is what the whole model says of it, whichever chunks the stage holds") {
   for (const auto& [schedule, chunks] : {std::pair{"1f1b", 1}, std::pair{"interleaved_1f1b", 3}, std::pair{"zbv", 2},
