@@ -1,5 +1,5 @@
 // When every op ran, every message travelled and what every worker held, for those who draw and reckon themselves. Of
-// copies of the pipeline that run alike the first one is told, as it is drawn.
+// copies of the pipeline that run alike the first one is written, as it is the one drawn.
 #include <string>
 #include <utility>
 #include <vector>

@@ -108,7 +108,7 @@ std::vector<std::vector<std::string>> rows_of(const std::string& csv) {
   return rows;
 }
 
-TEST_CASE("Colours for paper are told apart by every kind of colour vision") {
+TEST_CASE("Every kind of colour vision can distinguish the colours for paper") {
   for (const std::string_view name : {"colour-blind", "grey"}) {
     const Palette& palette = named(name);
     for (std::size_t i = 0; i < palette.paints.size(); ++i)

@@ -30,7 +30,7 @@ TEST_CASE("every operation that can be run is written as PyTorch's") {
   CHECK(operations.size() >= 20);
 }
 
-TEST_CASE("equal layers share a class, and inputs are told by layer") {
+TEST_CASE("equal layers share a class, and each layer names its inputs") {
   const auto cases = runtime_test::step_cases();
   Model model;
   model.works.resize(2);

@@ -188,7 +188,7 @@ def of_pytorch_itself(names, folder):
 
 
 def a_trace_comes_back(folder):
-    """What PyTorch's profiler has recorded is compared with predictions; how far these are off is told, not judged."""
+    """What PyTorch's profiler has recorded is compared with predictions; the errors are printed, not judged."""
     scenario, profile, program = SOURCE / "scenarios/validation/two-stage-1f1b.yaml", folder / "profile.yaml", folder / "traced.py"
     command("calibrate", scenario, "--budget", "2s", "-o", profile)
     command("launch", scenario, "--for", "torch", "-o", program)
