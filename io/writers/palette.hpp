@@ -25,7 +25,7 @@ struct Palette {
   bool dark_number(Look look, bool light) const;
 };
 
-// "screen", "colour-blind", "grey"; the first one is the default.  tests/io/figure_test.cpp "told apart"
+// "screen", "colour-blind", "grey"; the first one is the default.  tests/io/figure_test.cpp "can distinguish"
 std::span<const Palette> palettes();
 
 // Rules and patterns of a palette that has paints, with fonts as CSS names them.
