@@ -281,10 +281,11 @@ void settle_order(const Scenario& scenario, const CostModel& cost, Plan& plan) {
   if (rule.made_for == nullptr) return;
   const Placed<std::int64_t> most = plan.most_in_flight.value_or(Placed<std::int64_t>{plan.stages, {}});
   const double kept = plan.kept_for_weights.value_or(Placed<double>{1, {}}).value;
-  plan.given = made_order(rule, order_times(plan, cost), most.value, kept);
+  const OrderProblem times = order_times(plan, cost);
+  plan.given = made_order(rule, times, most.value, kept);
   if (plan.given) return;
   std::int64_t more = most.value + 1;
-  while (more <= 4 * plan.stages && !made_order(rule, order_times(plan, cost), more, kept))
+  while (more <= 4 * plan.stages && !made_order(rule, times, more, kept))
     ++more;
   const std::string found_none =
       fmt::format("{} found no order with {} in flight", rule.name,

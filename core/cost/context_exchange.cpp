@@ -210,13 +210,11 @@ ContextTensors context_tensors(const Operator& attention, const PlanRequest& pla
 }
 
 Bytes context_part(Bytes whole, const PlanRequest& plan) {
-  const std::int64_t parts = std::max<std::int64_t>(1, plan.context_parallel.value);
-  return {whole.value / parts + (whole.value % parts != 0 ? 1 : 0)};
+  return {ceil_div(whole.value, std::max<std::int64_t>(1, plan.context_parallel.value))};
 }
 
 Bytes slice_part(Bytes whole, const PlanRequest& plan) {
-  const std::int64_t parts = plan.slices ? plan.slices->value : 1;
-  return {whole.value / parts + (whole.value % parts != 0 ? 1 : 0)};
+  return {plan.slices ? ceil_div(whole.value, plan.slices->value) : whole.value};
 }
 
 double context_workspace(const ContextTensors& own, const PlanRequest& plan, double value_bytes) {

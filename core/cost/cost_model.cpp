@@ -125,7 +125,7 @@ void cut_into_slices(LayerCosts& costs, const PlanRequest& plan) {
   for (auto* const times :
        {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight, &costs.rebuild, &costs.again})
     for (Time& time : *times)
-      time = Time{slice_part(Bytes{time.value}, plan).value};
+      time = Time{ceil_div(time.value, plan.slices->value)};
   for (auto* const sizes : {&costs.activation, &costs.stash, &costs.core, &costs.logits})
     for (Bytes& size : *sizes)
       size = slice_part(size, plan);
@@ -257,10 +257,8 @@ std::int64_t updated_parameters(HeldParameters held, const Plan& plan, StageId s
 }
 
 std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage) {
-  const auto share = [](std::int64_t parameters, std::int64_t members) {
-    return parameters / members + (parameters % members != 0 ? 1 : 0);
-  };
-  return share(held.all - held.of_experts, plan.sharded_over(stage)) + share(held.of_experts, plan.expert_copies());
+  return ceil_div(held.all - held.of_experts, plan.sharded_over(stage)) +
+         ceil_div(held.of_experts, plan.expert_copies());
 }
 
 Bytes optimizer_bytes(Precision precision, Optimizer optimizer) {

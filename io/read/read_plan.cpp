@@ -1,4 +1,4 @@
-// training:, plan: and cost: of a scenario.
+// plan: of a scenario.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "core/plan/given_schedule.hpp"
-#include "core/question/profile.hpp"
 #include "io/import/schedule_csv.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/quote.hpp"
@@ -16,93 +15,6 @@
 
 namespace pipewright {
 namespace {
-
-void read_zero(Reader& reader, const At& at, Training& training) {
-  training.zero_place = at.yaml.place;
-  if (!read_value(reader, at, training.zero)) return;
-  if (training.zero < 0 || training.zero > 3)
-    reader.error(at,
-                 "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) or 3 (and weights)");
-}
-
-// One in which weights and activations can be: fp8 and fp4 are of products alone.
-template <auto Member>
-void read_precision(Reader& reader, const At& at, Training& training) {
-  const std::string* text = scalar(reader, at, "a name");
-  if (!text) return;
-  std::vector<std::string_view> known;
-  for (const auto& [word, precision] : kTrainingPrecisions) {
-    if (word == *text) {
-      training.*Member = precision;
-      return;
-    }
-    known.push_back(word);
-  }
-  if (*text == name(Precision::Fp8) || *text == name(Precision::Fp4))
-    return reader.error(
-        at,
-        "is what products compute in, not what is trained in; write precision: bf16, and low_precision: "
-        "fp8_tensorwise, fp8_delayed, fp8_blockwise, mxfp8 or nvfp4");
-  reader.errors.add(at.yaml.place, path(at), unknown_value(*text, known));
-}
-
-constexpr Field<Training> kTraining[] = {
-    {"global_batch_size", "whole number >= 1",
-     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
-     "where plan says auto, this one will do",
-     member<&Training::global_batch_size, AtLeast1>},
-    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch",
-     member<&Training::micro_batch_size, AtLeast1>},
-    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas",
-     member<&Training::micro_batches, AtLeast1>},
-    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", member<&Training::ragged>},
-    {"precision", "fp32 | tf32 | fp16 | bf16",
-     "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
-     read_precision<&Training::precision>, write_as<&Training::precision>},
-    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd",
-     member<&Training::optimizer>},
-    {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
-     "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
-     read_precision<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
-    {"low_precision", "none | fp8_delayed | fp8_tensorwise | fp8_blockwise | mxfp8 | nvfp4",
-     "of the products of linear layers and experts, in place of precision, by Transformer Engine's recipes; attention, "
-     "head and routers stay as they are (roofline; device.peak.fp8 or fp4); default: none",
-     read_as<&Training::low_precision>, write_unless<&Training::low_precision, LowPrecision::None>},
-    {"low_precision_weights", "true | false",
-     "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "
-     "default: "
-     "false",
-     read_as<&Training::low_precision_weights>, write_unless<&Training::low_precision_weights, false>},
-    {"zero", "0 | 1 | 2 | 3",
-     "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
-     "weights, too, gathered unit by unit where they are read (FSDP); default: 0",
-     read_zero, write_as<&Training::zero>},
-    {"update_bytes", "size",
-     "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
-     "and states written once",
-     member<&Training::update_bytes, DeviceRate>},
-    {"attention_kernel", "fa2 | fa3 | cudnn",
-     "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
-     member<&Training::attention_kernel>},
-    {"execution", "eager | compiled | graphs",
-     "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
-     "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
-     "default: eager",
-     read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
-    {"checkpoint_early_stop", "true | false",
-     "of recomputed layers (blocks, layers, knapsack): the repetition stops where the backward has what it reads, "
-     "without the last product, as PyTorch's checkpoints without re-entry do, and torchtitan's; default: false, as "
-     "Megatron-LM",
-     read_as<&Training::checkpoint_early_stop>, write_unless<&Training::checkpoint_early_stop, false>},
-    {"expert_products", "fused | looped",
-     "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
-     "default: fused",
-     read_as<&Training::expert_products>, write_unless<&Training::expert_products, ExpertProducts::Fused>},
-    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s",
-     member<&Training::sequence_length, AtLeast1>},
-    {"framework", "map", "what a framework holds in addition to the tensors of the operators; default: nothing",
-     read_framework, write_framework},
-};
 
 // Whole numbers, each at least 1; an error names the entry.
 bool read_counts(Reader& reader, const At& at, std::vector<std::int64_t>& counts) {
@@ -563,30 +475,11 @@ constexpr Field<PlanRequest> kPlan[] = {
 
 // ---- fields left to the planner -------------------------------------------------------------------------------------
 
-constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
 constexpr std::string_view kMayBeOpen[] = {
     "stages",    "virtual_stages", "data_parallel",    "tensor_parallel", "sequence_parallel", "schedule",
     "partition", "placement",      "context_parallel", "expert_parallel", "recompute",         "replicas"};
 
-// ---- cost -----------------------------------------------------------------------------------------------------------
-
-struct UniformTimes {
-  Time forward, backward;
-};
-
-constexpr Field<UniformTimes> kUniform[] = {
-    {"forward", "time", "of every layer and micro-batch", member<&UniformTimes::forward>, Need::Required},
-    {"backward", "time", "of every layer and micro-batch", member<&UniformTimes::backward>, Need::Required},
-};
-
 }  // namespace
-
-void read_training_section(Reader& reader, const At& at, Training& training) {
-  training.place = at.yaml.place;
-  const Yaml closed = take_open_fields(reader, at, kMayBeOpenInTraining, training.open);
-  read_fields<Training>(reader, At{closed, at.parent, at.key, at.item}, kTraining, training);
-  check_open_fields<Training>(reader, at, kTraining, training.open);
-}
 
 // A partition that chooses these fields, too, leaves those open that the scenario does not give.
 void open_for_whole_plan(Reader& reader, const At& at, const Yaml& closed, PlanRequest& plan) {
@@ -627,60 +520,12 @@ void read_plan_section(Reader& reader, const At& at, PlanRequest& plan) {
                                   plan.stages.value));
 }
 
-// A file that `calibrate` wrote, or one of configs/profiles.
-void read_cost_profile(Reader& reader, const At& at, Scenario& scenario) {
-  scenario.cost = CostSourceKind::Profile;
-  if (!scalar(reader, at, "a profile that pipewright calibrate wrote")) return;
-  scenario.profile_file = at.yaml.scalar;
-  const std::string file = referenced_file(reader, at, "profile");
-  if (file.empty()) return;
-  const std::size_t errors_before = reader.errors.count();
-  const Yaml yaml = read_reference(reader, file, "profile", at.yaml.place);
-  if (reader.errors.count() != errors_before) return;
-  auto profile = std::make_shared<MachineProfile>();
-  const bool keep = std::exchange(reader.keep_origins, false);
-  read_profile_section(reader, At{yaml, nullptr, "profile", -1}, *profile);
-  reader.keep_origins = keep;
-  scenario.profile = std::move(profile);
-}
-
-void read_cost_section(Reader& reader, const At& at, Scenario& scenario) {
-  constexpr std::string_view known[] = {"explicit", "roofline", "{uniform: {forward: 1 ms, backward: 2 ms}}"};
-  if (at.yaml.is(Yaml::Type::Map)) {
-    UniformTimes times{};
-    for (const auto& [key, value] : at.yaml.map)
-      if (key.text == "uniform")
-        read_fields<UniformTimes>(reader, at.child(key.text, value), kUniform, times);
-      else if (key.text == "profile")
-        return read_cost_profile(reader, at.child(key.text, value), scenario);
-      else
-        unknown_key(reader, at, key, {"uniform", "profile"});
-    scenario.cost = CostSourceKind::Uniform;
-    scenario.uniform_forward = times.forward, scenario.uniform_backward = times.backward;
-    return;
-  }
-  const std::string* text = scalar(reader, at, "explicit, roofline or {uniform: {forward: 1 ms, backward: 2 ms}}");
-  if (!text) return;
-  if (*text == "explicit")
-    scenario.cost = CostSourceKind::Explicit;
-  else if (*text == "roofline")
-    scenario.cost = CostSourceKind::Roofline;
-  else
-    reader.errors.add(at.yaml.place, path(at), unknown_name(std::string_view(*text).substr(0, 64), known));
-}
-
-void write_training_section(YamlText& out, const Training& training) {
-  write_fields<Training>(out, kTraining, training, training.open);
-}
 void write_plan_section(YamlText& out, const PlanRequest& plan) {
   write_fields<PlanRequest>(out, kPlan, plan, plan.open);
 }
 
-std::vector<SectionDoc> training_docs() {
-  return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
-}
 std::vector<SectionDoc> plan_docs() {
-  return {document<PlanRequest>("plan", kPlan), document<UniformTimes>("cost.uniform", kUniform)};
+  return {document<PlanRequest>("plan", kPlan)};
 }
 
 }  // namespace pipewright

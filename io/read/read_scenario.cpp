@@ -464,8 +464,8 @@ std::string resolved_yaml(const Scenario& scenario) {
 
 std::vector<SectionDoc> scenario_docs() {
   std::vector<SectionDoc> docs = {document<Scenario>("scenario", kScenario)};
-  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), run_docs(), campaign_docs(),
-                           profile_docs(), expect_docs(), measured_docs()})
+  for (const auto& more : {model_docs(), cluster_docs(), training_docs(), plan_docs(), cost_docs(), run_docs(),
+                           campaign_docs(), profile_docs(), expect_docs(), measured_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;
 }

@@ -146,7 +146,8 @@ constexpr Field<SweepText> kSweep[] = {
      not_written},
     {"metrics",
      "list of step_time | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
-     "bubble | peak_memory | headroom | devices | speed_up | hfu | longest_span | weights_memory, and of the whole training (campaign) days | "
+     "bubble | peak_memory | headroom | devices | speed_up | hfu | longest_span | weights_memory, and of the whole "
+     "training (campaign) days | "
      "device_hours | cost | energy_kwh | goodput | days_expected | cost_expected",
      "the columns; default: step_time, samples_per_s, tokens_per_s, mfu, bubble, peak_memory, speed_up, and days, "
      "cost, days_expected, cost_expected where the whole training was asked for",

@@ -67,6 +67,7 @@ std::vector<SectionDoc> training_docs();
 SectionDoc framework_doc();
 SectionDoc anchor_doc();
 std::vector<SectionDoc> plan_docs();
+std::vector<SectionDoc> cost_docs();
 std::vector<SectionDoc> run_docs();
 std::vector<SectionDoc> campaign_docs();
 std::vector<SectionDoc> profile_docs();

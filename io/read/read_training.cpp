@@ -1,0 +1,120 @@
+// training: of a scenario.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/read/read_scenario.hpp"
+#include "io/yaml/sections.hpp"
+#include "io/yaml/value_rules.hpp"
+
+namespace pipewright {
+namespace {
+
+void read_zero(Reader& reader, const At& at, Training& training) {
+  training.zero_place = at.yaml.place;
+  if (!read_value(reader, at, training.zero)) return;
+  if (training.zero < 0 || training.zero > 3)
+    reader.error(at,
+                 "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) or 3 (and weights)");
+}
+
+// One in which weights and activations can be: fp8 and fp4 are of products alone.
+template <auto Member>
+void read_precision(Reader& reader, const At& at, Training& training) {
+  const std::string* text = scalar(reader, at, "a name");
+  if (!text) return;
+  std::vector<std::string_view> known;
+  for (const auto& [word, precision] : kTrainingPrecisions) {
+    if (word == *text) {
+      training.*Member = precision;
+      return;
+    }
+    known.push_back(word);
+  }
+  if (*text == name(Precision::Fp8) || *text == name(Precision::Fp4))
+    return reader.error(
+        at,
+        "is what products compute in, not what is trained in; write precision: bf16, and low_precision: "
+        "fp8_tensorwise, fp8_delayed, fp8_blockwise, mxfp8 or nvfp4");
+  reader.errors.add(at.yaml.place, path(at), unknown_value(*text, known));
+}
+
+constexpr Field<Training> kTraining[] = {
+    {"global_batch_size", "whole number >= 1",
+     "samples per optimizer step = micro_batch_size * micro_batches * plan.data_parallel; two of the three are given; "
+     "where plan says auto, this one will do",
+     member<&Training::global_batch_size, AtLeast1>},
+    {"micro_batch_size", "whole number >= 1", "samples of one micro-batch",
+     member<&Training::micro_batch_size, AtLeast1>},
+    {"micro_batches", "whole number >= 1", "M, per copy of the pipeline, over all replicas",
+     member<&Training::micro_batches, AtLeast1>},
+    {"ragged", "true | false", "allow a smaller last micro-batch; default: false", member<&Training::ragged>},
+    {"precision", "fp32 | tf32 | fp16 | bf16",
+     "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
+     read_precision<&Training::precision>, write_as<&Training::precision>},
+    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd",
+     member<&Training::optimizer>},
+    {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
+     "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
+     read_precision<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
+    {"low_precision", "none | fp8_delayed | fp8_tensorwise | fp8_blockwise | mxfp8 | nvfp4",
+     "of the products of linear layers and experts, in place of precision, by Transformer Engine's recipes; attention, "
+     "head and routers stay as they are (roofline; device.peak.fp8 or fp4); default: none",
+     read_as<&Training::low_precision>, write_unless<&Training::low_precision, LowPrecision::None>},
+    {"low_precision_weights", "true | false",
+     "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "
+     "default: "
+     "false",
+     read_as<&Training::low_precision_weights>, write_unless<&Training::low_precision_weights, false>},
+    {"zero", "0 | 1 | 2 | 3",
+     "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
+     "weights, too, gathered unit by unit where they are read (FSDP); default: 0",
+     read_zero, write_as<&Training::zero>},
+    {"update_bytes", "size",
+     "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
+     "and states written once",
+     member<&Training::update_bytes, DeviceRate>},
+    {"attention_kernel", "fa2 | fa3 | cudnn",
+     "of fused attention (model.attention: flash), on devices that state curves for it; default: the device's first",
+     member<&Training::attention_kernel>},
+    {"execution", "eager | compiled | graphs",
+     "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
+     "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
+     "default: eager",
+     read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
+    {"checkpoint_early_stop", "true | false",
+     "of recomputed layers (blocks, layers, knapsack): the repetition stops where the backward has what it reads, "
+     "without the last product, as PyTorch's checkpoints without re-entry do, and torchtitan's; default: false, as "
+     "Megatron-LM",
+     read_as<&Training::checkpoint_early_stop>, write_unless<&Training::checkpoint_early_stop, false>},
+    {"expert_products", "fused | looped",
+     "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
+     "default: fused",
+     read_as<&Training::expert_products>, write_unless<&Training::expert_products, ExpertProducts::Fused>},
+    {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s",
+     member<&Training::sequence_length, AtLeast1>},
+    {"framework", "map", "what a framework holds in addition to the tensors of the operators; default: nothing",
+     read_framework, write_framework},
+};
+
+// Fields left to the planner.
+constexpr std::string_view kMayBeOpenInTraining[] = {"micro_batch_size", "micro_batches", "zero"};
+
+}  // namespace
+
+void read_training_section(Reader& reader, const At& at, Training& training) {
+  training.place = at.yaml.place;
+  const Yaml closed = take_open_fields(reader, at, kMayBeOpenInTraining, training.open);
+  read_fields<Training>(reader, At{closed, at.parent, at.key, at.item}, kTraining, training);
+  check_open_fields<Training>(reader, at, kTraining, training.open);
+}
+
+void write_training_section(YamlText& out, const Training& training) {
+  write_fields<Training>(out, kTraining, training, training.open);
+}
+
+std::vector<SectionDoc> training_docs() {
+  return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
+}
+
+}  // namespace pipewright
