@@ -139,6 +139,8 @@ struct Seating {
     return stage;
   }
 
+  // Whether the i-th pipeline runs from the last stage to the first.
+  bool goes_up(int holder) const { return both_ways() && holder >= pipelines / 2; }
   // Workers that hold the same chunks, by the first stage of theirs: they run all their all-reduces in one order.
   StageId group_of(VirtualStageId v) const {
     if (!both_ways()) return stage_of(v);
@@ -162,7 +164,7 @@ struct Seating {
   bool both_ways() const { return pipewright::both_ways(chunk_order); }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
   // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
-  StageId place_of(int place, int i) const { return i < pipelines / 2 ? place : stages - 1 - place; }
+  StageId place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }
   int shift(int i) const { return i % (pipelines / 2) * (2 * stages / pipelines); }
   // Micro-batches in a row that run in the same pipeline.
   std::int64_t block() const {

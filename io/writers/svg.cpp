@@ -215,6 +215,7 @@ class Gantt {
   bool light(const Op& op) const {
     const Seating seating = answer_.plan.seating();
     const int holder = seating.holder_of(op.virtual_stage, op.micro_batch);
+    if (both_ways(answer_.plan.chunk_order)) return seating.goes_up(holder);
     return seating.local(op.virtual_stage, seating.stage_of(op.virtual_stage, holder)) % 2 == 1;
   }
 

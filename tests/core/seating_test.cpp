@@ -2,6 +2,7 @@
 #include "core/plan/seating.hpp"
 
 #include <set>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -123,4 +124,19 @@ TEST_CASE("seating in turns: two micro-batches of four stages go down, two up, a
   CHECK(seating.micro_batch(1, 0, 2) == 4);
   CHECK(seating.turns(1, 0) == 3);
   CHECK(seating.turns(1, 1) == 2);
+}
+
+TEST_CASE("seating of four pipelines: two go down, from stages 0 and 4 of eight, two up, from stages 7 and 3") {
+  const ScheduleShape shape{.stages = 8, .micro_batches = 8, .pipelines = 4, .chunk_order = ChunkOrder::InTurns};
+  const Seating seating = shape.seating();
+  for (const auto& [holder, first, up] :
+       {std::tuple{0, 0, false}, std::tuple{1, 4, false}, std::tuple{2, 7, true}, std::tuple{3, 3, true}}) {
+    CHECK(seating.position(0, holder) == first);
+    CHECK(seating.goes_up(holder) == up);
+    CHECK(seating.micro_batch(0, holder, 1) == 2 * holder + 1);
+  }
+  CHECK(seating.chunk_of(5, 1) == 1);
+  CHECK(seating.group_of(0) == seating.group_of(7));
+  CHECK(seating.group_of(0) != seating.group_of(1));
+  CHECK_FALSE(Seating{.stages = 8}.goes_up(1));
 }
