@@ -50,7 +50,8 @@ TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answe
 }
 
 TEST_CASE(
-    "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is not proof") {
+    "plan --nodes: days and cost are with failures where these are asked for, and no plan found yet is not proof" *
+    doctest::test_suite("whole searches")) {
   ScratchFolder folder;
   const std::string csv = folder.path("a.csv");
   const ProgramRun run =

@@ -108,7 +108,7 @@ TEST_CASE("plan: the scenario written tells what was chosen from what is a defau
   CHECK(comment("bucket") == "default");
 }
 
-TEST_CASE("plan: only what can be divided is divided") {
+TEST_CASE("plan: only what can be divided is divided" * doctest::test_suite("whole searches")) {
   // own-net has attention inside `ops`, which no group of devices shares; five heads divide by five only.
   CHECK(run_program({"plan", "scenarios/what_if/own-net.yaml", "--set", "plan=auto", "--top", "1"}).status == 0);
   const ProgramRun odd = plan(R"(version: 1

@@ -134,7 +134,7 @@ TEST_CASE("capacity: the rows that were found are printed" * doctest::test_suite
   CHECK(none.out == "");
 }
 
-TEST_CASE("reproduce: the tables that are whole are printed") {
+TEST_CASE("reproduce: the tables that are whole are printed" * doctest::test_suite("whole searches")) {
   const ScratchFolder folder;
   const std::string path = folder.path("x.yaml");
   std::ofstream(path) << file_text(source_folder() + "/" + kQuickstart) << R"(

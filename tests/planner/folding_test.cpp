@@ -230,7 +230,8 @@ void compare_random(Scenario (*make)(Dice&), unsigned from, unsigned until, Seen
   }
 }
 
-TEST_CASE("what is folded and unfolded is what every copy simulated by itself gives: stated times") {
+TEST_CASE("what is folded and unfolded is what every copy simulated by itself gives: stated times" *
+          doctest::test_suite("whole searches")) {
   Seen seen;
   compare_random(stated, 1, 301, seen);
   CHECK(seen.skipped < 30);

@@ -193,7 +193,8 @@ TEST_CASE("a run of equal layers: whole layers and memory are counted, and no pl
   CHECK(at_least >= 6);
 }
 
-TEST_CASE("a run of equal layers inside a model: what is before and behind it counts, and no plan is better") {
+TEST_CASE("a run of equal layers inside a model: what is before and behind it counts, and no plan is better" *
+          doctest::test_suite("whole searches")) {
   std::mt19937 random(21);
   std::int64_t above = 0, of_sets = 0;
   for (int round = 0; round < 40; ++round) {

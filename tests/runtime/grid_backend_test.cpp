@@ -170,7 +170,8 @@ TEST_CASE("grid backend: sizes of a GPU's run are known without one, with its al
 
 // One worker sums up micro-batches in the order of the schedule: GPipe has one of its own. What is computed again
 // changes nothing.
-TEST_CASE("grid backend: pipelined gradients are those of one worker, bit by bit, on any number of blocks") {
+TEST_CASE("grid backend: pipelined gradients are those of one worker, bit by bit, on any number of blocks" *
+          doctest::test_suite("all combinations")) {
   struct Case {
     std::string schedule, recompute;
     int stages;
@@ -214,7 +215,8 @@ TEST_CASE("grid backend: gradients, losses and weights are the CPU's within the 
 
 TEST_CASE(
     "grid backend: in 16 bits and tf32, pipelined gradients are one worker's, bit by bit, and memory is counted to "
-    "the byte") {
+    "the byte" *
+    doctest::test_suite("all combinations")) {
   struct Case {
     Precision precision;
     std::string schedule, recompute;
@@ -381,7 +383,8 @@ TEST_CASE("grid backend: the numeric check of a calibration finds every operatio
   CHECK(checked[Precision::Tf32] > 5);
 }
 
-TEST_CASE("grid backend: so it does at the sizes that a calibration compares, the smallest of its list") {
+TEST_CASE("grid backend: so it does at the sizes that a calibration compares, the smallest of its list" *
+          doctest::test_suite("all combinations")) {
   const auto list = device_measurements({}, {{1, 132}});
   std::map<std::tuple<std::string, MeasuredPass, Precision>, const DeviceMeasurement*> smallest;
   const auto effort = [](const DeviceMeasurement& m) { return std::tuple(m.size.work(), m.size.values); };
@@ -468,7 +471,8 @@ TEST_CASE("grid backend: what a calibration times as an update in 16 bits writes
   }
 }
 
-TEST_CASE("grid backend: layers of a stage that gets bf16 messages can be timed") {
+TEST_CASE("grid backend: layers of a stage that gets bf16 messages can be timed" *
+          doctest::test_suite("all combinations")) {
   const RunCase run({kTwoBlocks, "training.micro_batches=2"});
   for (const Precision precision : {Precision::Bf16, Precision::Fp16}) {
     const RunPlan plan = plan_for(run, precision);
@@ -510,7 +514,8 @@ TEST_CASE("grid backend: a loss scale that is a power of two changes no bit of f
 
 TEST_CASE(
     "grid backend: fused attention gives the gradients of stored scores, one worker's bit by bit, and holds no "
-    "scores") {
+    "scores" *
+    doctest::test_suite("all combinations")) {
   const auto with = [](const std::string& kernel, const Precision precision) {
     const RunCase run({kTwoBlocks, "plan.stages=3", "cluster.node.devices=4", "training.micro_batches=2",
                        "model.layers.1.ops.2.kernel=" + kernel});

@@ -111,7 +111,8 @@ TEST_CASE("Likewise all micro-batches through one chunk after the other, fewer t
 }
 
 TEST_CASE(
-    "Likewise chunks there and back, with one step's backwards in two parts, and two pipelines in both directions") {
+    "Likewise chunks there and back, with one step's backwards in two parts, and two pipelines in both directions" *
+    doctest::test_suite("all combinations")) {
   for (const std::string recompute : {"none", "full"})
     for (const int copies : {1, 2})
       for (const bool ragged : {false, true}) {

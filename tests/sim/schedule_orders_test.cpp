@@ -79,7 +79,8 @@ TEST_CASE("the traits of every schedule are what its orders do") {
   CHECK(searched_schedules(&ScheduleRule::searched_with_replicas) == std::vector<std::string>{"pipedream", "1f1b"});
 }
 
-TEST_CASE("one micro-batch more is one block more, in the middle of every lane, where a block makes the order") {
+TEST_CASE("one micro-batch more is one block more, in the middle of every lane, where a block makes the order" *
+          doctest::test_suite("all combinations")) {
   for (const char* name : {"v_half", "v_min", "v_zb", "v_1f1b", "v_auto"})
     for (int K = 1; K <= 16; ++K)
       for (int M = 3 * K + 1; M <= 4 * K + 4; ++M) {

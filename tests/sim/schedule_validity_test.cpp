@@ -51,7 +51,8 @@ int check_all(ScheduleShape shape) {
 
 }  // namespace
 
-TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage, with and without recomputation") {
+TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage, with and without recomputation" *
+          doctest::test_suite("all combinations")) {
   for (int K = 1; K <= 16; ++K)
     for (int M = 1; M <= 64; ++M)
       for (const bool recompute : {false, true}) {
@@ -64,7 +65,8 @@ TEST_CASE("every schedule is valid for K to 16, M to 64 and one chunk per stage,
       }
 }
 
-TEST_CASE("chunks there and back, and both ways: valid wherever they are not refused") {
+TEST_CASE("chunks there and back, and both ways: valid wherever they are not refused" *
+          doctest::test_suite("all combinations")) {
   int valid = 0;
   for (int K = 1; K <= 12; ++K)
     for (int M = 1; M <= 48; ++M)
@@ -94,7 +96,8 @@ TEST_CASE("chunks there and back, and both ways: valid wherever they are not ref
   CHECK(valid > 2000);
 }
 
-TEST_CASE("chunks in a loop are valid for K to 16, M to 64 and v to 4: interleaved 1F1B wherever K divides M") {
+TEST_CASE("chunks in a loop are valid for K to 16, M to 64 and v to 4: interleaved 1F1B wherever K divides M" *
+          doctest::test_suite("all combinations")) {
   for (int K = 1; K <= 16; ++K)
     for (int v = 2; v <= 4; ++v)
       for (int M = 1; M <= 64; ++M)
@@ -106,7 +109,8 @@ TEST_CASE("chunks in a loop are valid for K to 16, M to 64 and v to 4: interleav
         }
 }
 
-TEST_CASE("replicated stages are valid in every combination of up to 5 replicas on up to 4 stages") {
+TEST_CASE("replicated stages are valid in every combination of up to 5 replicas on up to 4 stages" *
+          doctest::test_suite("all combinations")) {
   for (int K = 1; K <= 4; ++K) {
     int combinations = 1;
     for (int k = 0; k < K; ++k)

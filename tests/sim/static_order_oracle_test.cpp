@@ -60,7 +60,8 @@ TEST_CASE("the static engine solves the equations of random schedules: every op 
   }
 }
 
-TEST_CASE("the static engine solves the equations where chunks lie there and back, or both ways") {
+TEST_CASE("the static engine solves the equations where chunks lie there and back, or both ways" *
+          doctest::test_suite("all combinations")) {
   std::mt19937 random(20261126);
   std::map<std::string_view, int> runs;
   for (int seed = 0; seed < 600; ++seed) {
