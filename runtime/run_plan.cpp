@@ -345,6 +345,15 @@ float RunPlan::gradient_factor(VirtualStageId v, int round) const {
 
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options) {
+  const auto any = [&](StreamId stream) {
+    return std::ranges::any_of(schedule.positions,
+                               [&](const Lane& lane) { return !lane.communication[stream].empty(); });
+  };
+  if (any(kOut))
+    throw InputError(model.place, "plan.schedule", "a run keeps activations where they are made; use another schedule");
+  if (any(kGathers))
+    throw InputError(training.zero_place, "training.zero",
+                     "a run keeps weights, gradients and optimizer states whole; use 0");
   RunPlan run;
   run.plan = std::make_shared<const Plan>(plan), run.schedule = std::make_shared<const Schedule>(schedule);
   run.synthetic = options.synthetic != nullptr;
@@ -353,9 +362,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.alignment = backend.alignment();
   run.precision = training.precision, run.scaled_by = run.synthetic ? 1 : options.loss_scale;
   run.states = run.synthetic ? 1 : states(training.optimizer);
-  if (plan.gradient_sync == GradientSync::Blocking && !schedule.positions.empty() &&
-      std::any_of(schedule.positions.begin(), schedule.positions.end(),
-                  [](const Lane& lane) { return !lane.communication[kReductions].empty(); }))
+  if (plan.gradient_sync == GradientSync::Blocking && any(kReductions))
     throw InputError(model.place, "plan.gradient_sync",
                      "a run sends gradients off as soon as they are complete; use overlapped or at_once");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {

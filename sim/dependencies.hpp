@@ -40,8 +40,10 @@ class Wiring {
     return worker_of(direction == Direction::Forward ? edge.to : edge.from, copy, m);
   }
 
-  int members(VirtualStageId v) const { return seating_.members(v); }
-  void for_each_member(VirtualStageId v, const auto& use) const {
+  // Who takes part in an op of a stream of `worker`.
+  int members(StreamId stream, VirtualStageId v) const { return kStreams[stream].alone ? 1 : seating_.members(v); }
+  void for_each_member(StreamId stream, VirtualStageId v, WorkerId worker, const auto& use) const {
+    if (kStreams[stream].alone) return use(worker);
     const Chunk& chunk = chunks[at(v)];
     for (CopyId copy = 0; copy < copies; ++copy)
       for (int holder = 0; holder < chunk.holders; ++holder)

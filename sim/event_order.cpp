@@ -81,6 +81,7 @@ struct Stream {
 struct Meeting {
   const Collective* what = nullptr;
   VirtualStageId chunk = 0;
+  WorkerId worker = 0;  // who joined last
   int joined = 0;
   std::size_t step = 0;  // phase
   Time start;
@@ -414,16 +415,25 @@ class EventOrder {
     Stream& of = streams_[stream];
     const auto& ops = lane(w).communication[s];
     if (of.joined || of.next == ops.size() || of.ready[of.next] > now()) return;
+    if (const auto& after = workers_[w].links->after[s]; !after.empty())
+      if (streams_[kStreams.size() * w + after[of.next].stream].next < after[of.next].count) return;
     of.joined = true;
     const Op& op = ops[of.next];
-    const std::size_t group = kStreams.size() * at(wiring_.chunks[op.virtual_stage].group) + s;
+    const std::size_t group = group_of(w, s, op.virtual_stage);
     Meeting& meeting = meetings_[group];
-    const Collective* const what = &costs_.collective(op);
+    const Collective* const what = &costs_.collective(op, workers_[w].copy);
     PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
     meeting.what = what;
     meeting.chunk = op.virtual_stage;
-    if (++meeting.joined == wiring_.members(op.virtual_stage))
+    meeting.worker = static_cast<WorkerId>(w);
+    if (++meeting.joined == wiring_.members(s, op.virtual_stage))
       queue_.push(now(), Rank::Start, about(What::MeetingStarts, group));
+  }
+
+  // Groups of chunks come first, then those of one worker.
+  std::size_t group_of(std::size_t w, StreamId s, VirtualStageId v) const {
+    const auto groups = at(schedule_.shape.stages);
+    return kStreams.size() * (kStreams[s].alone ? groups + w : at(wiring_.chunks[v].group)) + s;
   }
 
   void meeting_starts(std::uint32_t group) {
@@ -465,7 +475,7 @@ class EventOrder {
     const Span span{meeting.start, now()};
     meeting.joined = 0;
     const StreamId s = group % kStreams.size();
-    wiring_.for_each_member(meeting.chunk, [&](WorkerId member) {
+    wiring_.for_each_member(s, meeting.chunk, meeting.worker, [&](WorkerId member) {
       const auto w = static_cast<std::size_t>(member);
       Stream& stream = streams_[kStreams.size() * w + s];
       times_[w].communication[s].push_back(span);
@@ -473,6 +483,8 @@ class EventOrder {
       ++stream.next;
       if (std::exchange(workers_[w].gated, false)) ready_next(w);
       join(kStreams.size() * w + s);
+      for (StreamId other = 0; other < kStreams.size(); ++other)
+        if (!workers_[w].links->after[other].empty()) join(kStreams.size() * w + other);
     });
   }
 
@@ -530,7 +542,7 @@ void EventOrder::prepare_workers() {
   workers_.resize(static_cast<std::size_t>(wiring_.workers()));
   times_.resize(workers_.size());
   streams_.resize(kStreams.size() * workers_.size());
-  meetings_.resize(kStreams.size() * at(schedule_.shape.stages));
+  meetings_.resize(kStreams.size() * (at(schedule_.shape.stages) + workers_.size()));
   channel_free_.resize(static_cast<std::size_t>(costs_.channels));
   for (PositionId position = 0; position < wiring_.positions; ++position)
     stream_links_.push_back(stream_links(schedule_, position));
@@ -584,7 +596,7 @@ void EventOrder::check_size(double busy) const {
     for (const auto& stream : schedule_.positions[at(position)].communication)
       for (const Op& op : stream)
         if (wiring_.chunks[op.virtual_stage].first == position)  // its members run it together
-          longest += static_cast<double>(costs_.collective(op).time.value);
+          longest += static_cast<double>(costs_.collective(op, 0).time.value);
   rounded(longest, "the time of a run");
   if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +

@@ -40,11 +40,14 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
       const auto& ops = schedule.positions[position].communication[s];
       for (std::size_t i = 0; i < ops.size(); ++i) {
         // All members have the same span: count the collective once, at the first holder in the first copy.
-        if (position != at(seating.position(ops[i].virtual_stage, 0))) continue;
-        const Span span = timeline.workers[position].communication[s][i];
-        if (span.start == span.end) continue;
-        for (const int link : links_of(costs.collective(ops[i])))
-          use(static_cast<std::size_t>(link), span.start, span.end);
+        if (!kStreams[s].alone && position != at(seating.position(ops[i].virtual_stage, 0))) continue;
+        const CopyId copies = kStreams[s].alone ? schedule.shape.data_parallel : 1;
+        for (CopyId copy = 0; copy < copies; ++copy) {
+          const Span span = timeline.workers[at(copy) * schedule.positions.size() + position].communication[s][i];
+          if (span.start == span.end) continue;
+          for (const int link : links_of(costs.collective(ops[i], copy)))
+            use(static_cast<std::size_t>(link), span.start, span.end);
+        }
       }
     }
   }

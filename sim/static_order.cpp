@@ -394,6 +394,10 @@ class Relaxation {
     for (StageId group = 0; group < schedule_.shape.stages; ++group)
       for (const auto& ops : schedule_.positions[at(seating.position(seating.chunk_of(group, 0), 0))].communication)
         first.push_back(meetings), meetings += ops.size();
+    std::size_t own = meetings;  // of streams of one worker, behind those of groups
+    for (std::size_t w = 0; w < workers_; ++w)
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        if (kStreams[s].alone) meetings += ops_of(w).communication[s].size();
     communicates_ = meetings > 0;
     meetings_.resize(meetings);
     streams_.resize(kStreams.size() * workers_);
@@ -405,7 +409,8 @@ class Relaxation {
       const auto group = at(seating.group_of(seating.chunk_of(stage, 0)));
       for (StreamId s = 0; s < kStreams.size(); ++s) {
         Stream& stream = streams_[kStreams.size() * w + s];
-        stream.meetings = meetings_.data() + first[kStreams.size() * group + s];
+        stream.meetings = meetings_.data() + (kStreams[s].alone ? own : first[kStreams.size() * group + s]);
+        if (kStreams[s].alone) own += ops_of(w).communication[s].size();
         for (const char waits : lane.links->waits[s])
           stream.ready.push_back(waits ? kNotThere : kClockBegin);
       }
@@ -438,7 +443,8 @@ class Relaxation {
 
   // The op has run: lets ops of the streams begin, and looks for the next with a gate or a trigger.
   void trigger(LaneState& lane, const Op& op, std::int64_t start, std::int64_t end) {
-    const auto& [triggers, gates, waits] = *lane.links;
+    const auto& triggers = lane.links->triggers;
+    const auto& gates = lane.links->gates;
     const auto worker = static_cast<std::size_t>(lane.worker);
     while (lane.next_gate < gates.size() && is_op(lane, gates[lane.next_gate].op, op))
       ++lane.next_gate;
@@ -467,12 +473,12 @@ class Relaxation {
       MeetingClock& met = stream.meetings[stream.next];
       if (!stream.joined) {
         const std::int64_t ready = stream.ready[stream.next];
-        if (ready == kNotThere) break;
+        if (ready == kNotThere || !others_are_over(worker, s, stream.next, met.ready)) break;
         met.ready = std::max({met.ready, ready, stream.time});
         stream.joined = true;
-        if (++met.joined == wiring_.members(op.virtual_stage)) {
-          met.end = met.ready + costs_.collective(op).time.value;
-          wake_members(worker, op.virtual_stage);
+        if (++met.joined == wiring_.members(s, op.virtual_stage)) {
+          met.end = met.ready + costs_.collective(op, worker / wiring_.positions).time.value;
+          wake_members(s, worker, op.virtual_stage);
         }
       }
       if (met.end == kNotArrived) break;
@@ -483,8 +489,19 @@ class Relaxation {
     return stream.next != before;
   }
 
-  void wake_members(WorkerId worker, VirtualStageId v) {
-    wiring_.for_each_member(v, [&](WorkerId member) {
+  // Whether what the op waits for on other streams is over; then `ready` is not before that.
+  bool others_are_over(WorkerId worker, StreamId s, std::size_t op, std::int64_t& ready) const {
+    const auto& after = lanes_[static_cast<std::size_t>(worker)].links->after[s];
+    if (after.empty()) return true;
+    const auto [count, other] = after[op];
+    const Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(worker) + other];
+    if (stream.next < count) return false;
+    ready = std::max(ready, stream.meetings[count - 1].end);
+    return true;
+  }
+
+  void wake_members(StreamId s, WorkerId worker, VirtualStageId v) {
+    wiring_.for_each_member(s, v, worker, [&](WorkerId member) {
       if (member != worker) runnable_.push_back(&lanes_[static_cast<std::size_t>(member)]);
     });
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace pipewright {
 namespace {
@@ -19,6 +21,7 @@ class Linker {
   StreamLinks run() {
     if (!lane_.communication[kReductions].empty()) link_gradients();
     if (!lane_.communication[kGathers].empty()) link_weights();
+    if (!lane_.communication[kOut].empty()) link_moves();
     const auto by_op = [](const auto& a, const auto& b) { return a.op < b.op; };
     std::stable_sort(links_.triggers.begin(), links_.triggers.end(), by_op);
     std::stable_sort(links_.gates.begin(), links_.gates.end(), by_op);
@@ -71,6 +74,30 @@ class Linker {
       links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
     }
     PP_CHECK(next == gathers.size());  // validate(schedule)
+  }
+
+  // Out after the forward, one at a time under the next ones; back one op ahead of whoever reads them first.
+  void link_moves() {
+    const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
+    const auto is_of = [](const Op& move, const Op& op) {
+      return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
+    };
+    std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> number;  // of an offload
+    std::uint32_t out = 0, in = 0, gated = 0;
+    for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
+      const Op& op = lane_.compute[i];
+      if (op.kind == Kind::F) {
+        if (out > gated + 1) links_.gates.push_back({i, gated = out - 1, static_cast<std::uint8_t>(kOut)});
+        if (out == outs.size() || !is_of(outs[out], op)) continue;
+        trigger(kOut, out++, i, StreamLinks::From::End);
+        number[{op.virtual_stage, op.micro_batch}] = out;
+      } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
+        links_.after[kIn].push_back({number.at({op.virtual_stage, op.micro_batch}), static_cast<std::uint8_t>(kOut)});
+        trigger(kIn, in++, i - 1, StreamLinks::From::Start);
+        links_.gates.push_back({i, in, static_cast<std::uint8_t>(kIn)});
+      }
+    }
+    PP_CHECK(out == outs.size() && in == ins.size());  // validate(schedule)
   }
 
   const Seating seating_;

@@ -14,8 +14,8 @@ namespace pipewright {
 
 // Ops are named by their index in their stream.
 struct StreamLinks {
-  // The compute op's start, or when it has the bucket's gradients complete.
-  enum class From : std::uint8_t { Start, Gradients };
+  // The compute op's start, or its end, or when it has the bucket's gradients complete.
+  enum class From : std::uint8_t { Start, End, Gradients };
   struct Trigger {
     std::uint32_t op = 0, communication = 0;
     std::uint8_t stream = 0;
@@ -23,9 +23,9 @@ struct StreamLinks {
     // When that op of the stream may begin, if the compute op runs so. Times of any clock.
     template <class Clock>
     Clock ready(const StepCosts& costs, const Op& compute, const Op& reduce, Clock start, Clock end) const {
-      return from == From::Start
-                 ? start
-                 : std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
+      if (from == From::Start) return start;
+      if (from == From::End) return end;
+      return std::max(start, end - Clock{costs.ready_before_end_of(compute, reduce.bucket).value});
     }
   };
   // The compute op starts when the first `count` ops of the stream are over, not before.
@@ -33,9 +33,15 @@ struct StreamLinks {
     std::uint32_t op = 0, count = 0;
     std::uint8_t stream = 0;
   };
-  std::vector<Trigger> triggers;      // by op
-  std::vector<Gate> gates;            // by op
-  ByStream<std::vector<char>> waits;  // per op of a stream: whether a trigger lets it begin; else it may at once
+  // The op of a stream begins when the first `count` ops of another one of the same worker are over, not before.
+  struct After {
+    std::uint32_t count = 0;
+    std::uint8_t stream = 0;
+  };
+  std::vector<Trigger> triggers;       // by op
+  std::vector<Gate> gates;             // by op
+  ByStream<std::vector<char>> waits;   // per op of a stream: whether a trigger lets it begin; else it may at once
+  ByStream<std::vector<After>> after;  // per op of a stream; empty: none waits for another stream
 };
 
 StreamLinks stream_links(const Schedule& schedule, PositionId position);

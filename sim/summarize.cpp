@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/answers/report.hpp"
@@ -213,17 +214,19 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
     for (const int link : costs.routes[at(message.route)].links)
       bytes[at(link)] += static_cast<double>(transfer.bytes.value);
   }
+  const auto add = [&](const Collective& collective) {
+    for (const CollectivePhase& phase : collective.phases)
+      for (const auto& [link, weight] : phase.links)
+        bytes[at(link)] += phase.bytes * weight;
+  };
   // The members of an all-reduce run it together: it is counted on the first holder of its chunk.
-  for (StageId stage = 0; stage < schedule.shape.stages; ++stage) {
-    const PositionId first = schedule.seating().first_position(stage);
-    for (const auto& ops : schedule.positions[at(first)].communication)
-      for (const Op& op : ops) {
-        if (schedule.seating().position(op.virtual_stage, 0) != first) continue;
-        for (const CollectivePhase& phase : costs.collective(op).phases)
-          for (const auto& [link, weight] : phase.links)
-            bytes[at(link)] += phase.bytes * weight;
+  for (PositionId position = 0; position < positions; ++position)
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      for (const Op& op : schedule.positions[at(position)].communication[s]) {
+        if (!kStreams[s].alone && schedule.seating().position(op.virtual_stage, 0) != position) continue;
+        for (CopyId copy = 0; copy < (kStreams[s].alone ? schedule.shape.data_parallel : 1); ++copy)
+          add(costs.collective(op, copy));
       }
-  }
   return bytes;
 }
 
@@ -276,12 +279,13 @@ void add_limit(Report& report, const Schedule& schedule) {
     report.limiting_factor = "nothing: the step takes no time";
     return;
   }
-  static constexpr std::array kNames = {"compute",     "optimizer updates", "transfers",
-                                        "all-reduces", "all-gathers",       "waiting"};
+  static constexpr std::array kNames = {"compute",     "optimizer updates", "transfers", "all-reduces",
+                                        "all-gathers", "offloads",          "reloads",   "waiting"};
   std::array<Time, kNames.size()> sums{};
   for (const CriticalPart& part : report.critical_path)
     sums[static_cast<std::size_t>(part.kind)] += part.time;
-  std::array<std::size_t, kNames.size()> order{0, 1, 2, 3, 4, 5};
+  std::array<std::size_t, kNames.size()> order{};
+  std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
   const auto share = [&](std::size_t i) { return percent(ratio(sums[order[i]], report.makespan)); };
   std::string& text = report.limiting_factor;

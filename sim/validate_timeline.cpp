@@ -136,17 +136,58 @@ class Check {
       const Op& op = ops[i];
       const Span span = times(worker).communication[stream][i];
       const auto fault = [&](std::string_view what) {
-        return fmt::format("worker {}: an {} of stage {} {}", worker, kStreams[stream].op, op.virtual_stage, what);
+        return fmt::format("worker {}: {} of stage {} {}", worker, kStreams[stream].op, op.virtual_stage, what);
       };
+      if (span.end - span.start < costs_.collective(op, worker / positions_).time)
+        return fault("is faster than priced");
+      if (stream == kOut && span.start < forward_ended(worker, op)) return fault("starts before its forward has ended");
+      if (stream == kIn && span.start < back_from(worker, op))
+        return fault("starts more than an op ahead, or before it is out");
+      if (stream == kOut || stream == kIn) continue;
       const auto [entry, first] =
           meetings_.emplace(std::tuple{stream, op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
       if (!first && entry->second != span) return fault("has other times than at another member");
-      if (span.end - span.start < costs_.collective(op).time) return fault("is faster than priced");
       if (stream == kReductions && span.start < gradients_ready(worker, op))
         return fault("starts before its gradients are there");
       if (stream == kGathers && span.start < gathered_from(worker, op)) return fault("starts more than an op ahead");
     }
     return {};
+  }
+
+  static bool same(const Op& a, const Op& b) {
+    return a.virtual_stage == b.virtual_stage && a.micro_batch == b.micro_batch;
+  }
+  // Where in a list the op of that micro-batch stands that `is` one of those looked for.
+  template <class Is>
+  static std::size_t place(const std::vector<Op>& ops, const Op& of, const Is& is) {
+    const auto found = std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return same(op, of) && is(op); });
+    return at(found - ops.begin());
+  }
+  Time forward_ended(WorkerId worker, const Op& move) const {
+    const auto i = place(lane(worker).compute, move, [](const Op& op) { return op.kind == Kind::F; });
+    return times(worker).compute[i].end;
+  }
+  static bool reads_stash(const Op& op) { return op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW; }
+  Time back_from(WorkerId worker, const Op& move) const {
+    const auto out = place(lane(worker).communication[kOut], move, [](const Op&) { return true; });
+    const auto reader = place(lane(worker).compute, move, reads_stash);
+    return std::max(times(worker).communication[kOut][out].end, times(worker).compute[reader - 1].start);
+  }
+  // What it has to wait for of the offloads before it, or of the reload of what it reads.
+  Time moved(WorkerId worker, std::size_t i) const {
+    const Lane& ops = lane(worker);
+    const Op& op = ops.compute[i];
+    Time ready;
+    if (op.kind == Kind::F) {
+      std::size_t before = 0;
+      for (const Op& out : ops.communication[kOut])
+        before += place(ops.compute, out, [](const Op& one) { return one.kind == Kind::F; }) < i ? 1 : 0;
+      if (before > 1) ready = times(worker).communication[kOut][before - 2].end;
+    } else if (reads_stash(op) && place(ops.compute, op, reads_stash) == i) {
+      const auto in = place(ops.communication[kIn], op, [](const Op&) { return true; });
+      if (in < ops.communication[kIn].size()) ready = times(worker).communication[kIn][in].end;
+    }
+    return ready;
   }
 
   // Weights are gathered while the op before the one that needs them runs.
@@ -225,6 +266,7 @@ class Check {
       const std::size_t until = behind_in_cell(ops, i) ? i : last_of_cell(ops, i) + 1;  // with what begins with it
       for (std::size_t one = i; one < until; ++one)
         if (const std::string wrong = needs(worker, ops[one], ready); !wrong.empty()) return wrong;
+      if (!lane(worker).communication[kOut].empty()) ready = std::max(ready, moved(worker, i));
       const Time start = times(worker).compute[i].start;
       if (start < ready) return where(worker, op) + " starts before what it needs has arrived";
       if (start > ready) return where(worker, op) + " waits for nothing";

@@ -53,6 +53,11 @@ const StreamLinks::Trigger* Causes::trigger(PositionId position, StreamId stream
   return i < 0 ? nullptr : &links.all.triggers[at(i)];
 }
 
+const StreamLinks::After* Causes::after(PositionId position, StreamId stream, std::size_t communication) const {
+  const auto& after = links_[at(position)].all.after[stream];
+  return after.empty() ? nullptr : &after[communication];
+}
+
 Cause Causes::of(WorkerId worker, std::size_t op) const {
   Cause last;
   if (const std::int32_t i = transfer_[first_op_[at(worker)] + op]; i >= 0) {
@@ -130,8 +135,12 @@ class Parts {
     switch (std::get<0>(key)) {
       case Update: return CriticalPart::Class::Update;
       case Transfer: return CriticalPart::Class::Transfer;
-      case Collective:
-        return at(std::get<2>(key)) == kReductions ? CriticalPart::Class::AllReduce : CriticalPart::Class::AllGather;
+      case Collective: {
+        static constexpr ByStream<CriticalPart::Class> kClasses = {
+            CriticalPart::Class::AllReduce, CriticalPart::Class::AllGather, CriticalPart::Class::Offload,
+            CriticalPart::Class::Reload};
+        return kClasses[at(std::get<2>(key))];
+      }
       case Waiting: return CriticalPart::Class::Waiting;
       default: return CriticalPart::Class::Compute;
     }
@@ -255,7 +264,8 @@ class WalkBack {
   Here before_collective(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
     Here best{.worker = here.worker, .until = Time{-1}};
-    for (const WorkerId worker : holders(schedule_.seating(), op.virtual_stage)) {
+    const bool alone = kStreams[at(here.stream)].alone;
+    for (const WorkerId worker : alone ? std::vector{here.worker} : holders(schedule_.seating(), op.virtual_stage)) {
       const auto member = static_cast<PositionId>(position(worker));
       const LaneTimes& times = timeline_.workers[at(worker)];
       if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
@@ -266,6 +276,11 @@ class WalkBack {
       }
       if (here.op > 0)
         keep_later(best, {worker, here.stream, here.op - 1, stream({worker, here.stream})[at(here.op - 1)].end}, start);
+    }
+    if (const StreamLinks::After* after =
+            causes_.after(static_cast<PositionId>(position(here.worker)), at(here.stream), at(here.op))) {
+      const Here other{here.worker, after->stream, static_cast<int>(after->count) - 1, {}};
+      keep_later(best, {other.worker, other.stream, other.op, stream(other)[at(other.op)].end}, start);
     }
     if (best.until < Time{0}) best.until = Time{0};
     return waited(best, start);

@@ -116,6 +116,8 @@ std::string check_collectives(const StepCosts& costs) {
     for (const Collective& collective : costs.collectives[v])
       if (std::string wrong = check_collective(costs, collective, where); !wrong.empty()) return wrong;
   }
+  for (const Collective& move : costs.moves)
+    if (std::string wrong = check_collective(costs, move, "a move to a partner"); !wrong.empty()) return wrong;
   if (!costs.gathers.empty() && costs.gathers.size() != chunks) return "gathers: one per virtual stage is needed";
   for (std::size_t v = 0; v < costs.gathers.size(); ++v)
     if (std::string wrong =

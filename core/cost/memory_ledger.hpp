@@ -93,13 +93,87 @@ struct Whole {
   }
 };
 
+// What goes to a partner's memory and comes back, seen without a clock: an offload is over when a forward waits for it,
+// the room of a reload is taken when the op begins that lets it.
+class Moved {
+ public:
+  static constexpr std::int32_t kNone = -1;
+  struct AtOp {
+    std::int32_t leaves = kNone;   // offload that begins behind this forward
+    std::int32_t gone = kNone;     // offload whose room is free from the op's begin on
+    std::int32_t returns = kNone;  // reload that may begin with this op
+  };
+
+  explicit Moved(const Lane& lane) {
+    const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
+    if (outs.empty()) return;
+    const auto is_of = [](const Op& move, const Op& op) {
+      return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
+    };
+    at_.resize(lane.compute.size());
+    std::vector<std::size_t> gone(outs.size(), lane.compute.size());
+    std::size_t out = 0, in = 0, over = 0;
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (op.kind == Kind::F) {
+        if (out > over + 1) gone[over++] = i;
+        if (out < outs.size() && is_of(outs[out], op)) at_[i].leaves = static_cast<std::int32_t>(out++);
+      } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
+        at_[i - 1].returns = static_cast<std::int32_t>(in++);
+      }
+    }
+    // Where nothing waits for an offload before its reload begins, its room is not known to be free in between.
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      if (at_[i].returns < 0) continue;
+      const auto found = std::find_if(outs.begin(), outs.end(),
+                                      [&](const Op& one) { return is_of(one, ins[pipewright::at(at_[i].returns)]); });
+      const auto j = pipewright::at(found - outs.begin());
+      if (gone[j] < i)
+        at_[gone[j]].gone = static_cast<std::int32_t>(j);
+      else
+        at_[i].returns = -2 - at_[i].returns;  // counts as returned, takes no more room
+    }
+  }
+
+  bool any() const { return !at_.empty(); }
+  const AtOp& at(std::size_t op) const { return at_[op]; }
+
+ private:
+  std::vector<AtOp> at_;
+};
+
+// Most that a worker's partner holds for it, without a clock: from the end of a forward to the begin of its first reader.
+inline MovedStash most_moved(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
+  const Lane& lane = schedule.positions[at(position)];
+  const Moved moved(lane);
+  MovedStash now, most;
+  if (!moved.any()) return most;
+  const auto change = [&](const Op& op, std::int64_t sign) {
+    const MovedStash one = moved_stash(memory.chunks[op.virtual_stage], schedule.shape, op);
+    now.stash += sign * one.stash, now.rounding += sign * one.rounding;
+  };
+  std::size_t in = 0;
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    // The op before this one let a reload begin, which is over now.
+    if (i > 0 && moved.at(i - 1).returns != Moved::kNone) change(lane.communication[kIn][in++], -1);
+    if (const std::int32_t out = moved.at(i).leaves; out >= 0) change(lane.communication[kOut][at(out)], 1);
+    if (now.stash + now.rounding > most.stash + most.rounding) most = now;
+  }
+  return most;
+}
+
 // The books of one worker: `begin` allocates what an op needs, `end` releases what it was the last to need.
 class Ledger {
  public:
-  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position, const std::vector<int>& updates_seen)
+  // With a clock what is moved to a partner is booked by its times (Buffers), else here.
+  enum class Clock : std::uint8_t { None, Timeline };
+  Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position, const std::vector<int>& updates_seen,
+         Clock clock)
       : memory_(memory),
         lane_(schedule.positions[at(position)]),
         whole_(memory, schedule, lane_),
+        moved_(lane_),
+        clock_(clock),
         shape_(schedule.shape),
         asynchronous_(!schedule.flush),
         seating_(schedule.seating()),
@@ -116,6 +190,11 @@ class Ledger {
       bytes_.optimizer += chunk.optimizer;
       bytes_.rounding += chunk.rounding;
     }
+    const StageId partner = shape_.partner_of(stage_);
+    if (clock_ == Clock::None && partner != stage_ && partner >= 0) {
+      const MovedStash kept = most_moved(memory, schedule, seating_.first_position(partner));
+      bytes_.stash += kept.stash, bytes_.rounding += kept.rounding;
+    }
     if (!asynchronous_) return;
     versions_.resize(at(seating_.held()));
     version_used_.resize(progress_.size());
@@ -128,11 +207,13 @@ class Ledger {
       bytes_.weights += whole_.weights_taken[i];
       bytes_.gradients += whole_.gradients_taken[i];
     }
+    if (moved_.any()) move_at(moved_.at(i));
     begin(lane_.compute[i]);
   }
 
   void end(std::size_t i) {
     end(lane_.compute[i]);
+    if (moved_.any() && moved_.at(i).leaves >= 0) --in_flight_;
     if (whole_.weights_given.empty()) return;
     bytes_.weights -= whole_.weights_given[i];
     bytes_.gradients -= whole_.gradients_given[i];
@@ -200,6 +281,17 @@ class Ledger {
     bytes_.logits += sign * chunk.logits[size];
   }
 
+  void move_at(const Moved::AtOp& op) {
+    const auto change = [&](const Op& moved, std::int64_t sign) {
+      if (clock_ == Clock::Timeline) return;
+      const MovedStash one = moved_stash(memory_.chunks[moved.virtual_stage], shape_, moved);
+      bytes_.stash += sign * one.stash, bytes_.rounding += sign * one.rounding;
+    };
+    if (op.gone >= 0) change(lane_.communication[kOut][at(op.gone)], -1);
+    if (op.returns >= 0) change(lane_.communication[kIn][at(op.returns)], 1);
+    if (op.returns != Moved::kNone) most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+  }
+
   // What the W of a micro-batch does not need goes with its B. finish_backward gives all of it.
   void give_for_a_while(const Op& op, std::int64_t sign) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
@@ -254,6 +346,8 @@ class Ledger {
   const MemoryModel& memory_;
   const Lane& lane_;
   const Whole whole_;
+  const Moved moved_;
+  const Clock clock_;
   const ScheduleShape& shape_;
   const bool asynchronous_;
   const Seating seating_;

@@ -423,8 +423,11 @@ MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::
 MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::array<LayerCosts, 2>& layers,
                             StageId k) {
   std::vector<VirtualStageId> held;
-  for (int i = 0; i < plan.seating().held(); ++i)
-    held.push_back(plan.seating().chunk_of(k, i));
+  std::vector<StageId> stages = {k};
+  if (plan.facts.uses_partner && plan.stages - 1 - k != k) stages.push_back(plan.stages - 1 - k);
+  for (const StageId stage : stages)
+    for (int i = 0; i < plan.seating().held(); ++i)
+      held.push_back(plan.seating().chunk_of(stage, i));
   return without_outputs(plan, cost, layers, held);
 }
 

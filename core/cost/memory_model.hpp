@@ -96,6 +96,12 @@ struct ChunkMemory {
   Bytes gathered = {}, unreduced = {};
 };
 
+// What a schedule moves to a partner, of one micro-batch: all that it keeps there.
+struct MovedStash {
+  Bytes stash, rounding;
+};
+MovedStash moved_stash(const ChunkMemory& chunk, const ScheduleShape& shape, const Op& op);
+
 // Of one virtual stage's messages to another, what it produced itself: tensors that only pass through are in its
 // boundary. [0]: full micro-batch, [1]: the last one.
 struct ChunkOutput {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -21,8 +22,8 @@ constexpr std::size_t slot_of(int number) {
 
 // What takes room, by its place in a list.
 struct Source {
-  enum class List : std::uint8_t { Compute, Collective, Transfers };
-  List list = List::Compute;  // ops of the worker's lane, or the timeline's transfers
+  enum class List : std::uint8_t { Compute, Collective, In, Partners, Transfers };
+  List list = List::Compute;  // ops of the worker's lane, of its partner's stream out, or the timeline's transfers
   std::uint32_t index = 0;
 };
 
@@ -30,6 +31,9 @@ struct Change {
   Time at;
   Bytes bytes;
   Source source = {};  // of an allocation
+  // Not of a buffer, but of the stash: `bytes` of it, and what the allocator adds to it.
+  bool stash = false;
+  Bytes rounding = {};
 };
 
 // Sorts by time what consists of a few sorted runs (each neighbour's messages are in order already): merges
@@ -59,6 +63,15 @@ struct Buffers {
     allocations.push_back({from, bytes, source});
     releases.push_back({until, bytes});
   }
+  // What a partner keeps here, and what of the own is away.
+  void keep(const MovedStash& moved, Time from, Time until, Source source) {
+    allocations.push_back({from, moved.stash, source, true, moved.rounding});
+    releases.push_back({until, moved.stash, {}, true, moved.rounding});
+  }
+  void be_away(const MovedStash& moved, Time from, Time until, Source source) {
+    releases.push_back({from, moved.stash, {}, true, moved.rounding});
+    allocations.push_back({until, moved.stash, source, true, moved.rounding});
+  }
   void clear() {
     allocations.clear();
     releases.clear();
@@ -75,7 +88,8 @@ class BufferFinder {
   // `only`: the one worker that will be asked for; -1: all.
   BufferFinder(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs, const Timeline& timeline,
                WorkerId only = -1)
-      : schedule_(schedule),
+      : memory_(memory),
+        schedule_(schedule),
         costs_(costs),
         timeline_(timeline),
         messages_(memory.fixed.empty()),
@@ -93,6 +107,7 @@ class BufferFinder {
     buffers.clear();
     if (messages_) find_messages(worker, buffers);
     if (buckets_) find_buckets(worker, buffers);
+    find_moves(worker, buffers);
     buffers.sort();
   }
 
@@ -101,6 +116,10 @@ class BufferFinder {
     switch (source.list) {
       case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
       case Source::List::Collective: return lane.communication[kReductions][source.index];
+      case Source::List::In: return lane.communication[kIn][source.index];
+      case Source::List::Partners:
+        return schedule_.positions[slot_of(partner_of(worker)) % schedule_.positions.size()]
+            .communication[kOut][source.index];
       case Source::List::Transfers: break;
     }
     const Transfer& transfer = timeline_.transfers[source.index];
@@ -133,6 +152,40 @@ class BufferFinder {
         buffers.hold(buckets[collective[i].bucket].bytes, times.communication[kReductions][i].start,
                      times.communication[kReductions][i].end,
                      {Source::List::Collective, static_cast<std::uint32_t>(i)});
+    }
+  }
+
+  // A stash takes room at the partner from the begin of its offload to the end of its reload, and none here from the end
+  // of the one to the begin of the other.
+  void find_moves(WorkerId worker, Buffers& buffers) const {
+    for_each_move(worker, [&](const Op& op, Span out, Span in, std::uint32_t, std::uint32_t back) {
+      buffers.be_away(moved_stash(memory_.chunks[op.virtual_stage], schedule_.shape, op), out.end, in.start,
+                      {Source::List::In, back});
+    });
+    if (const WorkerId partner = partner_of(worker); partner != worker)
+      for_each_move(partner, [&](const Op& op, Span out, Span in, std::uint32_t number, std::uint32_t) {
+        buffers.keep(moved_stash(memory_.chunks[op.virtual_stage], schedule_.shape, op), out.start, in.end,
+                     {Source::List::Partners, number});
+      });
+  }
+  WorkerId partner_of(WorkerId worker) const {
+    const Seating seating = schedule_.seating();
+    const auto positions = static_cast<int>(schedule_.positions.size());
+    const StageId stage = seating.stage_at(worker % positions);
+    const StageId partner = schedule_.shape.partner_of(stage);
+    return partner == stage ? worker : worker / positions * positions + seating.first_position(partner);
+  }
+  void for_each_move(WorkerId worker, const auto& use) const {
+    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
+    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
+    if (outs.empty()) return;
+    std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> back;
+    for (std::uint32_t i = 0; i < ins.size(); ++i)
+      back[{ins[i].virtual_stage, ins[i].micro_batch}] = i;
+    for (std::uint32_t i = 0; i < outs.size(); ++i) {
+      const std::uint32_t in = back.at({outs[i].virtual_stage, outs[i].micro_batch});
+      use(outs[i], times.communication[kOut][i], times.communication[kIn][in], i, in);
     }
   }
 
@@ -195,6 +248,7 @@ class BufferFinder {
     return output == nullptr ? Bytes{} : output->unstashed[size];
   }
 
+  const MemoryModel& memory_;
   const Schedule& schedule_;
   const StepCosts& costs_;
   const Timeline& timeline_;
@@ -213,6 +267,11 @@ enum class Step { Grows, Shrinks };
 // buffers are filled.
 void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buffers& buffers, const auto& visit) {
   Bytes buffered, largest, before = ledger.bytes().total();
+  MovedStash kept;  // for a partner, less what is away
+  const auto change = [&](const Change& one, std::int64_t sign) {
+    (one.stash ? kept.stash : buffered) += sign * one.bytes;
+    kept.rounding += sign * one.rounding;
+  };
   Time rising{-1};  // the instant that `largest` is of
   Source owner;
   std::size_t event = 0, allocation = 0, release = 0;  // event 2i: op i begins, 2i + 1: it ends
@@ -220,6 +279,7 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
   const auto report = [&](Time at, Source source, Step step) {
     MemoryBytes bytes = ledger.bytes();
     bytes.buffers = buffered;
+    bytes.stash += kept.stash, bytes.rounding += kept.rounding;
     const Bytes total = bytes.total(), growth = total - before;
     before = total;
     if (step == Step::Shrinks || rising != at) largest = {};
@@ -235,7 +295,7 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
     const Time now = std::min({releases, allocates, acts});
     if (now == kNever) return;
     if (releases == now) {
-      buffered -= buffers.releases[release++].bytes;
+      change(buffers.releases[release++], -1);
       report(now, {}, Step::Shrinks);
     } else if (acts == now && event % 2 == 0) {
       const std::size_t op = event++ / 2;
@@ -245,13 +305,20 @@ void replay(Ledger& ledger, const Lane& lane, const LaneTimes& times, const Buff
       ledger.end(event++ / 2);
       report(now, {}, Step::Shrinks);
     } else {
-      buffered += buffers.allocations[allocation].bytes;
+      change(buffers.allocations[allocation], 1);
       report(now, buffers.allocations[allocation++].source, Step::Grows);
     }
   }
 }
 
 }  // namespace
+
+MovedStash moved_stash(const ChunkMemory& chunk, const ScheduleShape& shape, const Op& op) {
+  const std::size_t size = op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches) ? 1 : 0;
+  return recomputed(shape, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch))
+             ? MovedStash{chunk.boundary[size], chunk.rounding_boundary[size]}
+             : MovedStash{chunk.stash[size], chunk.rounding_stash[size]};
+}
 
 std::string label(const MemoryOwner& owner) {
   if (const auto* op = std::get_if<Op>(&owner)) return label(*op);
@@ -266,7 +333,7 @@ std::string label(const MemoryOwner& owner) {
 
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
-  Ledger ledger(memory, schedule, position, updates_seen(schedule));
+  Ledger ledger(memory, schedule, position, updates_seen(schedule), Ledger::Clock::None);
   MemoryPeak most{.bytes = ledger.bytes(), .owner = lane.compute.empty() ? Op{} : lane.compute.front(), .at = {}};
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
     ledger.begin(i);
@@ -306,7 +373,7 @@ std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& sched
   const BufferFinder finder(memory, schedule, costs, timeline, worker);
   finder.find(worker, buffers);
   const std::vector<int> seen = updates_seen(schedule);
-  Ledger ledger(memory, schedule, position, seen);
+  Ledger ledger(memory, schedule, position, seen, Ledger::Clock::Timeline);
   return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers, finder,
                    worker);
 }
@@ -321,7 +388,7 @@ std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Sc
     const std::size_t position = w % schedule.positions.size();
     const auto worker = static_cast<WorkerId>(w);
     finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen, Ledger::Clock::Timeline);
     all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[w], buffers, finder, worker));
   }
   return all;
@@ -350,7 +417,7 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
     const std::size_t position = w % schedule.positions.size();
     const auto worker = static_cast<WorkerId>(w);
     finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen);
+    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen, Ledger::Clock::Timeline);
     MemoryPeak most{.bytes = ledger.bytes(), .owner = {}, .at = {}};
     Bytes most_total = most.bytes.total();
     Source made;

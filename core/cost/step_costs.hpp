@@ -93,6 +93,9 @@ struct StepCosts {
   std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
   std::vector<Collective> gathers;                   // [chunk]: of its weights; empty: the schedule gathers none
+  // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
+  // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
+  std::vector<Collective> moves;
   // Which copies of the plan these are; nullptr: all of them. The engines do not look at it.
   std::shared_ptr<const Fold> fold;
 
@@ -110,9 +113,15 @@ struct StepCosts {
     const auto& table = is_last(gradient) && !ready_before_end_last.empty() ? ready_before_end_last : ready_before_end;
     return table[gradient.virtual_stage][bucket];
   }
-  // Of an op of a communication stream.
-  const Collective& collective(const Op& op) const {
-    return op.kind == Kind::AllGather ? gathers[op.virtual_stage] : collectives[op.virtual_stage][op.bucket];
+  // Of an op of a communication stream, on a worker of that copy.
+  const Collective& collective(const Op& op, CopyId copy) const {
+    if (op.kind == Kind::AllReduce) return collectives[op.virtual_stage][op.bucket];
+    if (op.kind == Kind::AllGather) return gathers[op.virtual_stage];
+    return moves[move(op, copy)];
+  }
+  std::size_t move(const Op& op, CopyId copy) const {
+    const std::size_t back = op.kind == Kind::Reload ? 1 : 0;
+    return ((at(copy) * at(shape.chunks()) + op.virtual_stage) * 2 + back) * 2 + (is_last(op) ? 1 : 0);
   }
   // The message that carries micro-batch m over `edge` in copy d.
   const Message& message(std::size_t edge, Direction direction, CopyId copy, MicroBatchId m) const {

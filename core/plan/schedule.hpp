@@ -13,6 +13,11 @@
 //   Update(v,round)             optimizer step              after all buckets of that round
 //   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
 //                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
+//   Offload(v,m)                on the stream out           after F(v,m): its activations go to the partner's memory. At
+//                               most one is on its way while a forward runs: F starts after all but the latest of those
+//                               of the forwards before it
+//   Reload(v,m)                 on the stream in            after Offload(v,m), when the compute op before the first of
+//                               R, B and BW of (v,m) starts, which starts after it                         [BPipe23]
 #pragma once
 
 #include <algorithm>
@@ -30,7 +35,7 @@
 
 namespace pipewright {
 
-enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update };
+enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload };
 
 // What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
 // checkers (`validate`) know the rules by themselves.
@@ -51,6 +56,8 @@ inline constexpr std::array kKindRules = {
     KindRule{.name = "AllReduce", .letters = "AR"},
     KindRule{.name = "AllGather", .letters = "AG"},
     KindRule{.name = "Update", .letters = "U"},
+    KindRule{.name = "Offload", .letters = "OFFLOAD"},
+    KindRule{.name = "Reload", .letters = "RELOAD"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
@@ -71,16 +78,18 @@ struct Op {
 // PyTorch's name of an op: "0F3" is the forward of micro-batch 3 on stage 0; BW is "0B3", B is "0I3", W is "0W3".
 std::string label(const Op& op);
 
-// What a worker exchanges in groups next to its compute: a row a stream. Within a stream the order is strict; streams
-// wait for one another only where the rules above say so, as collectives of two communicators do. A new one is a row
-// here, the rule of its ops in sim/stream_links, and their price in StepCosts::collective.
+// What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
+// another only where the rules above say so, as collectives of two communicators do. A new one is a row here, the rule
+// of its ops in sim/stream_links, and their price in StepCosts::collective.
 struct StreamRule {
   std::string_view name;  // "gradients"
   std::string_view op;    // what its ops are called: "all-reduce"
+  bool alone = false;     // the worker's own; false: all holders of a chunk take part in each op, in one order
 };
-inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}, StreamRule{"weights", "all-gather"}};
+inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}, StreamRule{"weights", "all-gather"},
+                                        StreamRule{"out", "offload", true}, StreamRule{"in", "reload", true}};
 using StreamId = std::size_t;  // row of kStreams
-inline constexpr StreamId kReductions = 0, kGathers = 1;
+inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3;
 
 // One of a kind for each stream.
 template <class T>
@@ -89,7 +98,7 @@ using ByStream = std::array<T, kStreams.size()>;
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
   std::vector<Op> compute;                  // F, R, B, W, BW, Update
-  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather
+  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload; Reload
 
   std::size_t ops() const;  // of all streams
 };
@@ -145,6 +154,8 @@ struct ScheduleShape {
   }
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
+  // Whose memory takes what a stage sends out of its own.                                    [BPipe23] section 3.2
+  StageId partner_of(StageId stage) const { return stages - 1 - stage; }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
@@ -165,6 +176,7 @@ struct ScheduleFacts {
   bool states_slices = false;     // how many parts of a sequence run one after the other                [Seq1F1B24]
   bool states_forwards = false;   // how many forwards run at once                              [Chimera21] section 3.5
   bool states_round = false;      // how many micro-batches an update takes, without a flush          [PipeDream2BW20]
+  bool uses_partner = false;      // activations wait in another stage's memory                          [BPipe23]
   bool pairs = false;  // cells of a forward and a backward that are made to run at once   [DeepSeekIII24] section 3.2.1
   std::string_view pytorch = {};  // its name in PyTorch's get_schedule_class; "": not there          [PyTorchPP26]
 };

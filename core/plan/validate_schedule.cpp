@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/plan/schedule.hpp"
@@ -59,6 +60,7 @@ struct Checker {
   std::string missing_op() const;
   std::string collective_fault(int k) const;
   std::string weights_fault(int position) const;
+  std::string moves_fault(int position) const;
   std::string run() const;
 };
 
@@ -273,6 +275,49 @@ std::string Checker::weights_fault(int position) const {
   return "";
 }
 
+// What goes out comes back once, and both lists have the order of the compute ops that they stand between: then none can
+// wait for another.
+std::string Checker::moves_fault(int position) const {
+  const Lane& lane = schedule.positions[at(position)];
+  const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
+  if (outs.empty() && ins.empty()) return "";
+  const auto slot = [&](const Op& op) { return local(op.virtual_stage, position) * micro_batches + op.micro_batch; };
+  std::vector<std::size_t> forward(at(seating.held()) * micro_batches), reader(forward.size(), 0);
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    if (op.kind == Kind::F) forward[slot(op)] = i;
+    if ((op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW) && reader[slot(op)] == 0)
+      reader[slot(op)] = i;
+  }
+  std::vector<std::uint8_t> out(forward.size());  // 1: out, 2: back again
+  const auto check = [&](const std::vector<Op>& list, Kind kind) -> std::string {
+    const bool back = kind == Kind::Reload;
+    std::size_t behind = 0;
+    for (const Op& op : list) {
+      const auto fault = [&](const std::string& what) { return worker(position) + ": " + label(op) + what; };
+      const int v = op.virtual_stage;
+      if (op.kind != kind) return fault(back ? " is not an op of the stream in" : " is not an op of the stream out");
+      if (at(v) >= chunks || !seating.holds(stage[at(position)], v) || op.micro_batch >= micro_batches ||
+          position_of(v, op.micro_batch) != position)
+        return fault(" moves what is not on its worker");
+      if (shape.partner_of(stage[at(position)]) == stage[at(position)])
+        return fault(" has no partner: its stage is the one in the middle");
+      if (std::exchange(out[slot(op)], back ? 2 : 1) != (back ? 1 : 0))
+        return fault(back ? " brings back what is not out" : " stands in the list twice");
+      const std::size_t i = back ? reader[slot(op)] : forward[slot(op)];
+      if (i < behind)
+        return fault(back ? " stands behind one that is needed later" : " stands behind that of a later forward");
+      behind = i;
+    }
+    return "";
+  };
+  if (std::string fault = check(outs, Kind::Offload); !fault.empty()) return fault;
+  if (std::string fault = check(ins, Kind::Reload); !fault.empty()) return fault;
+  for (const Op& op : outs)
+    if (out[slot(op)] == 1) return worker(position) + ": " + label(op) + " is never brought back";
+  return "";
+}
+
 // The run without a clock. A group has one list of all-reduces: all its members run the same.
 struct CheckedRun {
   const Checker& check;
@@ -443,7 +488,8 @@ std::string validate(const Schedule& schedule) {
   for (int k = 0; k < schedule.shape.stages; ++k)
     if (std::string fault = check.collective_fault(k); !fault.empty()) return fault;
   for (int position = 0; position < static_cast<int>(check.stage.size()); ++position)
-    if (std::string fault = check.weights_fault(position); !fault.empty()) return fault;
+    for (const auto& look : {&Checker::weights_fault, &Checker::moves_fault})
+      if (std::string fault = (check.*look)(position); !fault.empty()) return fault;
   return check.run();
 }
 

@@ -287,9 +287,7 @@ constexpr Field<PlanRequest> kPlan[] = {
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
      "zb_auto, search, zbv_auto, v_auto and hanayo: how many micro-batches may be in flight on a stage, from F to W; "
-     "two "
-     "chunks make "
-     "one; default: K, as with 1F1B",
+     "two chunks make one; default: K, as with 1F1B. bpipe: how many of its own a stage keeps; default: ceil((K+2)/2)",
      read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
     {"kept_for_weights", "number in (0, 1]",
      "of split backwards: the share of a micro-batch's activations that W needs, and that stays from B to W; memory "

@@ -36,6 +36,8 @@ Look look(Kind kind) {
     case Kind::Update: return Look::Update;
     case Kind::AllReduce: return Look::AllReduce;
     case Kind::AllGather: return Look::AllGather;
+    case Kind::Offload:
+    case Kind::Reload: return Look::Move;
     default: return Look::Backward;  // B, BW
   }
 }
@@ -49,6 +51,7 @@ std::string_view words(Look look) {
     case Look::Update: return "update";
     case Look::AllReduce: return "all-reduce";
     case Look::AllGather: return "all-gather";
+    case Look::Move: return "offload or reload";
     case Look::Idle: break;
   }
   return "idle";

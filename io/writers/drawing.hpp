@@ -26,8 +26,8 @@ class DrawnCopies {
 };
 
 // How ops are told apart in pictures, in the order of the legend.
-enum class Look { Forward, Backward, WeightGradient, Recompute, Update, AllReduce, AllGather, Idle };
-constexpr int kLooks = 8;
+enum class Look { Forward, Backward, WeightGradient, Recompute, Update, AllReduce, AllGather, Move, Idle };
+constexpr int kLooks = 9;
 Look look(Kind kind);
 std::string_view words(Look look);  // "forward", "backward", "weight gradient", ...
 

@@ -46,6 +46,8 @@ char symbol(const Op& op) {
     case Kind::Update: return 'u';
     case Kind::AllReduce: return '=';
     case Kind::AllGather: return '-';
+    case Kind::Offload: return '>';
+    case Kind::Reload: return '<';
     default: return static_cast<char>('a' + op.micro_batch % 26);
   }
 }
@@ -175,6 +177,7 @@ std::string legend(Answers answers, const Frame& frame, int width) {
   if (occur(Look::Update)) text += ", u update";
   if (occur(Look::AllReduce)) text += ", = all-reduce";
   if (occur(Look::AllGather)) text += ", - all-gather";
+  if (occur(Look::Move)) text += ", > offload, < reload";
   text += ", . idle";
   if (frame.windows.size() > 1) {
     const Answer& answer = **answers.begin();

@@ -5,6 +5,7 @@
 
 #include "core/check.hpp"
 #include "sim/schedules/lists.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright {
 namespace {
@@ -35,6 +36,8 @@ void add_to(Lane& lane, const Resharding& when) {
 
 std::string gathering_refusal(const Schedule& schedule) {
   if (!schedule.flush) return schedule.name + " updates the weights of one stage while others run";
+  if (const ScheduleRule* rule = find_schedule(schedule.name); rule != nullptr && rule->facts.uses_partner)
+    return schedule.name + " moves the activations of whole stages";
   if (has_replicas(schedule.shape) || both_ways(schedule.shape.chunk_order))
     return "the holders of a chunk run different micro-batches, and gathers need all of them at a time";
   if (schedule.shape.data_parallel == 1) return "there is one copy, which holds all weights";

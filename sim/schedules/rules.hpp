@@ -9,6 +9,7 @@ ScheduleRule naive();
 ScheduleRule gpipe();
 ScheduleRule one_f_one_b();
 ScheduleRule eager_1f1b();
+ScheduleRule bpipe();
 ScheduleRule seq1f1b();
 ScheduleRule interleaved_1f1b();
 ScheduleRule moe_overlap_1f1b();

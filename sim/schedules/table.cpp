@@ -16,6 +16,7 @@ std::span<const ScheduleRule> schedules() {
       gpipe(),             //
       one_f_one_b(),       //
       eager_1f1b(),        //
+      bpipe(),             //
       seq1f1b(),           //
       interleaved_1f1b(),  //
       moe_overlap_1f1b(),  //

@@ -77,7 +77,13 @@ TEST_CASE("without buffers the walk, the series and the formula give one peak, f
           const MemoryModel memory = plain_memory(shape);
           for (int worker = 0; worker < K; ++worker) {
             const MemoryPeak walk = peak(memory, schedule, worker);
-            CHECK(same(walk, peak(series(memory, schedule, costs, timeline, worker), schedule, worker)));
+            const MemoryPeak most = peak(series(memory, schedule, costs, timeline, worker), schedule, worker);
+            if (rule.facts.uses_partner) {  // the walk does not know when a partner's activations are there
+              CHECK(walk.bytes.total() >= most.bytes.total());
+              CHECK(walk.in_flight == rule.peak_in_flight(shape, worker));
+              continue;
+            }
+            CHECK(same(walk, most));
             if (const auto formula = rule.peak_in_flight(shape, worker)) {
               CHECK(walk.in_flight == *formula);
               // Asynchronous: the most bytes may come together with more weight versions and fewer stashes.

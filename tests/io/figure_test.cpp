@@ -142,7 +142,9 @@ TEST_CASE("Every class that is drawn has a paint, and numbers are read on it") {
         const auto look = static_cast<Look>(i);
         const auto paint = std::ranges::find(palette.paints, css_class(look, light), &Paint::css);
         REQUIRE_MESSAGE(paint != palette.paints.end(), palette.name, ": ", css_class(look, light));
-        if (look == Look::AllReduce || look == Look::AllGather || look == Look::Idle || look == Look::Update) continue;
+        if (look == Look::AllReduce || look == Look::AllGather || look == Look::Move || look == Look::Idle ||
+            look == Look::Update)
+          continue;
         const double lightness = lab(linear(paint->colour))[0];
         CHECK_MESSAGE((palette.dark_number(look, light) ? lightness > 60 : lightness < 61), palette.name, ": ",
                       paint->css);

@@ -179,6 +179,7 @@ TEST_CASE("scenarios/schedules has one for each schedule, which takes the step o
       {"gpipe", 4 * (8 + 3) * 3},
       {"1f1b", 4 * (8 + 3) * 3},
       {"eager_1f1b", 4 * (8 + 3) * 3},
+      {"bpipe", 4 * (8 + 3) * 3},
       {"seq1f1b", (4 * 8 + 3) * 3},
       {"interleaved_1f1b", 2 * (2 * 8 + 3) * 3},
       {"moe_overlap_1f1b", 2 * (2 * 8 + 3) * 3},

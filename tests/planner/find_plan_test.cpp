@@ -56,6 +56,7 @@ TEST_CASE("An unknown schedule is named with the nearest one") {
   scenario.plan.schedule.value = "1fb1";
   CHECK(error_of(scenario) ==
         "s.yaml:2:3: plan.schedule: unknown \"1fb1\"; did you mean \"1f1b\"? known: naive, gpipe, 1f1b, eager_1f1b, "
+        "bpipe, "
         "seq1f1b, "
         "interleaved_1f1b, moe_overlap_1f1b, looped_bfs, zb_h1, zb_h2, zb_auto, search, interleaved_zb, zbv, zbv_auto, "
         "v_half, "

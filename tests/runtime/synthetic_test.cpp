@@ -136,3 +136,8 @@ TEST_CASE("A worker that waits for its priced time is seen by a cap, and by what
   CHECK_THROWS_WITH_AS(Case({kQuick, "training.zero=1", "plan.data_parallel=2"}), doctest::Contains("training.zero"),
                        InputError);
 }
+
+TEST_CASE("Without arithmetic, too, what no run moves is refused") {
+  CHECK_THROWS_WITH_AS(Case({"plan.stages=4", "plan.schedule=bpipe", "training.micro_batches=8"}),
+                       doctest::Contains("plan.schedule: a run keeps activations where they are made"), InputError);
+}

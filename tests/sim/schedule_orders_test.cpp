@@ -29,12 +29,35 @@ Schedule generated(const char* name, const ScheduleShape& shape) {
 }  // namespace
 
 TEST_CASE("the table holds the schedules by the names of the YAML file, in its order") {
-  CHECK(schedule_names() ==
-        std::vector<std::string_view>{
-            "naive",      "gpipe",   "1f1b",     "eager_1f1b", "seq1f1b",   "interleaved_1f1b", "moe_overlap_1f1b",
-            "looped_bfs", "zb_h1",   "zb_h2",    "zb_auto",    "search",    "interleaved_zb",   "zbv",
-            "zbv_auto",   "v_half",  "v_min",    "v_zb",       "v_1f1b",    "v_auto",           "hanayo",
-            "gems",       "chimera", "dualpipe", "dualpipev",  "pipedream", "pipedream_2bw",    "data_parallel"});
+  CHECK(schedule_names() == std::vector<std::string_view>{"naive",
+                                                          "gpipe",
+                                                          "1f1b",
+                                                          "eager_1f1b",
+                                                          "bpipe",
+                                                          "seq1f1b",
+                                                          "interleaved_1f1b",
+                                                          "moe_overlap_1f1b",
+                                                          "looped_bfs",
+                                                          "zb_h1",
+                                                          "zb_h2",
+                                                          "zb_auto",
+                                                          "search",
+                                                          "interleaved_zb",
+                                                          "zbv",
+                                                          "zbv_auto",
+                                                          "v_half",
+                                                          "v_min",
+                                                          "v_zb",
+                                                          "v_1f1b",
+                                                          "v_auto",
+                                                          "hanayo",
+                                                          "gems",
+                                                          "chimera",
+                                                          "dualpipe",
+                                                          "dualpipev",
+                                                          "pipedream",
+                                                          "pipedream_2bw",
+                                                          "data_parallel"});
   CHECK(find_schedule("1f1b")->name == "1f1b");
   CHECK(find_schedule("1fb1") == nullptr);
   for (const ScheduleRule& rule : schedules())

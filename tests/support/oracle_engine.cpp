@@ -19,7 +19,9 @@ class Oracle {
     for (int w = 0; w < positions_ * shape_.data_parallel; ++w)
       times_.workers.push_back(
           {std::vector<Span>(lane(w).compute.size()),
-           {std::vector<Span>(gradients(w).size()), std::vector<Span>(lane(w).communication[kGathers].size())}});
+           {std::vector<Span>(gradients(w).size()), std::vector<Span>(lane(w).communication[kGathers].size()),
+            std::vector<Span>(lane(w).communication[kOut].size()),
+            std::vector<Span>(lane(w).communication[kIn].size())}});
   }
 
   Timeline solve() {
@@ -31,11 +33,12 @@ class Oracle {
       meet();
       gather();
       for (int w = 0; w < workers(); ++w)
-        run(w);
+        move(w), run(w);
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
-      for (const auto* stream : {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers]})
+      for (const auto* stream : {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers],
+                                 &worker.communication[kOut], &worker.communication[kIn]})
         for (const Span& span : *stream)
           times_.makespan = std::max(times_.makespan, span.end);
     return times_;
@@ -149,6 +152,51 @@ class Oracle {
     return 0;
   }
 
+  // Activations to the partner after their forward; back while the op before their first reader runs.
+  void move(int worker) {
+    const Lane& ops = lane(worker);
+    auto& out = times_.workers[static_cast<std::size_t>(worker)].communication[kOut];
+    auto& in = times_.workers[static_cast<std::size_t>(worker)].communication[kIn];
+    Time free{0};
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Op& op = ops.communication[kOut][i];
+      const Time start = std::max(free, compute(worker)[index(ops.compute, op, true)].end);
+      out[i] = {start, free = start + costs_.moves[costs_.move(op, worker / positions_)].time};
+    }
+    free = {};
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const Op& op = ops.communication[kIn][i];
+      Time start = std::max(free, compute(worker)[index(ops.compute, op, false) - 1].start);
+      for (std::size_t j = 0; j < out.size(); ++j)
+        if (const Op& other = ops.communication[kOut][j];
+            other.virtual_stage == op.virtual_stage && other.micro_batch == op.micro_batch)
+          start = std::max(start, out[j].end);
+      in[i] = {start, free = start + costs_.moves[costs_.move(op, worker / positions_)].time};
+    }
+  }
+  // The forward of a micro-batch, or the first op that reads what it stashed.
+  static std::size_t index(const std::vector<Op>& ops, const Op& of, bool forward) {
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (ops[i].virtual_stage == of.virtual_stage && ops[i].micro_batch == of.micro_batch &&
+          (forward ? ops[i].kind == Kind::F : ops[i].kind == Kind::R || backward(ops[i])))
+        return i;
+    PP_CHECK(false);
+    return 0;
+  }
+  // What an op waits for of these: under a forward at most one is on its way out.
+  Time moved(int worker, std::size_t i) {
+    const Lane& ops = lane(worker);
+    const LaneTimes& spans = times_.workers[static_cast<std::size_t>(worker)];
+    Time ready{0}, latest{0};
+    for (std::size_t j = 0; j < ops.communication[kOut].size(); ++j)
+      if (ops.compute[i].kind == Kind::F && index(ops.compute, ops.communication[kOut][j], true) < i)
+        ready = latest, latest = spans.communication[kOut][j].end;
+    for (std::size_t j = 0; j < ops.communication[kIn].size(); ++j)
+      if (index(ops.compute, ops.communication[kIn][j], false) == i)
+        ready = std::max(ready, spans.communication[kIn][j].end);
+    return ready;
+  }
+
   static Key key(const Op& op) {
     return {op.virtual_stage, static_cast<int>(op.micro_batch), static_cast<int>(op.bucket), 0};
   }
@@ -168,6 +216,7 @@ class Oracle {
       if (const auto weights = gathered_.find({worker % positions_, static_cast<int>(i), 0, 0});
           weights != gathered_.end())
         start = std::max(start, weights->second);
+      start = std::max(start, moved(worker, i));
       if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};

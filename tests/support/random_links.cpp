@@ -99,7 +99,8 @@ Schedule random_schedule(std::mt19937& random) {
     }
     if (rule.facts.states_slices && one_in(2, random)) shape.slices = 2, shape.micro_batches *= 2;
     if (rule.facts.states_round) shape.update_every = shape.stages + roll(0, 3, random);
-    if (rule.flush && !both_ways(rule.chunk_order) && shape.replicas.empty() && one_in(3, random)) {
+    if (rule.flush && !both_ways(rule.chunk_order) && !rule.facts.uses_partner && shape.replicas.empty() &&
+        one_in(3, random)) {
       shape.units = roll(1, 3, random);
       shape.buckets.clear();
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)

@@ -1,0 +1,113 @@
+// BPipe: 1F1B in whose memory stages help one another. A stage near the front holds many micro-batches, its partner at
+// the other end few: stage k sends activations over its limit to stage K - 1 - k right after their forward, and has each
+// back before its backward. No compute op changes its place.
+//
+//   0123a4b5c..d..e..f   K = 4, M = 6, f = 1, b = 2, moves of 1/2: as 1F1B's
+//   ..>>.                stage 0 holds 3 in place of 4, stage 3 holds 1 and up to 2 of stage 0's
+//
+// [BPipe23] sections 3.1, 3.2. Moves take the link between the two, next to the messages there. Memory is counted on both
+// sides while a move is on its way. No order of the authors is known to compare it with: checked are the closed forms
+// below, the memory of both sides, and that free moves change no time.       tests/papers/schedule_formulas_test.cpp
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sim/schedules/lists.hpp"
+#include "sim/schedules/rules.hpp"
+
+namespace pipewright {
+namespace {
+
+// One is computed, one waits for its backward, and one comes back under it.
+constexpr int kLeast = 3;
+
+// Half of the K + 1 micro-batches that two partners hold in 1F1B, and one that is computed.     [BPipe23] section 3.1
+int bpipe_limit(const ScheduleShape& shape) {
+  return shape.most_in_flight > 0 ? shape.most_in_flight : std::max(kLeast, (shape.stages + 3) / 2);
+}
+
+std::string bpipe_refusal(const ScheduleShape& shape) {
+  if (std::string why = shape_refusal(shape); !why.empty()) return why;
+  if (std::string why = chunk_refusal(shape, "bpipe"); !why.empty()) return why;
+  if (std::string why = replica_refusal(shape, "bpipe"); !why.empty()) return why;
+  if (shape.most_in_flight > 0 && shape.most_in_flight < std::min(kLeast, shape.micro_batches))
+    return "bpipe keeps at least " + std::to_string(kLeast) +
+           " micro-batches on a stage: one is computed, one waits for "
+           "its backward, one comes back meanwhile";
+  return "";
+}
+
+bool first_reader(const Lane& lane, std::size_t i) {
+  const Op& op = lane.compute[i];
+  if (op.kind == Kind::R) return true;
+  return rule(op.kind).backward &&
+         !(i > 0 && lane.compute[i - 1].kind == Kind::R && lane.compute[i - 1].micro_batch == op.micro_batch);
+}
+
+// Walks the lane and has a micro-batch go right behind its forward where a later op would find more than `limit` here:
+// always the newest, which is needed last.
+void share_memory(Lane& lane, StageId k, int limit) {
+  std::vector<std::uint32_t> here;  // ascending
+  std::vector<char> away(lane.compute.size());
+  const auto read_next = [&](std::size_t i) { return i + 1 < lane.compute.size() && first_reader(lane, i + 1); };
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    const bool forward = op.kind == Kind::F;
+    if (read_next(i) && away[lane.compute[i + 1].micro_batch] != 0) {
+      const std::uint32_t back = lane.compute[i + 1].micro_batch;
+      lane.communication[kIn].push_back({Kind::Reload, static_cast<std::uint16_t>(k), back, 0});
+      here.insert(std::lower_bound(here.begin(), here.end(), back), back);
+    }
+    if (std::ssize(here) + (forward ? 1 : 0) > limit) {
+      const std::uint32_t newest = here.back();
+      here.pop_back();
+      away[newest] = 1;
+      lane.communication[kOut].push_back({Kind::Offload, static_cast<std::uint16_t>(k), newest, 0});
+    }
+    if (forward) here.push_back(op.micro_batch);
+    if (rule(op.kind).gradients) std::erase(here, op.micro_batch);
+  }
+  std::ranges::sort(lane.communication[kOut], {}, &Op::micro_batch);
+}
+
+Schedule bpipe_schedule(const ScheduleShape& shape) {
+  Schedule schedule = empty_schedule("bpipe", shape, true);
+  for (StageId k = 0; k < shape.stages; ++k) {
+    Lane& lane = schedule.positions[at(k)];
+    one_forward_one_backward(
+        shape.micro_batches, shape.stages - k - 1, [&](int m) { append_forward(lane, k, m); },
+        [&](int m) { append_backward(shape, lane, k, m); });
+    if (2 * k < shape.stages - 1) share_memory(lane, k, bpipe_limit(shape));
+  }
+  return schedule;
+}
+
+// As 1F1B's where moves are hidden: (K - 1) / (M + K - 1).                                   [DAPPLE20] section 2
+std::optional<Formula> bpipe_bubble(const ScheduleShape& shape) {
+  if (has_recompute(shape)) return std::nullopt;
+  return Formula{"(K-1)/(M+K-1)", shape.stages - 1, std::int64_t{shape.micro_batches} + shape.stages - 1};
+}
+
+std::optional<std::int64_t> bpipe_peak(const ScheduleShape& shape, StageId k) {
+  const int own = std::min(shape.micro_batches, shape.stages - k);
+  return 2 * k < shape.stages - 1 ? std::min(own, bpipe_limit(shape)) : own;
+}
+
+}  // namespace
+
+ScheduleRule bpipe() {
+  return {.name = "bpipe",
+          .title = "1F1B whose first stages keep activations in the memory of the last ones (BPipe)",
+          .source = "BPipe23",
+          .memory =
+              "min(K-k, M, L) micro-batches of its own on stage k < (K-1)/2, and on stage K-1-k the others; L is "
+              "plan.most_in_flight, by default ceil((K+2)/2)",
+          .flush = true,
+          .compute = bpipe_schedule,
+          .refusal = bpipe_refusal,
+          .bubble = bpipe_bubble,
+          .peak_in_flight = bpipe_peak,
+          .facts = {.limits_in_flight = true, .uses_partner = true}};
+}
+
+}  // namespace pipewright

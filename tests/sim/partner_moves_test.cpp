@@ -1,0 +1,213 @@
+// BPipe: what goes to a partner and comes back, in times, memory and faults.                        [BPipe23] section 3
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/cost/memory_model.hpp"
+#include "core/cost/step_costs.hpp"
+#include "sim/event_order.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/simulate.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/oracle_engine.hpp"
+#include "tests/support/random_costs.hpp"
+
+using namespace pipewright;
+
+namespace {
+
+Schedule bpipe_of(const ScheduleShape& shape) {
+  return find_schedule("bpipe")->generate(shape);
+}
+
+StepCosts costs_of(const ScheduleShape& shape, std::int64_t move) {
+  const auto chunks = at(shape.chunks());
+  StepCosts costs = plain_costs(shape, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{0});
+  for (Collective& one : costs.moves)
+    one = {{1}, Time{move}, {}};
+  return costs;
+}
+
+std::string listed(const std::vector<Op>& ops) {
+  std::string text;
+  for (const Op& op : ops)
+    text += (text.empty() ? "" : " ") + label(op);
+  return text;
+}
+
+// The most activations on a worker at once: its own from the forward's begin to the backward's end, less those that are
+// away, and what it keeps for its partner; counted anew at every moment at which something begins.
+int most_held(const Schedule& schedule, const Timeline& timeline, int worker) {
+  const int K = schedule.shape.stages;
+  std::vector<Span> there, away;
+  const auto moves = [&](int of, auto&& use) {
+    const Lane& lane = schedule.positions[at(of)];
+    for (std::size_t i = 0; i < lane.communication[kOut].size(); ++i)
+      for (std::size_t j = 0; j < lane.communication[kIn].size(); ++j)
+        if (lane.communication[kOut][i].micro_batch == lane.communication[kIn][j].micro_batch)
+          use(timeline.workers[at(of)].communication[kOut][i], timeline.workers[at(of)].communication[kIn][j]);
+  };
+  const auto& ops = schedule.positions[at(worker)].compute;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    for (std::size_t j = i; j < ops.size() && ops[i].kind == Kind::F; ++j)
+      if (ops[j].kind == Kind::BW && ops[j].micro_batch == ops[i].micro_batch)
+        there.push_back({timeline.workers[at(worker)].compute[i].start, timeline.workers[at(worker)].compute[j].end});
+  moves(worker, [&](Span out, Span in) { away.push_back({out.end, in.start}); });
+  if (K - 1 - worker != worker) moves(K - 1 - worker, [&](Span out, Span in) { there.push_back({out.start, in.end}); });
+  int most = 0;
+  std::vector<Time> moments;
+  for (const auto& list : {there, away})
+    for (const Span& span : list)
+      moments.push_back(span.start), moments.push_back(span.end);
+  for (const Time now : moments) {
+    const auto count = [&](const std::vector<Span>& list) {
+      return std::count_if(list.begin(), list.end(), [&](Span s) { return s.start <= now && now < s.end; });
+    };
+    most = std::max(most, static_cast<int>(count(there) - count(away)));
+  }
+  return most;
+}
+
+MemoryModel one_byte_each(const ScheduleShape& shape) {
+  const ChunkMemory chunk{.stash = {Bytes{1}, Bytes{1}}, .boundary = {Bytes{1}, Bytes{1}}};
+  return {.chunks = std::vector<ChunkMemory>(at(shape.chunks()), chunk), .reserve = {}, .capacity = {}};
+}
+
+}  // namespace
+
+// K = 4, M = 6, f = 1, b = 2; stage 0 keeps 3. Micro-batch 2 goes out at 3 and must be back at 16, asked for at 15.
+TEST_CASE("moves are hidden until they take longer than the op that they run next to") {
+  const ScheduleShape shape{.stages = 4, .micro_batches = 6};
+  const Schedule schedule = bpipe_of(shape);
+  REQUIRE(validate(schedule) == "");
+  CHECK(listed(schedule.positions[0].communication[kOut]) == "0OFFLOAD2 0OFFLOAD4");
+  CHECK(listed(schedule.positions[0].communication[kIn]) == "0RELOAD2 0RELOAD4");
+  for (int k = 1; k < 4; ++k)
+    CHECK(schedule.positions[at(k)].ops() == schedule.positions[at(k)].compute.size());
+  struct Case {
+    std::int64_t move, step;
+    Span first_reload;
+  };
+  for (const Case& one : {Case{0, 27, {Time{15}, Time{15}}}, Case{1, 27, {Time{15}, Time{16}}},
+                          Case{2, 27, {Time{15}, Time{17}}}, Case{4, 29, {Time{15}, Time{19}}}}) {
+    const StepCosts costs = costs_of(shape, one.move);
+    for (const Timeline& timeline : {static_order(schedule, costs), event_order(schedule, costs, LinkUse::Private),
+                                     oracle_timeline(schedule, costs)}) {
+      CHECK(timeline.makespan == Time{one.step});
+      CHECK(timeline.workers[0].communication[kOut][0] == Span{Time{3}, Time{3 + one.move}});
+      CHECK(timeline.workers[0].communication[kIn][0] == one.first_reload);
+      CHECK(validate(timeline, schedule, costs) == "");
+    }
+  }
+}
+
+TEST_CASE("no stage holds more than ceil((K+2)/2) with moves that take no time, and steps are 1F1B's") {
+  for (int K = 2; K <= 16; ++K)
+    for (const int M : {1, 2, K - 1, K, K + 1, 2 * K, 5 * K}) {
+      if (M < 1) continue;
+      const ScheduleShape shape{.stages = K, .micro_batches = M};
+      const Schedule schedule = bpipe_of(shape);
+      CAPTURE(K);
+      CAPTURE(M);
+      REQUIRE(validate(schedule) == "");
+      const StepCosts costs = costs_of(shape, 0);
+      const Timeline timeline = static_order(schedule, costs);
+      CHECK(timeline.makespan == Time{3 * (M + K - 1)});
+      for (int k = 0; k < K; ++k) {
+        CHECK(most_held(schedule, timeline, k) <= std::max(3, (K + 3) / 2));
+        CHECK(schedule.positions[at(k)].compute == find_schedule("1f1b")->generate(shape).positions[at(k)].compute);
+      }
+    }
+}
+
+TEST_CASE("memory on both sides is what counting at every moment gives, and the walk without a clock is not below") {
+  std::mt19937 random(5);
+  int moved = 0;
+  for (int run = 0; run < 300; ++run) {
+    ScheduleShape shape{.stages = 2 + static_cast<int>(random() % 7),
+                        .micro_batches = 1 + static_cast<int>(random() % 20)};
+    shape.most_in_flight = random() % 2 == 0 ? 0 : 3 + static_cast<int>(random() % 3);
+    const Schedule schedule = bpipe_of(shape);
+    const StepCosts costs = random_costs(shape, random, Wires::Chain, 20);
+    const Timeline timeline = static_order(schedule, costs);
+    CHECK(validate(timeline, schedule, costs) == "");
+    MemoryModel memory = one_byte_each(shape);
+    memory.fixed.resize(at(shape.stages));  // messages are no buffers
+    const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
+    for (int k = 0; k < shape.stages; ++k) {
+      CAPTURE(run);
+      CAPTURE(k);
+      CHECK(all[at(k)].bytes.stash == Bytes{most_held(schedule, timeline, k)});
+      CHECK(all[at(k)].bytes == peak(series(memory, schedule, costs, timeline, k), schedule, k).bytes);
+      const MemoryPeak walk = peak(memory, schedule, k);
+      CHECK(walk.bytes.stash >= all[at(k)].bytes.stash);
+      CHECK(walk.in_flight == find_schedule("bpipe")->peak_in_flight(shape, k));
+      moved += schedule.positions[at(k)].communication[kOut].empty() ? 0 : 1;
+    }
+  }
+  CHECK(moved > 100);
+}
+
+TEST_CASE("Moves that stand in another order, come back twice or never, or have no partner are named") {
+  const ScheduleShape shape{.stages = 4, .micro_batches = 6};
+  const auto fault_of = [&](const auto& plant) {
+    Schedule schedule = bpipe_of(shape);
+    plant(schedule.positions[0].communication[kOut], schedule.positions[0].communication[kIn], schedule);
+    return validate(schedule);
+  };
+  CHECK(fault_of([](auto& out, auto&, auto&) { std::swap(out[0], out[1]); }) ==
+        "worker 0 (stage 0): 0OFFLOAD2 stands behind that of a later forward");
+  CHECK(fault_of([](auto&, auto& in, auto&) { std::swap(in[0], in[1]); }) ==
+        "worker 0 (stage 0): 0RELOAD2 stands behind one that is needed later");
+  CHECK(fault_of([](auto& out, auto&, auto&) { out[1] = out[0]; }) ==
+        "worker 0 (stage 0): 0OFFLOAD2 stands in the list twice");
+  CHECK(fault_of([](auto&, auto& in, auto&) { in.pop_back(); }) ==
+        "worker 0 (stage 0): 0OFFLOAD4 is never brought back");
+  CHECK(fault_of([](auto& out, auto&, auto&) { out.pop_back(); }) ==
+        "worker 0 (stage 0): 0RELOAD4 brings back what is not out");
+  CHECK(fault_of([](auto& out, auto&, auto&) { out[0].virtual_stage = 1; }) ==
+        "worker 0 (stage 0): 1OFFLOAD2 moves what is not on its worker");
+  CHECK(fault_of([](auto& out, auto&, auto&) { out[0].micro_batch = 60; }) ==
+        "worker 0 (stage 0): 0OFFLOAD60 moves what is not on its worker");
+  CHECK(fault_of([](auto& out, auto& in, auto&) { std::swap(out[0], in[0]); }) ==
+        "worker 0 (stage 0): 0RELOAD2 is not an op of the stream out");
+  const ScheduleShape odd{.stages = 3, .micro_batches = 4};
+  Schedule middle = bpipe_of(odd);
+  middle.positions[1].communication[kOut].push_back({Kind::Offload, 1, 0, 0});
+  CHECK(validate(middle) == "worker 1 (stage 1): 1OFFLOAD0 has no partner: its stage is the one in the middle");
+}
+
+TEST_CASE("A timeline whose moves come too early, or whose ops do not wait for them, is refused") {
+  const ScheduleShape shape{.stages = 4, .micro_batches = 6};
+  const Schedule schedule = bpipe_of(shape);
+  const StepCosts costs = costs_of(shape, 4);
+  const Timeline good = static_order(schedule, costs);
+  const auto fault_of = [&](const auto& plant) {
+    Timeline timeline = good;
+    plant(timeline.workers[0]);
+    return validate(timeline, schedule, costs);
+  };
+  const auto earlier = [](Span& span, std::int64_t by) { span = {span.start - Time{by}, span.end - Time{by}}; };
+  CHECK(fault_of([&](LaneTimes& times) { earlier(times.communication[kOut][0], 1); }) ==
+        "worker 0: offload of stage 0 starts before its forward has ended");
+  CHECK(fault_of([&](LaneTimes& times) { earlier(times.communication[kIn][0], 1); }) ==
+        "worker 0: reload of stage 0 starts more than an op ahead, or before it is out");
+  CHECK(fault_of([&](LaneTimes& times) { times.communication[kOut][0].end = Time{5}; }) ==
+        "worker 0: offload of stage 0 is faster than priced");
+  // B2 must wait for its reload, which ends at 19.
+  CHECK(fault_of([&](LaneTimes& times) { earlier(times.compute[8], 1); }).find("starts before what it needs") !=
+        std::string::npos);
+}
+
+TEST_CASE("bpipe says what it cannot do") {
+  const ScheduleRule& rule = *find_schedule("bpipe");
+  CHECK(rule.refusal({.stages = 4, .micro_batches = 6, .most_in_flight = 2}) ==
+        "bpipe keeps at least 3 micro-batches on a stage: one is computed, one waits for its backward, one comes back "
+        "meanwhile");
+  CHECK(rule.refusal({.stages = 4, .micro_batches = 2, .most_in_flight = 2}).empty());
+  CHECK_FALSE(rule.refusal({.stages = 4, .virtual_stages = 2, .micro_batches = 8}).empty());
+  CHECK_FALSE(rule.refusal({.stages = 2, .micro_batches = 8, .replicas = {2, 1}}).empty());
+}
