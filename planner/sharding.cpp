@@ -56,7 +56,7 @@ void append_joined(const std::vector<LayerRange>& whole, int count, std::vector<
     units.push_back({whole[at(i * n / count)].begin, whole[at((i + 1) * n / count - 1)].end});
 }
 
-void cut_into_units(const Scenario& scenario, Plan& plan) {
+void divide_into_units(const Scenario& scenario, Plan& plan) {
   std::vector<std::vector<LayerRange>> by_chunk;
   std::size_t fewest = plan.layers.empty() ? 1 : at(plan.layers.front().size());
   for (const LayerRange& chunk : plan.layers) {
@@ -67,7 +67,10 @@ void cut_into_units(const Scenario& scenario, Plan& plan) {
   plan.layers.clear();
   for (const std::vector<LayerRange>& units : by_chunk)
     append_joined(units, plan.units, plan.layers);
-  // A unit is reduced at once.
+}
+
+// A unit is reduced at once.
+void reduce_units(const Scenario& scenario, Plan& plan) {
   const Bytes each = gradient_bytes(scenario.training);
   plan.bucket = {1};
   for (const LayerRange& unit : plan.layers)
@@ -123,13 +126,57 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
                            asked->name, zero));
 }
 
+void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  const auto& asked = scenario.plan.offload_layers;
+  if (!asked) return;
+  const auto refuse = [&](const std::string& why) { errors.add(asked->place, "plan.offload_layers", why); };
+  const ScheduleRule& rule = *find_schedule(plan.schedule);
+  const Cluster& cluster = scenario.cluster;
+  for (int c = 0; c < cluster.classes(); ++c)
+    if (const Device& device = cluster.device_of(c); !device.host_link)
+      refuse(fmt::format("device {} does not say how fast it reaches its host's memory; state host_link, e.g. {}",
+                         device.name, "--set cluster.node.device.host_link=\"50 GB/s\""));
+  if (const std::string why = refusal(plan); !why.empty())
+    refuse(fmt::format("offloading block by block does not go with {}: {}; use another schedule", rule.name, why));
+  else if (plan.slices_of_each() > 1)
+    refuse("slices of a sequence read the keys and values of those before them; leave plan.slices out");
+  else if (plan.pairs.value != Pairs::Serial)
+    refuse("the ops of a fused pair begin together, and activations come back one op ahead; write pairs: serial");
+}
+
+namespace {
+
+// The blocks of a stage come in order; a unit that holds several counts for all of them.
+void offload_first(const Model& model, std::int64_t layers, Plan& plan) {
+  plan.offloaded.assign(at(plan.chunks()), false);
+  const bool has_blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+  for (StageId k = 0; k < plan.stages; ++k) {
+    std::int64_t left = layers;
+    for (int i = 0; i < plan.seating().held() && left > 0; ++i) {
+      const VirtualStageId v = plan.seating().chunk_of(k, i);
+      std::int64_t blocks = has_blocks ? 0 : 1;
+      for (LayerId id = plan.layers[at(v)].begin; has_blocks && id < plan.layers[at(v)].end; ++id)
+        blocks += model.layers[at(id)].block ? 1 : 0;
+      plan.offloaded[at(v)] = blocks > 0;
+      left -= blocks;
+    }
+  }
+}
+
+}  // namespace
+
 void settle_units(const Scenario& scenario, Plan& plan) {
-  if (scenario.training.zero < kWeightsSharded || plan.copies() == 1) return;
+  const bool sharded = scenario.training.zero >= kWeightsSharded && plan.copies() > 1;
+  const auto& offload = scenario.plan.offload_layers;
+  if (!sharded && !offload) return;
+  divide_into_units(scenario, plan);
+  if (offload) offload_first(scenario.model, offload->value, plan);
+  if (!sharded) return;
+  reduce_units(scenario, plan);
   const bool one_stage = plan.stages == 1;
   const auto& asked = scenario.plan.reshard_after_forward;
   const bool after_forward = asked ? asked->value : one_stage;
   plan.resharding = Resharding{.after_forward = after_forward, .after_backward = after_forward || one_stage};
-  cut_into_units(scenario, plan);
 }
 
 }  // namespace pipewright

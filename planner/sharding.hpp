@@ -8,7 +8,10 @@ namespace pipewright {
 
 // Settles Plan::shard, resharding and reduce_each; of weights that are sharded nothing is gathered yet.
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
-// Where weights are sharded: units, that and when they are gathered, and the buckets. The plan's layers must be cut into
+// That plan.offload_layers can be done: a schedule whose passes can be cut into units, and devices that say how fast they
+// reach their host.
+void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors);
+// Where plan.offload_layers asks: units, and which of them wait in the host's memory. Where weights are sharded: units, that and when they are gathered, and the buckets. The plan's layers must be cut into
 // its stages; each chunk is cut into units, its blocks, and what is before and behind them.
 //     zero 2        weights are gathered once a step, before the first forward                   [ZeRO20] section 5
 //     zero 3        unit by unit, one ahead; given away after each pass, with several stages after the step, as PyTorch's

@@ -350,7 +350,10 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                                [&](const Lane& lane) { return !lane.communication[stream].empty(); });
   };
   if (any(kOut))
-    throw InputError(model.place, "plan.schedule", "a run keeps activations where they are made; use another schedule");
+    throw InputError(plan.offload_layers ? plan.offload_layers->place : model.place,
+                     plan.offload_layers ? "plan.offload_layers" : "plan.schedule",
+                     std::string("a run keeps activations where they are made; ") +
+                         (plan.offload_layers ? "leave it out" : "use another schedule"));
   if (any(kGathers))
     throw InputError(training.zero_place, "training.zero",
                      "a run keeps weights, gradients and optimizer states whole; use 0");

@@ -56,6 +56,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.given = plan.given;
   shape.units = plan.units;
   shape.resharding = plan.resharding;
+  shape.offloaded = plan.offloaded;
   shape.reduce_each = plan.reduce_each;
   return shape;
 }

@@ -213,7 +213,7 @@ class Ledger {
 
   void end(std::size_t i) {
     end(lane_.compute[i]);
-    if (moved_.any() && moved_.at(i).leaves >= 0) --in_flight_;
+    if (moved_.any() && moved_.at(i).leaves >= 0 && shape_.offloaded.empty()) --in_flight_;
     if (whole_.weights_given.empty()) return;
     bytes_.weights -= whole_.weights_given[i];
     bytes_.gradients -= whole_.gradients_given[i];
@@ -289,7 +289,8 @@ class Ledger {
     };
     if (op.gone >= 0) change(lane_.communication[kOut][at(op.gone)], -1);
     if (op.returns >= 0) change(lane_.communication[kIn][at(op.returns)], 1);
-    if (op.returns != Moved::kNone) most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+    if (op.returns != Moved::kNone && shape_.offloaded.empty())
+      most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
   }
 
   // What the W of a micro-batch does not need goes with its B. finish_backward gives all of it.

@@ -248,6 +248,9 @@ struct MemoryPeak {
   int weight_versions = 1;
 };
 
+// The most of a worker's activations that wait in another memory at once: from a forward's end to the begin of its backward.
+Bytes most_away(const MemoryModel& memory, const Schedule& schedule, PositionId position);
+
 // Walk over the op list of one position: exact, without buffers, no clock needed.
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position);
 

@@ -331,6 +331,10 @@ std::string label(const MemoryOwner& owner) {
   return text;
 }
 
+Bytes most_away(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
+  return most_moved(memory, schedule, position).stash;
+}
+
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
   Ledger ledger(memory, schedule, position, updates_seen(schedule), Ledger::Clock::None);

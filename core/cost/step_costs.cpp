@@ -7,8 +7,8 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/low_precision.hpp"
-#include "core/cost/memory_model.hpp"
 #include "core/cost/messages.hpp"
+#include "core/cost/moves.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
 
@@ -370,42 +370,6 @@ class SimulatedCopies {
   int positions_;
 };
 
-// To the partner's device and back, each device of a worker over a way of its own.
-void add_moves(StepCosts& costs, const Plan& plan, const CostModel& cost, const SimulatedCopies& placed) {
-  if (!plan.facts.uses_partner) return;
-  Plan alone = plan;
-  alone.scatter_gather = false;  // each sends what it holds
-  Sending sending(alone, cost.scenario().cluster, cost.topology());
-  const MemoryModel memory = memory_model(plan, cost);
-  const int positions = plan.positions();
-  for (WorkerId worker = 0; worker < placed.count() * positions; ++worker) {
-    const StageId k = worker % positions, partner = costs.shape.partner_of(k);
-    const WorkerId other = worker - k + partner;
-    const auto priced = [&](WorkerId from, WorkerId to, Bytes bytes) {
-      const Route route = placed.route(from, to);
-      if (partner == k || bytes == Bytes{}) return Collective{bytes, {}, {}};
-      const Time transfer = route.bandwidth.value > 0 ? transfer_time(bytes, route.bandwidth) : Time{};
-      const Time occupied = checked_sum(transfer, sending(bytes, placed.device(from), placed.device(to)).slower);
-      CollectivePhase phase{
-          .bytes = static_cast<double>(bytes.value), .latency = route.latency, .time = {}, .links = {}};
-      if (occupied > Time{}) phase.rate = {phase.bytes / static_cast<double>(occupied.value) * 1e9};
-      if (occupied == transfer && transfer > Time{}) phase.rate = route.bandwidth;
-      phase.time = checked_sum(occupied, route.latency);
-      for (const int link : route.links)
-        phase.links.emplace_back(link, 1.0);
-      return Collective{bytes, phase.time, {phase}};
-    };
-    for (const bool back : {false, true})
-      for (const auto m : {std::int64_t{0}, plan.passes() - 1}) {
-        const Op op{back ? Kind::Reload : Kind::Offload, static_cast<std::uint16_t>(k), static_cast<std::uint32_t>(m)};
-        const Bytes bytes = moved_stash(memory.chunks[at(k)], costs.shape, op).stash;
-        const std::size_t place = costs.move(op, worker / positions);
-        if (place >= costs.moves.size()) costs.moves.resize(place + 1);
-        costs.moves[place] = back ? priced(other, worker, bytes) : priced(worker, other, bytes);
-      }
-  }
-}
-
 }  // namespace
 
 StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<const Fold> fold) {
@@ -445,7 +409,9 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
-  add_moves(costs, plan, cost, placed);
+  price_moves(
+      costs, plan, cost, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
+      [&](WorkerId worker) { return placed.device(worker); });
   costs.ready_before_end = ready_before_end(plan, cost, full);
   if (ragged) costs.ready_before_end_last = ready_before_end(plan, cost, last);
   return costs;
@@ -486,7 +452,9 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
-  add_moves(costs, plan_, cost_, placed);
+  price_moves(
+      costs, plan_, cost_, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
+      [&](WorkerId worker) { return placed.device(worker); });
   for (Collective& move : costs.moves)
     move.phases.clear();
   costs.ready_before_end = ready_before_end(plan_, cost_, OnAllAlike{full_});

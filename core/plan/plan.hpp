@@ -45,6 +45,7 @@ struct Plan : RuntimePolicy {
   int units = 1;
   std::optional<Resharding> resharding;  // of weights that are sharded; none: they are whole
   bool reduce_each = false;              // gradients are reduced after every micro-batch; else after the last
+  std::vector<bool> offloaded;           // ScheduleShape::offloaded
   std::vector<LayerRange> layers;        // per virtual stage, 0 .. K*v*units-1, in order, covering the model
   std::vector<Recompute> recompute;      // per stage
   std::vector<LayerId> rebuilt;          // of the stages with Recompute::Layers, ascending: what repeats its forward

@@ -13,8 +13,8 @@
 //   Update(v,round)             optimizer step              after all buckets of that round
 //   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
 //                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
-//   Offload(v,m)                on the stream out           after F(v,m): its activations go to the partner's memory. At
-//                               most one is on its way while a forward runs: F starts after all but the latest of those
+//   Offload(v,m)                on the stream out           after F(v,m): its activations go to the memory of the partner
+//                               or of the host. At most one is on its way while a forward runs: F starts after all but the latest of those
 //                               of the forwards before it
 //   Reload(v,m)                 on the stream in            after Offload(v,m), when the compute op before the first of
 //                               R, B and BW of (v,m) starts, which starts after it                         [BPipe23]
@@ -145,6 +145,8 @@ struct ScheduleShape {
   int units = 1;                                 // chunks that a chunk of the generator's is cut into
   std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
   bool reduce_each = false;                      // gradients are reduced after every micro-batch; else after the last
+  // By chunk: its activations wait in the host's memory, not in a partner's; empty: none do.       [ZeROInfinity21]
+  std::vector<bool> offloaded{};
   int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one
   // A round of them runs with the weights that the update before the last one made.      [PipeDream2BW20] section 3.1
   bool double_buffered = false;
@@ -154,8 +156,8 @@ struct ScheduleShape {
   }
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
-  // Whose memory takes what a stage sends out of its own.                                    [BPipe23] section 3.2
-  StageId partner_of(StageId stage) const { return stages - 1 - stage; }
+  // Whose memory takes what a stage sends out of its own: its own where that is its host's.  [BPipe23] section 3.2
+  StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : stage; }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }

@@ -92,6 +92,7 @@ std::string Checker::shape_fault() {
     return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
     return "reductions after every micro-batch need a flush, and stages without replicas";
+  if (!fits(shape.offloaded, all)) return "offloaded: one entry is needed for each virtual stage";
   std::int64_t positions = 0;
   for (int k = 0; k < shape.stages; ++k)
     positions += shape.replicas_of(k);
@@ -300,7 +301,7 @@ std::string Checker::moves_fault(int position) const {
       if (at(v) >= chunks || !seating.holds(stage[at(position)], v) || op.micro_batch >= micro_batches ||
           position_of(v, op.micro_batch) != position)
         return fault(" moves what is not on its worker");
-      if (shape.partner_of(stage[at(position)]) == stage[at(position)])
+      if (shape.offloaded.empty() && shape.partner_of(stage[at(position)]) == stage[at(position)])
         return fault(" has no partner: its stage is the one in the middle");
       if (std::exchange(out[slot(op)], back ? 2 : 1) != (back ? 1 : 0))
         return fault(back ? " brings back what is not out" : " stands in the list twice");

@@ -181,6 +181,7 @@ struct RuntimePolicy {
   std::optional<Placed<double>>
       kept_for_weights;  // share of a micro-batch's activations that stays from B to W; none: 1
   Placed<Barrier> barrier{Barrier::Flush, {}};
+  std::optional<Placed<std::int64_t>> offload_layers;  // of each stage, the first blocks; none: 0
   // Of some schedules alone: kScheduleKeys, core/plan/plan.hpp.
   std::optional<Placed<std::int64_t>> most_in_flight;     // micro-batches on a stage; none: K
   std::optional<Placed<std::int64_t>> micro_batch_group;  // ScheduleShape::group; none: K

@@ -132,6 +132,8 @@ constexpr Field<Device> kDevice[] = {
      "default: false",
      member<&Device::fp8_any_layout>},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", member<&Device::memory_bandwidth, DeviceRate>},
+    {"host_link", "bandwidth", "to the memory of its host, each way; for plan.offload_layers",
+     member<&Device::host_link, DeviceRate>},
     {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
      member<&Device::launch_overhead>},
     {"host", "map",

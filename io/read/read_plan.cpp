@@ -294,6 +294,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "counts "
      "so, and so do the limits of zb_auto, search and zbv_auto; default: 1",
      read_as<&PlanRequest::kept_for_weights, Share>, write_as<&PlanRequest::kept_for_weights>},
+    {"offload_layers", "whole number >= 1",
+     "the activations of the first blocks of each stage, so many, wait in their host's memory from their forward to "
+     "their backward (Megatron-LM's cpu_offloading_num_layers); needs cluster.node.device.host_link; default: none",
+     read_as<&PlanRequest::offload_layers, AtLeast1>, write_as<&PlanRequest::offload_layers>},
     {"barrier", "flush | none",
      "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
      "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "

@@ -70,6 +70,10 @@ void plan(JsonFields& json, const Plan& p) {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
     json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });
   });
+  json.when(p.offload_layers.has_value(), [&] {
+    json.field("offload_layers", p.offload_layers.value_or(Placed<std::int64_t>{}).value);
+    json.when(!p.resharding, [&] { json.field("units", p.units); });
+  });
   json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
   json.when(p.resharding.has_value(), [&] {
     json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);

@@ -119,6 +119,11 @@ constexpr UsualName kUsualKeys[] = {
     {"num_distributed_optimizer_instances", "plan.data_parallel_shard"},
     {"data_parallel_shard", "plan.data_parallel_shard"},
     {"reshard_after_forward", "plan.reshard_after_forward"},
+    {"cpu_offloading", "plan.offload_layers"},
+    {"cpu_offloading_num_layers", "plan.offload_layers"},
+    {"activation_offload", "plan.offload_layers"},
+    {"activation_offloading", "plan.offload_layers"},
+    {"offload_activations", "plan.offload_layers"},
     {"nnodes", "cluster.nodes"},
     {"num_nodes", "cluster.nodes"},
     {"gpus_per_node", "cluster.node.devices"},
@@ -132,14 +137,10 @@ constexpr UsualName kKeysNotModelled[] = {
     {"offload", kOffloading},
     {"offloading", kOffloading},
     {"cpu_offload", kOffloading},
-    {"cpu_offloading", kOffloading},
     {"optimizer_offload", kOffloading},
     {"optimizer_cpu_offload", kOffloading},
     {"offload_optimizer", kOffloading},
     {"offload_param", kOffloading},
-    {"activation_offload", kOffloading},
-    {"activation_offloading", kOffloading},
-    {"offload_activations", kOffloading},
 };
 
 // Of precisions: the only values whose usual names lie far from ours.

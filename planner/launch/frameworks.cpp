@@ -281,6 +281,19 @@ void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const To
               : "checkpoint_early_stop: repeated layers run to their end; false");
 }
 
+// Megatron-LM offloads whole layers of one stage, all of which keep their activations.                  [Megatron26]
+void settle_offloading(Scenario& scenario, Framework framework, bool stages, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
+  if (!plan.offload_layers) return;
+  const bool repeats = std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(),
+                                   [](Recompute mode) { return mode != Recompute::None; });
+  if (framework == Framework::Megatron && !stages && !repeats && !plan.open.contains("recompute")) return;
+  differs(
+      fmt::format("offload_layers: {} is not {}; activations stay on the device", plan.offload_layers->value,
+                  framework == Framework::Megatron ? "there in a pipeline, nor with recomputation" : "written here"));
+  plan.offload_layers.reset();
+}
+
 }  // namespace
 
 std::span<const FrameworkWords> frameworks() {
@@ -344,6 +357,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_gradient_precision(training, framework, differs);
   settle_context(scenario, words(framework), differs);
   settle_early_stop(scenario, words(framework), differs);
+  settle_offloading(scenario, framework, stages, differs);
   if (!copies) return;
   settle_zero(scenario, words(framework), stages, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]

@@ -55,6 +55,10 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
         scenario.plan.barrier.place, "plan.barrier",
         "none: the search bounds and compares whole runs of a step; write flush, or settle the other keys of "
         "the plan and ask simulate");
+  if (scenario.plan.offload_layers)
+    throw InputError(scenario.plan.offload_layers->place, "plan.offload_layers",
+                     "the search does not price what waits in the host's memory; settle the other keys of the plan, "
+                     "and ask simulate");
   if (scenario.plan.slices)
     throw InputError(scenario.plan.slices->place, "plan.slices",
                      "the search counts whole micro-batches; settle the other keys of the plan, and ask simulate");

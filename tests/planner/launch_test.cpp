@@ -29,7 +29,8 @@ Scenario small(const std::string& plan, const std::string& training = "micro_bat
   return read_scenario(
       scratch.write("x.yaml",
                     "model: {family: gpt, layers: 10, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128}\n"
-                    "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {fp32: 10 TFLOP/s, bf16: 20 TFLOP/s}, "
+                    "cluster: {node: {devices: 8, device: {memory: 16 GiB, host_link: 50 GB/s, peak: {fp32: 10 "
+                    "TFLOP/s, bf16: 20 TFLOP/s}, "
                     "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}" +
                         nodes + "}\n" + more + "training: {" + (names_one ? "" : "optimizer: adam, ") + training +
                         "}\nplan: {" + plan + "}\n"));
@@ -327,6 +328,19 @@ Sharded sharded(const std::string& training, const std::string& plan, Framework 
   return {l.nearest.differences, file(l, written(l), writer->second), l.plan};
 }
 }  // namespace
+
+TEST_CASE("activations in the host's memory: Megatron-LM's flag, and the others' difference") {
+  const Sharded megatron = sharded("zero: 3", "offload_layers: 2", Framework::Megatron);
+  CHECK(megatron.differences.empty());
+  CHECK(contains(megatron.text, "--cpu-offloading-num-layers 2\n"));
+  CHECK(sharded("zero: 3", "offload_layers: 2, recompute: blocks", Framework::Megatron).differences ==
+        std::vector<std::string>{
+            "offload_layers: 2 is not there in a pipeline, nor with recomputation; activations stay on "
+            "the device"});
+  for (const Framework framework : {Framework::Torchtitan, Framework::DeepSpeed})
+    CHECK(sharded("zero: 3", "offload_layers: 2", framework).differences ==
+          std::vector<std::string>{"offload_layers: 2 is not written here; activations stay on the device"});
+}
 
 TEST_CASE("weights that are divided: flags of each framework that has them") {
   using List = std::vector<std::string>;

@@ -110,6 +110,10 @@ Schedule random_schedule(std::mt19937& random) {
         if (one_in(2, random)) shape.resharding = {one_in(2, random), one_in(2, random)};
       }
     }
+    if (rule.flush && !both_ways(rule.chunk_order) && !rule.facts.uses_partner && shape.replicas.empty() &&
+        one_in(4, random))
+      for (int chunk = 0; chunk < shape.chunks(); ++chunk)
+        shape.offloaded.push_back(one_in(2, random));
     if (rule.refusal(shape).empty()) return rule.generate(shape);
   }
 }

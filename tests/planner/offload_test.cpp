@@ -1,0 +1,82 @@
+// plan.offload_layers: units, prices, memory, and what is refused.
+#include <string>
+#include <variant>
+
+#include <doctest/doctest.h>
+
+#include "core/cost/memory_model.hpp"
+#include "planner/answer.hpp"
+#include "planner/search/search.hpp"
+#include "tests/planner/plan_of.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+namespace pipewright {
+namespace {
+
+// Blocks of 3 ms forward and 6 ms backward that keep 100 MB each; 25 GB/s to the host: 4 ms.
+Scenario offloading(int blocks, int stages, std::int64_t offloaded) {
+  Scenario scenario = uniform_scenario({.layers = blocks,
+                                        .devices = stages,
+                                        .stages = stages,
+                                        .micro_batches = 2,
+                                        .forward = Time{3'000'000},
+                                        .backward = Time{6'000'000}});
+  for (Layer& layer : scenario.model.layers)
+    layer.block = true, layer.stash = Bytes{100'000'000}, layer.parameters = 1;
+  scenario.cluster.device.host_link = Bandwidth{25e9};
+  if (offloaded > 0) scenario.plan.offload_layers = Placed<std::int64_t>{offloaded, {"s.yaml", 7, 3}};
+  return scenario;
+}
+
+Answer answered_offload(const Scenario& scenario) {
+  return std::get<Answer>(answer(scenario));
+}
+
+std::string offload_refusal(const Scenario& scenario) {
+  try {
+    plan_of(scenario);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("the first blocks of each stage are units of their own, and move at the host's link") {
+  const Answer two = answered_offload(offloading(8, 2, 3));
+  CHECK(two.plan.units == 4);
+  CHECK(two.plan.offloaded == std::vector<bool>{true, true, true, false, true, true, true, false});
+  CHECK(two.plan.bucket == Bytes{25'000'000});  // gradients are reduced as without
+  const Op out{Kind::Offload, 0, 0}, in{Kind::Reload, 0, 0};
+  CHECK(two.costs.collective(out, 0).bytes == Bytes{100'000'000});
+  CHECK(two.costs.collective(out, 0).time == Time{4'000'000});
+  CHECK(two.costs.collective(in, 0).time == Time{4'000'000});
+  CHECK(validate(two.timeline, two.schedule, two.costs) == "");
+}
+
+TEST_CASE("a step takes longer only where moves do not hide, and holds what is not away") {
+  const Answer none = answered_offload(offloading(8, 1, 0)), half = answered_offload(offloading(8, 1, 4));
+  CHECK(none.report.makespan == Time{2 * 8 * 9'000'000});
+  // Forwards of 3 ms beside offloads of 4: the second to the fifth wait for 0, 1, 1 and 1 ms; reloads hide under 6 ms.
+  CHECK(half.report.makespan == Time{2 * 8 * 9'000'000 + 2 * 3 * 1'000'000});
+  const auto stash = [](const Answer& of) { return of.report.stages.front().memory.bytes.stash; };
+  CHECK(stash(none) == Bytes{800'000'000});
+  CHECK(stash(half) == Bytes{400'000'000});  // the last four, under the last forward
+  CHECK(most_away(half.memory, half.schedule, 0) == Bytes{400'000'000});
+}
+
+TEST_CASE("what cannot be offloaded says why") {
+  Scenario scenario = offloading(8, 2, 2);
+  scenario.cluster.device.host_link.reset();
+  CHECK(offload_refusal(scenario).find("does not say how fast it reaches its host's memory; state host_link") !=
+        std::string::npos);
+  for (const std::string schedule : {"bpipe", "zb_auto", "chimera", "pipedream"}) {
+    Scenario other = offloading(8, 2, 2);
+    other.plan.schedule.value = schedule;
+    CAPTURE(schedule);
+    CHECK(offload_refusal(other).find("s.yaml:7:3: plan.offload_layers: ") != std::string::npos);
+  }
+  CHECK(offload_refusal(offloading(8, 2, 2)).empty());
+}
+
+}  // namespace
+}  // namespace pipewright
