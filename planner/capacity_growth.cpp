@@ -64,7 +64,7 @@ bool same_setting(const CapacityTrial& smaller, const CapacityTrial& larger) {
          a.tensor_parallel == b.tensor_parallel && a.context_parallel == b.context_parallel &&
          a.expert_parallel == b.expert_parallel && a.expert_tensor_parallel == b.expert_tensor_parallel &&
          a.shard == b.shard && a.units == b.units && a.resharding == b.resharding && a.reduce_each == b.reduce_each &&
-         a.replicas == b.replicas && a.micro_batches == b.micro_batches &&
+         a.offloaded == b.offloaded && a.replicas == b.replicas && a.micro_batches == b.micro_batches &&
          smaller.scenario().training.zero == larger.scenario().training.zero && smaller.room() == larger.room();
 }
 

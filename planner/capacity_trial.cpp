@@ -10,6 +10,7 @@
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/plan_errors.hpp"
+#include "planner/sharding.hpp"
 
 namespace pipewright {
 
@@ -21,12 +22,14 @@ CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     const PlanRequest& plan = scenario_->plan;
     const bool in_units = scenario_->training.zero >= kWeightsSharded &&
                           (plan.data_parallel.value > 1 || plan.context_parallel.value > 1);
-    searched_ = balanced_ = plan.virtual_stages.value == 1 && !both_ways(chunk_order_of(plan)) && !in_units;
+    const bool moves = moves_activations(*scenario_);
+    searched_ = balanced_ = plan.virtual_stages.value == 1 && !both_ways(chunk_order_of(plan)) && !in_units && !moves;
     partition_ = searched_  ? "the cut with the least bottleneck among those that fit"
                  : in_units ? "the balanced cut (its weights are gathered in units)"
+                 : moves    ? "the balanced cut (activations wait in another memory)"
                             : "the balanced cut (several chunks share a device)";
   } else if (std::holds_alternative<Fitting>(scenario_->plan.partition.value)) {
-    searched_ = true;
+    searched_ = !moves_activations(*scenario_);  // find_plan refuses those
     partition_ = "the cut with the least bottleneck among those that fit";
   } else {
     partition_ = "the cut that the scenario states";

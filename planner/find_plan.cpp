@@ -437,6 +437,9 @@ void check_whole_plan(const Scenario& scenario) {
         fmt::format("{} divides gradients among copies, but {} makes replicas, which run different micro-batches; "
                     "use 0 or 1, or another partition",
                     scenario.training.zero, partition));
+  if (plan.offload_layers)
+    contradiction(plan.offload_layers->place, "offload_layers",
+                  fmt::format("{} does not know what waits in another memory; write another partition", partition));
   for (const Recompute mode : plan.recompute.value)
     if (mode == Recompute::Layers || mode == Recompute::Knapsack)
       contradiction(plan.recompute.place, "recompute",
@@ -570,6 +573,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     });
   if (errors.count() == 0) settle_units(scenario, plan);
   errors.attempt([&] {
+    check_units(scenario, plan);
     check_size(scenario, cost, plan);
     check_schedule(scenario, plan), check_barrier(scenario, plan), check_cells(scenario, cost, plan);
     if (errors.count() == 0) settle_order(scenario, cost, plan);

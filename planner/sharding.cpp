@@ -126,22 +126,73 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
                            asked->name, zero));
 }
 
-void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
-  const auto& asked = scenario.plan.offload_layers;
-  if (!asked) return;
-  const auto refuse = [&](const std::string& why) { errors.add(asked->place, "plan.offload_layers", why); };
+bool moves_activations(const Scenario& scenario) {
+  const ScheduleRule* rule = find_schedule(scenario.plan.schedule.value);
+  return scenario.plan.offload_layers || (rule != nullptr && rule->facts.uses_partner);
+}
+
+namespace {
+
+// "" or why the passes of that plan are not cut into blocks that leave one by one; with the key that is in the way.
+std::string no_offloading(const Plan& plan) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
+  const auto schedule = [&](const std::string& why) {
+    return fmt::format("{} {}; use another schedule", rule.name, why);
+  };
+  if (!rule.flush) return schedule("runs without a flush, and its passes are not cut into blocks");
+  if (rule.from_file) return "the passes of a file are not cut into blocks; name a schedule";
+  if (rule.made_for != nullptr) return schedule("makes its order for passes of whole stages");
+  if (rule.facts.uses_partner) return schedule("moves activations itself");
+  if (both_ways(plan.chunk_order)) return schedule("keeps each stage on several workers");
+  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+    return "stages with replicas are not cut into blocks; use plan.data_parallel in place of plan.replicas";
+  if (plan.slices_of_each() > 1)
+    return "slices of a sequence read the keys and values of those before them; leave plan.slices out";
+  if (plan.pairs.value != Pairs::Serial)
+    return "the ops of a fused pair begin together, and activations come back one op ahead; write pairs: serial";
+  return "";
+}
+
+}  // namespace
+
+void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  if (!moves_activations(scenario)) return;
+  const PlanRequest& request = scenario.plan;
+  const Partitioner* asked = partitioner_of(request.partition.value);
+  const bool counts_memory = std::holds_alternative<Fitting>(request.partition.value) ||
+                             std::holds_alternative<LeastStep>(request.partition.value) ||
+                             std::holds_alternative<SuffixDp>(request.partition.value);
+  if (asked != nullptr && counts_memory)
+    errors.add(or_else(request.partition.place, request.place), "plan.partition",
+               fmt::format("{} does not know what waits in another memory; write balanced, equal_blocks or the layers",
+                           asked->name));
+  if (!request.offload_layers) return;
+  const auto refuse = [&](const std::string& why) {
+    errors.add(request.offload_layers->place, "plan.offload_layers", why);
+  };
   const Cluster& cluster = scenario.cluster;
   for (int c = 0; c < cluster.classes(); ++c)
     if (const Device& device = cluster.device_of(c); !device.host_link)
-      refuse(fmt::format("device {} does not say how fast it reaches its host's memory; state host_link, e.g. {}",
-                         device.name, "--set cluster.node.device.host_link=\"50 GB/s\""));
-  if (const std::string why = refusal(plan); !why.empty())
-    refuse(fmt::format("offloading block by block does not go with {}: {}; use another schedule", rule.name, why));
-  else if (plan.slices_of_each() > 1)
-    refuse("slices of a sequence read the keys and values of those before them; leave plan.slices out");
-  else if (plan.pairs.value != Pairs::Serial)
-    refuse("the ops of a fused pair begin together, and activations come back one op ahead; write pairs: serial");
+      refuse(
+          fmt::format("device {} does not say how fast it reaches its host's memory; state its host_link, e.g. "
+                      "50 GB/s",
+                      device.name));
+  if (const std::string why = no_offloading(plan); !why.empty()) refuse(why);
+  if (plan.gradient_sync == GradientSync::Blocking && scenario.training.zero < kWeightsSharded)
+    refuse("gradients are reduced block by block, which gradient_sync: blocking is not; write overlapped or at_once");
+}
+
+void check_units(const Scenario& scenario, const Plan& plan) {
+  for (VirtualStageId v = 0; v < std::ssize(plan.offloaded); ++v) {
+    if (!plan.offloaded[at(v)]) continue;
+    const auto blocks = natural_units(scenario.model, plan.layers[at(v)]).size();
+    if (blocks == 1) continue;
+    throw InputError(
+        scenario.plan.offload_layers->place, "plan.offload_layers",
+        fmt::format("blocks leave one by one where all chunks of layers have as many parts, and here one has "
+                    "{}, so that those of stage {} hold up to {}; cut the model evenly",
+                    plan.units, plan.stage_of(v), blocks));
+  }
 }
 
 namespace {

@@ -11,6 +11,10 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
 // That plan.offload_layers can be done: a schedule whose passes can be cut into units, and devices that say how fast they
 // reach their host.
 void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors);
+// That each unit which is offloaded is one block.
+void check_units(const Scenario& scenario, const Plan& plan);
+// Whether activations wait in another memory: a host's, or that of another stage.
+bool moves_activations(const Scenario& scenario);
 // Where plan.offload_layers asks: units, and which of them wait in the host's memory. Where weights are sharded: units, that and when they are gathered, and the buckets. The plan's layers must be cut into
 // its stages; each chunk is cut into units, its blocks, and what is before and behind them.
 //     zero 2        weights are gathered once a step, before the first forward                   [ZeRO20] section 5

@@ -16,6 +16,7 @@ class Linker {
       : seating_(schedule.seating()),
         rounds_(schedule.rounds()),
         stage_(seating_.stage_at(position)),
+        may_leave_(schedule.shape.leaving_under_forward()),
         lane_(schedule.positions[at(position)]) {}
 
   StreamLinks run() {
@@ -76,23 +77,25 @@ class Linker {
     PP_CHECK(next == gathers.size());  // validate(schedule)
   }
 
-  // Out after the forward, one at a time under the next ones; back one op ahead of whoever reads them first.
+  // Out after the forward, as many as may leave under the next one; back one op ahead of whoever reads them first.
   void link_moves() {
     const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
     const auto is_of = [](const Op& move, const Op& op) {
       return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
     };
     std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> number;  // of an offload
-    std::uint32_t out = 0, in = 0, gated = 0;
-    for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
+    const auto may = static_cast<std::uint32_t>(may_leave_);
+    std::uint32_t out = 0, in = 0, gated = 0, before = 0;  // of the forwards before the op that was last
+    for (std::uint32_t i = 0, here = 0; i < lane_.compute.size(); ++i, before = std::exchange(here, out)) {
       const Op& op = lane_.compute[i];
       if (op.kind == Kind::F) {
-        if (out > gated + 1) links_.gates.push_back({i, gated = out - 1, static_cast<std::uint8_t>(kOut)});
+        if (out > gated + may) links_.gates.push_back({i, gated = out - may, static_cast<std::uint8_t>(kOut)});
         if (out == outs.size() || !is_of(outs[out], op)) continue;
         trigger(kOut, out++, i, StreamLinks::From::End);
         number[{op.virtual_stage, op.micro_batch}] = out;
       } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
-        links_.after[kIn].push_back({number.at({op.virtual_stage, op.micro_batch}), static_cast<std::uint8_t>(kOut)});
+        const std::uint32_t own = number.at({op.virtual_stage, op.micro_batch});
+        links_.after[kIn].push_back({may == 0 ? std::max(own, before) : own, static_cast<std::uint8_t>(kOut)});
         trigger(kIn, in++, i - 1, StreamLinks::From::Start);
         links_.gates.push_back({i, in, static_cast<std::uint8_t>(kIn)});
       }
@@ -103,6 +106,7 @@ class Linker {
   const Seating seating_;
   const Rounds rounds_;
   const StageId stage_;
+  const std::size_t may_leave_;  // offloads, under a forward
   const Lane& lane_;
   StreamLinks links_;
 };

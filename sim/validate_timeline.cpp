@@ -171,7 +171,12 @@ class Check {
   Time back_from(WorkerId worker, const Op& move) const {
     const auto out = place(lane(worker).communication[kOut], move, [](const Op&) { return true; });
     const auto reader = place(lane(worker).compute, move, reads_stash);
-    return std::max(times(worker).communication[kOut][out].end, times(worker).compute[reader - 1].start);
+    Time from = std::max(times(worker).communication[kOut][out].end, times(worker).compute[reader - 1].start);
+    const auto& outs = lane(worker).communication[kOut];
+    for (std::size_t j = 0; schedule_.shape.offloaded.empty() && j < outs.size(); ++j)
+      if (place(lane(worker).compute, outs[j], [](const Op& op) { return op.kind == Kind::F; }) < reader - 1)
+        from = std::max(from, times(worker).communication[kOut][j].end);
+    return from;
   }
   // What it has to wait for of the offloads before it, or of the reload of what it reads.
   Time moved(WorkerId worker, std::size_t i) const {
@@ -182,7 +187,8 @@ class Check {
       std::size_t before = 0;
       for (const Op& out : ops.communication[kOut])
         before += place(ops.compute, out, [](const Op& one) { return one.kind == Kind::F; }) < i ? 1 : 0;
-      if (before > 1) ready = times(worker).communication[kOut][before - 2].end;
+      const std::size_t may_leave = schedule_.shape.offloaded.empty() ? 0 : 1;  // under a forward
+      if (before > may_leave) ready = times(worker).communication[kOut][before - 1 - may_leave].end;
     } else if (reads_stash(op) && place(ops.compute, op, reads_stash) == i) {
       const auto in = place(ops.communication[kIn], op, [](const Op&) { return true; });
       if (in < ops.communication[kIn].size()) ready = times(worker).communication[kIn][in].end;

@@ -26,6 +26,9 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
     for (VirtualStageId a = 0; a < plan.stages; ++a)
       for (VirtualStageId b = 0; b < plan.stages; ++b)
         chunks.emplace_back(seating.chunk_of(a, 0), seating.chunk_of(b, 0));
+  if (plan.facts.uses_partner)
+    for (StageId k = 0; k < plan.stages; ++k)
+      chunks.emplace_back(seating.chunk_of(k, 0), seating.chunk_of(plan.stages - 1 - k, 0));
   std::vector<std::pair<PositionId, PositionId>> pairs;
   for (const auto& [from, to] : chunks) {
     const std::vector<PositionId> of_from = places(seating, from), of_to = places(seating, to);
@@ -282,7 +285,7 @@ constexpr double kMostPairs = 1 << 25;
 double pairs_of_workers(const Plan& plan) {
   const Seating seating = plan.seating();
   const double workers = plan.positions();
-  double neighbours = 0;
+  double neighbours = plan.facts.uses_partner ? workers : 0;
   for (int v = 0; v + 1 < plan.chunks(); ++v)
     neighbours += double(seating.holders(v)) * seating.holders(v + 1);
   return plan.copies() * (plan.skips == Skips::Direct ? workers * workers : 2 * neighbours);

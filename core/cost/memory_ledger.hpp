@@ -104,7 +104,7 @@ class Moved {
     std::int32_t returns = kNone;  // reload that may begin with this op
   };
 
-  explicit Moved(const Lane& lane) {
+  Moved(const Lane& lane, std::size_t may_leave) {
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
     if (outs.empty()) return;
     const auto is_of = [](const Op& move, const Op& op) {
@@ -116,7 +116,7 @@ class Moved {
     for (std::size_t i = 0; i < lane.compute.size(); ++i) {
       const Op& op = lane.compute[i];
       if (op.kind == Kind::F) {
-        if (out > over + 1) gone[over++] = i;
+        if (out > over + may_leave) gone[over++] = i;
         if (out < outs.size() && is_of(outs[out], op)) at_[i].leaves = static_cast<std::int32_t>(out++);
       } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
         at_[i - 1].returns = static_cast<std::int32_t>(in++);
@@ -145,7 +145,7 @@ class Moved {
 // Most that a worker's partner holds for it, without a clock: from the end of a forward to the begin of its first reader.
 inline MovedStash most_moved(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[at(position)];
-  const Moved moved(lane);
+  const Moved moved(lane, schedule.shape.leaving_under_forward());
   MovedStash now, most;
   if (!moved.any()) return most;
   const auto change = [&](const Op& op, std::int64_t sign) {
@@ -172,7 +172,7 @@ class Ledger {
       : memory_(memory),
         lane_(schedule.positions[at(position)]),
         whole_(memory, schedule, lane_),
-        moved_(lane_),
+        moved_(lane_, schedule.shape.leaving_under_forward()),
         clock_(clock),
         shape_(schedule.shape),
         asynchronous_(!schedule.flush),

@@ -14,10 +14,11 @@
 //   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
 //                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
 //   Offload(v,m)                on the stream out           after F(v,m): its activations go to the memory of the partner
-//                               or of the host. At most one is on its way while a forward runs: F starts after all but the latest of those
-//                               of the forwards before it
+//                               or of the host. F starts after those of all forwards before it; to a host the latest
+//                               may be on its way under it
 //   Reload(v,m)                 on the stream in            after Offload(v,m), when the compute op before the first of
-//                               R, B and BW of (v,m) starts, which starts after it                         [BPipe23]
+//                               R, B and BW of (v,m) starts, which starts after it; from a partner after those of all
+//                               forwards before that op, too                                               [BPipe23]
 #pragma once
 
 #include <algorithm>
@@ -158,6 +159,8 @@ struct ScheduleShape {
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   // Whose memory takes what a stage sends out of its own: its own where that is its host's.  [BPipe23] section 3.2
   StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : stage; }
+  // Offloads that may be on their way while a forward runs.
+  std::size_t leaving_under_forward() const { return offloaded.empty() ? 0 : 1; }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }

@@ -114,11 +114,7 @@ void recompute_flags(Flags& flags, const Answer& written) {
   const auto any = [&](Recompute mode) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
-  if (plan.offload_layers) {
-    const auto blocks = std::count_if(written.scenario->model.layers.begin(), written.scenario->model.layers.end(),
-                                      [](const Layer& layer) { return layer.block; });
-    flags.add("--cpu-offloading-num-layers {}", std::min<std::int64_t>(plan.offload_layers->value, blocks - 1));
-  }
+  if (plan.offload_layers) flags.add("--cpu-offloading-num-layers {}", plan.offload_layers->value);
   const Modules modules = written.scenario->plan.recompute_modules;
   if (any(Recompute::Selective) && !has_any(written.scenario->model, modules))
     return flags.remark(

@@ -145,10 +145,9 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
            " updates the weights between micro-batches; PyTorch's schedule file ends every step with a flush: use e.g. "
            "1f1b";
   if (std::ranges::any_of(schedule.positions, [](const Lane& lane) { return !lane.communication[kOut].empty(); }))
-    return schedule.name +
-           " moves activations between stages, for which PyTorch's schedule file has no actions: use a schedule that "
-           "keeps "
-           "them";
+    return (schedule.shape.offloaded.empty() ? schedule.name : std::string("plan.offload_layers")) +
+           " moves activations to another memory, for which PyTorch's schedule file has no actions: " +
+           (schedule.shape.offloaded.empty() ? "use a schedule that keeps them" : "leave it out");
   const auto& replicas = schedule.shape.replicas;
   if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; }))
     return "a stage has several workers that share its micro-batches; in PyTorch's schedule file a stage runs on one "

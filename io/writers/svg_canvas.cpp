@@ -53,7 +53,7 @@ std::string_view css_class(Look look, bool light) {
     case Look::Update: return "u";
     case Look::AllReduce: return "a";
     case Look::AllGather: return "g";
-    case Look::Move: return "g";  // as gathers, which no schedule has beside them
+    case Look::Move: return "w";  // in rows of their own
     case Look::Idle: break;
   }
   return "i";

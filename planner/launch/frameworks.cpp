@@ -287,7 +287,16 @@ void settle_offloading(Scenario& scenario, Framework framework, bool stages, con
   if (!plan.offload_layers) return;
   const bool repeats = std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(),
                                    [](Recompute mode) { return mode != Recompute::None; });
-  if (framework == Framework::Megatron && !stages && !repeats && !plan.open.contains("recompute")) return;
+  if (framework == Framework::Megatron && !stages && !repeats && !plan.open.contains("recompute")) {
+    const auto blocks = std::count_if(scenario.model.layers.begin(), scenario.model.layers.end(),
+                                      [](const Layer& layer) { return layer.block; });
+    if (plan.offload_layers->value < blocks) return;
+    differs(fmt::format("offload_layers: {} is not there with {} blocks, of which one stays; {}",
+                        plan.offload_layers->value, blocks, blocks - 1));
+    plan.offload_layers->value = blocks - 1;
+    if (blocks < 2) plan.offload_layers.reset();
+    return;
+  }
   differs(
       fmt::format("offload_layers: {} is not {}; activations stay on the device", plan.offload_layers->value,
                   framework == Framework::Megatron ? "there in a pipeline, nor with recomputation" : "written here"));

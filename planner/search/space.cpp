@@ -69,6 +69,12 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
                        "fused: the search counts the ops of " + name +
                            " one after the other; write serial, or settle the other keys of the plan and ask simulate");
   for (const std::string& name : names)
+    if (const ScheduleRule* rule = find_schedule(name); rule && rule->facts.uses_partner)
+      throw InputError(scenario.plan.schedule.place, "plan.schedule",
+                       name +
+                           ": the search's bounds do not know what a stage keeps for its partner; settle the other "
+                           "keys of the plan, and ask simulate");
+  for (const std::string& name : names)
     if (const ScheduleRule* rule = find_schedule(name); rule && rule->made_for != nullptr)
       throw InputError(
           scenario.plan.schedule.place, "plan.schedule",

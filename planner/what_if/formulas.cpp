@@ -56,6 +56,8 @@ std::vector<std::string> differences(const Answer& answer) {
   if (!costs.loads.empty()) list.push_back("ops take less while fewer workers compute");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");
+  if (std::any_of(costs.moves.begin(), costs.moves.end(), [](const Collective& one) { return one.time > Time{}; }))
+    list.push_back("moves of activations take time");
   for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v)
     if (time_of(costs, v, Kind::Update).value > 0) {
       list.push_back("the optimizer step takes time");

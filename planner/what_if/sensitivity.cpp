@@ -144,6 +144,12 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
              });
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
     runs.add("2x network bandwidth", [](Cluster& changed) { changed.network->bandwidth.value *= 2; });
+  if (!answer.plan.offloaded.empty())
+    runs.add("2x link to the host's memory", [](Cluster& changed) {
+      each_device(changed, [](Device& device) {
+        if (device.host_link) device.host_link->value *= 2;
+      });
+    });
   if (has_latency(cluster))
     runs.add("half the latencies", [](Cluster& changed) {
       changed.links.latency.value /= 2;

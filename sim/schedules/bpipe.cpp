@@ -2,11 +2,12 @@
 // the other end few: stage k sends activations over its limit to stage K - 1 - k right after their forward, and has each
 // back before its backward. No compute op changes its place.
 //
-//   0123a4b5c..d..e..f   K = 4, M = 6, f = 1, b = 2, moves of 1/2: as 1F1B's
-//   ..>>.                stage 0 holds 3 in place of 4, stage 3 holds 1 and up to 2 of stage 0's
+//   012.3.....aa4bb5cc..dd..ee..ff   K = 4, M = 6, f = 1, b = 2, moves of 1: stage 0 as in 1F1B but for forward 3,
+//   ...>.........>                   which waits until 2 is gone. It holds 3 in place of 4: 2 and 4 wait at stage 3
+//   ...............<....<
 //
-// [BPipe23] sections 3.1, 3.2. Moves take the link between the two, next to the messages there. Memory is counted on both
-// sides while a move is on its way. No order of the authors is known to compare it with: checked are the closed forms
+// [BPipe23] sections 3.1, 3.2. Moves take the link between the two, next to the messages there. A forward waits for the
+// moves before it, so that its stage holds no more than it may; bytes count on both sides while a move is on its way. No order of the authors is known to compare it with: checked are the closed forms
 // below, the memory of both sides, and that free moves change no time.       tests/papers/schedule_formulas_test.cpp
 #include <algorithm>
 #include <string>
@@ -31,9 +32,10 @@ std::string bpipe_refusal(const ScheduleShape& shape) {
   if (std::string why = chunk_refusal(shape, "bpipe"); !why.empty()) return why;
   if (std::string why = replica_refusal(shape, "bpipe"); !why.empty()) return why;
   if (shape.most_in_flight > 0 && shape.most_in_flight < std::min(kLeast, shape.micro_batches))
-    return "bpipe keeps at least " + std::to_string(kLeast) +
-           " micro-batches on a stage: one is computed, one waits for "
-           "its backward, one comes back meanwhile";
+    return "bpipe needs room for " + std::to_string(kLeast) +
+           " micro-batches on a stage: one is computed, one waits for its backward, one comes back meanwhile; use "
+           "plan.most_in_flight: " +
+           std::to_string(kLeast) + " or more";
   return "";
 }
 

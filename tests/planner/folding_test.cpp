@@ -131,6 +131,21 @@ Scenario stated(Dice& dice) {
   return scenario;
 }
 
+// Activations that go to another stage's memory.
+Scenario moving(Dice& dice) {
+  Scenario scenario = stated(dice);
+  while (scenario.plan.stages.value != 4 || scenario.plan.virtual_stages.value != 1 ||
+         !scenario.plan.replicas.value.empty() || scenario.plan.schedule.value == "dualpipe")
+    scenario = stated(dice);
+  scenario.plan.schedule.value = "bpipe";
+  scenario.plan.reshard_after_forward.reset();
+  scenario.training.zero = std::min<std::int64_t>(scenario.training.zero, 1);
+  if (scenario.training.micro_batches) scenario.training.micro_batches->value += 4;
+  for (Layer& layer : scenario.model.layers)
+    layer.stash = Bytes{dice.roll(0, 3'000'000)};
+  return scenario;
+}
+
 // Blocks of a transformer on groups of t devices.
 Scenario groups(Dice& dice) {
   const int t = dice.of({2, 2, 3, 4});
@@ -248,6 +263,14 @@ TEST_CASE("what is folded and unfolded is what every copy simulated by itself gi
   compare_random(groups, 1, 101, seen);
   CHECK(seen.skipped < 10);
   CHECK(seen.fewer > seen.all / 3);
+  CHECK(seen.shared > 10);
+}
+
+TEST_CASE("what is folded and unfolded is what every copy simulated by itself gives: moves to a partner") {
+  Seen seen;
+  compare_random(moving, 1, 41, seen);
+  CHECK(seen.skipped < 5);
+  CHECK(seen.folded["bpipe"] > seen.all / 3);
   CHECK(seen.shared > 10);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/cost/memory_model.hpp"
 #include "planner/answer.hpp"
+#include "planner/find_schedule.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -67,15 +68,48 @@ TEST_CASE("a step takes longer only where moves do not hide, and holds what is n
 TEST_CASE("what cannot be offloaded says why") {
   Scenario scenario = offloading(8, 2, 2);
   scenario.cluster.device.host_link.reset();
-  CHECK(offload_refusal(scenario).find("does not say how fast it reaches its host's memory; state host_link") !=
+  CHECK(offload_refusal(scenario).find("does not say how fast it reaches its host's memory; state its host_link") !=
         std::string::npos);
-  for (const std::string schedule : {"bpipe", "zb_auto", "chimera", "pipedream"}) {
-    Scenario other = offloading(8, 2, 2);
-    other.plan.schedule.value = schedule;
-    CAPTURE(schedule);
-    CHECK(offload_refusal(other).find("s.yaml:7:3: plan.offload_layers: ") != std::string::npos);
-  }
   CHECK(offload_refusal(offloading(8, 2, 2)).empty());
+  const auto refused = [](const auto& change) {
+    Scenario other = offloading(8, 2, 2);
+    change(other.plan);
+    return offload_refusal(other);
+  };
+  for (const auto& [schedule, why] :
+       {std::pair{"bpipe", "moves activations itself"},
+        std::pair{"zb_auto", "makes its order for passes of whole stages"},
+        std::pair{"chimera", "keeps each stage on several workers"}, std::pair{"pipedream", "runs without a flush"}}) {
+    CAPTURE(schedule);
+    const std::string text = refused([&](PlanRequest& plan) { plan.schedule.value = schedule; });
+    CHECK(text.find("s.yaml:7:3: plan.offload_layers: ") != std::string::npos);
+    CHECK(text.find(why) != std::string::npos);
+  }
+  CHECK(refused([](PlanRequest& plan) { plan.gradient_sync = GradientSync::Blocking; }).find("block by block") !=
+        std::string::npos);
+  for (const Partition& partition : {Partition{Fitting{}}, Partition{LeastStep{}}})
+    CHECK(refused([&](PlanRequest& plan) {
+            plan.partition.value = partition;
+          }).find("does not know what waits in another memory; write balanced") != std::string::npos);
+  CHECK(refused([](PlanRequest& plan) {
+          plan.partition.value = LayerCounts{{2, 6}};
+        }) ==
+        "s.yaml:7:3: plan.offload_layers: blocks leave one by one where all chunks of layers have as many parts, and "
+        "here "
+        "one has 2, so that those of stage 1 hold up to 3; cut the model evenly");
+}
+
+TEST_CASE("who searches orders or layouts refuses what moves") {
+  for (const bool host : {true, false}) {
+    Scenario scenario = offloading(8, 4, host ? 1 : 0);
+    scenario.plan.schedule.value = host ? "zb_h1" : "bpipe";
+    CAPTURE(host);
+    if (host)
+      CHECK_THROWS_WITH_AS(find_schedule_of(scenario, {}), doctest::Contains("blocks move one by one"), InputError);
+    Scenario open = scenario;
+    open.plan.open["stages"] = {};
+    CHECK_THROWS_WITH_AS(search(open), doctest::Contains("and ask simulate"), InputError);
+  }
 }
 
 }  // namespace

@@ -169,7 +169,8 @@ class Oracle {
       Time start = std::max(free, compute(worker)[index(ops.compute, op, false) - 1].start);
       for (std::size_t j = 0; j < out.size(); ++j)
         if (const Op& other = ops.communication[kOut][j];
-            other.virtual_stage == op.virtual_stage && other.micro_batch == op.micro_batch)
+            (other.virtual_stage == op.virtual_stage && other.micro_batch == op.micro_batch) ||
+            (shape_.offloaded.empty() && index(ops.compute, other, true) + 1 < index(ops.compute, op, false)))
           start = std::max(start, out[j].end);
       in[i] = {start, free = start + costs_.moves[costs_.move(op, worker / positions_)].time};
     }
@@ -183,14 +184,15 @@ class Oracle {
     PP_CHECK(false);
     return 0;
   }
-  // What an op waits for of these: under a forward at most one is on its way out.
+  // What an op waits for of these: under a forward one may be on its way to the host, none to a partner.
   Time moved(int worker, std::size_t i) {
     const Lane& ops = lane(worker);
     const LaneTimes& spans = times_.workers[static_cast<std::size_t>(worker)];
     Time ready{0}, latest{0};
     for (std::size_t j = 0; j < ops.communication[kOut].size(); ++j)
       if (ops.compute[i].kind == Kind::F && index(ops.compute, ops.communication[kOut][j], true) < i)
-        ready = latest, latest = spans.communication[kOut][j].end;
+        ready = shape_.offloaded.empty() ? spans.communication[kOut][j].end : latest,
+        latest = spans.communication[kOut][j].end;
     for (std::size_t j = 0; j < ops.communication[kIn].size(); ++j)
       if (index(ops.compute, ops.communication[kIn][j], false) == i)
         ready = std::max(ready, spans.communication[kIn][j].end);
