@@ -142,7 +142,8 @@ void compare_with_all(Scenario scenario, double fit, Counts& counts) {
 
 }  // namespace
 
-TEST_CASE("with a probability of fitting the search finds the best of the plans that have it") {
+TEST_CASE("with a probability of fitting the search finds the best of the plans that have it" *
+          doctest::test_suite("whole searches")) {
   Counts counts;
   for (std::int64_t memory = 1'200'000; memory < 3'200'000; memory += 50'000)
     for (const double fit : {0.3, 0.75, 0.95, 1.0}) {

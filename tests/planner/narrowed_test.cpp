@@ -41,7 +41,7 @@ bool tells(const Narrowed& narrow, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("every plan of the ranking for a framework is launched as it is") {
+TEST_CASE("every plan of the ranking for a framework is launched as it is" * doctest::test_suite("whole searches")) {
   for (const char* memory : {"160 MiB", "60 MiB", "40 MiB"})
     for (const FrameworkWords& words : frameworks()) {
       CAPTURE(words.word);

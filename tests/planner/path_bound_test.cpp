@@ -98,7 +98,8 @@ TEST_CASE("no cut into several chunks beats its raised bound, and chunks of seve
   CHECK(higher >= 4);
 }
 
-TEST_CASE("memory: no cut and no set of rebuilt layers beats the raised bound") {
+TEST_CASE("memory: no cut and no set of rebuilt layers beats the raised bound" *
+          doctest::test_suite("whole searches")) {
   std::mt19937 random(7);
   int fitting = 0, higher = 0;
   for (int i = 0; i < 16; ++i) {
@@ -128,7 +129,8 @@ TEST_CASE("memory: no cut and no set of rebuilt layers beats the raised bound") 
 }
 
 // The first and the last layer of a Transformer are others than those between them.
-TEST_CASE("a Transformer with embedding and head: no cut into chunks beats the raised bound") {
+TEST_CASE("a Transformer with embedding and head: no cut into chunks beats the raised bound" *
+          doctest::test_suite("whole searches")) {
   Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 2, .micro_batches = 4});
   scenario.model = family_model(
       "gpt", {{"layers", "5"}, {"hidden", "64"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "512"}});

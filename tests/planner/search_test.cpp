@@ -418,7 +418,8 @@ TEST_CASE("no plan beats the search: copies with buckets of gradients, blocking 
   CHECK(fitting >= 4);
 }
 
-TEST_CASE("no plan beats the search: families with tensor parallelism, selective recomputation and tied embeddings") {
+TEST_CASE("no plan beats the search: families with tensor parallelism, selective recomputation and tied embeddings" *
+          doctest::test_suite("whole searches")) {
   int fitting = 0;
   for (const std::int64_t memory : {300'000, 450'000, 700'000, 100'000'000}) {
     Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 1, .micro_batches = 4});

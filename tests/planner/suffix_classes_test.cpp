@@ -134,7 +134,8 @@ std::vector<int> classes_of(const SuffixAnswer& answer) {
   return placed(answer).classes;
 }
 
-TEST_CASE("On two and three classes suffix_dp equals brute force over cuts, replicas and the class of every stage") {
+TEST_CASE("On two and three classes suffix_dp equals brute force over cuts, replicas and the class of every stage" *
+          doctest::test_suite("whole searches")) {
   std::mt19937 random(41);
   int fit = 0, none = 0, mixed = 0;
   for (int round = 0; round < 700; ++round) {
