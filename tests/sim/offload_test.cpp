@@ -11,6 +11,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/sim/move_costs.hpp"
 #include "tests/support/oracle_engine.hpp"
 
 using namespace pipewright;
@@ -22,21 +23,6 @@ ScheduleShape four_blocks(int micro_batches) {
   return {.stages = 1, .micro_batches = micro_batches, .units = 4, .offloaded = {true, true, false, false}};
 }
 
-StepCosts costs_of(const ScheduleShape& shape, std::int64_t move) {
-  const auto chunks = at(shape.chunks());
-  StepCosts costs = plain_costs(shape, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{0});
-  for (Collective& one : costs.moves)
-    one = {{1}, Time{move}, {}};
-  return costs;
-}
-
-std::string in_words(const std::vector<Op>& ops) {
-  std::string text;
-  for (const Op& op : ops)
-    text += (text.empty() ? "" : " ") + label(op);
-  return text;
-}
-
 }  // namespace
 
 // Two micro-batches, forwards 0 1 2 3 and backwards 3 2 1 0 each. Without moves: 24. Block 2 waits for block 0 to be out,
@@ -45,8 +31,8 @@ TEST_CASE("one is on its way out under a forward, and comes back under the backw
   const ScheduleShape shape = four_blocks(2);
   const Schedule schedule = find_schedule("1f1b")->generate(shape);
   REQUIRE(validate(schedule) == "");
-  CHECK(in_words(schedule.positions[0].communication[kOut]) == "0OFFLOAD0 1OFFLOAD0 0OFFLOAD1 1OFFLOAD1");
-  CHECK(in_words(schedule.positions[0].communication[kIn]) == "1RELOAD0 0RELOAD0 1RELOAD1 0RELOAD1");
+  CHECK(move_labels(schedule.positions[0].communication[kOut]) == "0OFFLOAD0 1OFFLOAD0 0OFFLOAD1 1OFFLOAD1");
+  CHECK(move_labels(schedule.positions[0].communication[kIn]) == "1RELOAD0 0RELOAD0 1RELOAD1 0RELOAD1");
   struct Case {
     std::int64_t move, step, held;
     Span first_out, first_in;
@@ -56,7 +42,7 @@ TEST_CASE("one is on its way out under a forward, and comes back under the backw
         Case{2, 26, 3, {Time{1}, Time{3}}, {Time{7}, Time{9}}},
         Case{4, 38, 3, {Time{1}, Time{5}}, {Time{9}, Time{13}}}}) {
     CAPTURE(one.move);
-    const StepCosts costs = costs_of(shape, one.move);
+    const StepCosts costs = move_costs(shape, one.move);
     for (const Timeline& timeline : {static_order(schedule, costs), event_order(schedule, costs, LinkUse::Private),
                                      oracle_timeline(schedule, costs)}) {
       CHECK(timeline.makespan == Time{one.step});
@@ -79,7 +65,7 @@ TEST_CASE("what is read by one of the next two ops stays") {
   shape.offloaded = {true, true, true, true};
   const Schedule schedule = find_schedule("1f1b")->generate(shape);
   CHECK(validate(schedule) == "");
-  CHECK(in_words(schedule.positions[0].communication[kOut]) == "0OFFLOAD0 1OFFLOAD0 2OFFLOAD0");
+  CHECK(move_labels(schedule.positions[0].communication[kOut]) == "0OFFLOAD0 1OFFLOAD0 2OFFLOAD0");
 }
 
 TEST_CASE("with recomputation it is back before the forward is repeated") {
@@ -87,7 +73,7 @@ TEST_CASE("with recomputation it is back before the forward is repeated") {
   shape.recompute = {true};
   const Schedule schedule = find_schedule("1f1b")->generate(shape);
   REQUIRE(validate(schedule) == "");
-  const StepCosts costs = costs_of(shape, 4);
+  const StepCosts costs = move_costs(shape, 4);
   const Timeline timeline = static_order(schedule, costs);
   CHECK(validate(timeline, schedule, costs) == "");
   for (std::size_t i = 0; i < schedule.positions[0].compute.size(); ++i)

@@ -12,6 +12,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/sim/move_costs.hpp"
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/random_costs.hpp"
 
@@ -23,23 +24,8 @@ Schedule bpipe_of(const ScheduleShape& shape) {
   return find_schedule("bpipe")->generate(shape);
 }
 
-StepCosts costs_of(const ScheduleShape& shape, std::int64_t move) {
-  const auto chunks = at(shape.chunks());
-  StepCosts costs = plain_costs(shape, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{0});
-  for (Collective& one : costs.moves)
-    one = {{1}, Time{move}, {}};
-  return costs;
-}
-
-std::string listed(const std::vector<Op>& ops) {
-  std::string text;
-  for (const Op& op : ops)
-    text += (text.empty() ? "" : " ") + label(op);
-  return text;
-}
-
 // The most activations on a worker at once: its own from the forward's begin to the backward's end, less those that are
-// away, and what it keeps for its partner; counted anew at every moment at which something begins.
+// away, and what it keeps for its partner; counted again at every moment at which something begins.
 int most_held(const Schedule& schedule, const Timeline& timeline, int worker) {
   const int K = schedule.shape.stages;
   std::vector<Span> there, away;
@@ -83,8 +69,8 @@ TEST_CASE("moves are hidden until they take longer than the op that they run nex
   const ScheduleShape shape{.stages = 4, .micro_batches = 6};
   const Schedule schedule = bpipe_of(shape);
   REQUIRE(validate(schedule) == "");
-  CHECK(listed(schedule.positions[0].communication[kOut]) == "0OFFLOAD2 0OFFLOAD4");
-  CHECK(listed(schedule.positions[0].communication[kIn]) == "0RELOAD2 0RELOAD4");
+  CHECK(move_labels(schedule.positions[0].communication[kOut]) == "0OFFLOAD2 0OFFLOAD4");
+  CHECK(move_labels(schedule.positions[0].communication[kIn]) == "0RELOAD2 0RELOAD4");
   for (int k = 1; k < 4; ++k)
     CHECK(schedule.positions[at(k)].ops() == schedule.positions[at(k)].compute.size());
   struct Case {
@@ -93,7 +79,7 @@ TEST_CASE("moves are hidden until they take longer than the op that they run nex
   };
   for (const Case& one : {Case{0, 27, {Time{15}, Time{15}}}, Case{1, 27, {Time{15}, Time{16}}},
                           Case{2, 27, {Time{15}, Time{17}}}, Case{4, 31, {Time{17}, Time{21}}}}) {
-    const StepCosts costs = costs_of(shape, one.move);
+    const StepCosts costs = move_costs(shape, one.move);
     for (const Timeline& timeline : {static_order(schedule, costs), event_order(schedule, costs, LinkUse::Private),
                                      oracle_timeline(schedule, costs)}) {
       CHECK(timeline.makespan == Time{one.step});
@@ -113,14 +99,14 @@ TEST_CASE("no stage holds more than ceil((K+2)/2) with moves that take no time, 
       CAPTURE(K);
       CAPTURE(M);
       REQUIRE(validate(schedule) == "");
-      const StepCosts costs = costs_of(shape, 0);
+      const StepCosts costs = move_costs(shape, 0);
       const Timeline timeline = static_order(schedule, costs);
       CHECK(timeline.makespan == Time{3 * (M + K - 1)});
       for (int k = 0; k < K; ++k) {
         CHECK(most_held(schedule, timeline, k) <= std::max(3, (K + 3) / 2));
         for (const std::int64_t move : {1, 3, 10})  // whatever they take, who gives waits for its moves
           if (2 * k < K - 1)
-            CHECK(most_held(schedule, static_order(schedule, costs_of(shape, move)), k) <= std::max(3, (K + 3) / 2));
+            CHECK(most_held(schedule, static_order(schedule, move_costs(shape, move)), k) <= std::max(3, (K + 3) / 2));
         CHECK(schedule.positions[at(k)].compute == find_schedule("1f1b")->generate(shape).positions[at(k)].compute);
       }
     }
@@ -186,7 +172,7 @@ TEST_CASE("Moves that stand in another order, come back twice or never, or have 
 TEST_CASE("A timeline whose moves come too early, or whose ops do not wait for them, is refused") {
   const ScheduleShape shape{.stages = 4, .micro_batches = 6};
   const Schedule schedule = bpipe_of(shape);
-  const StepCosts costs = costs_of(shape, 4);
+  const StepCosts costs = move_costs(shape, 4);
   const Timeline good = static_order(schedule, costs);
   const auto fault_of = [&](const auto& plant) {
     Timeline timeline = good;
