@@ -10,6 +10,7 @@
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "io/import/hf.hpp"
+#include "io/import/pieces.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/import/run_file.hpp"
 #include "io/import/schedule_csv.hpp"
@@ -21,7 +22,8 @@ namespace pipewright {
 namespace {
 
 constexpr std::array<Option, 6> kImportOptions = {{
-    {"--batch", "", "N", "pipedream: samples that the profile was taken with (default: derived from its input tensor)"},
+    {"--batch", "", "N",
+     "pipedream, pieces: samples that it was measured with (default: derived from the input tensor; as the file says)"},
     {"--sequence-length", "", "N", "hf: tokens of a sample (default: the longest that the configuration states)"},
     {"--target-length", "", "N", "hf: tokens of a decoder behind an encoder (default: as the encoder)"},
     {"--attention", "", "KIND", "hf: flash or materialised (default: flash)"},
@@ -53,6 +55,10 @@ std::string from_hf(const Arguments& arguments, const std::string& path) {
 
 std::string from_pipedream(const Arguments& arguments, const std::string& path) {
   return yaml_of(read_pipedream_profile(path, option_number(arguments, "--batch", {}, "128")));
+}
+
+std::string from_pieces(const Arguments& arguments, const std::string& path) {
+  return yaml_of(read_pieces(path, option_number(arguments, "--batch", {}, "1")));
 }
 
 // ---- runs -----------------------------------------------------------------------------------------------------------
@@ -90,7 +96,7 @@ std::string from_schedule_csv(const Arguments&, const std::string& path) {
          "\ntraining:\n  micro_batches: " + std::to_string(given.micro_batches) + "\n";
 }
 
-constexpr std::array<std::string_view, 1> kOfPipedream = {"--batch"};
+constexpr std::array<std::string_view, 1> kOfMeasured = {"--batch"};
 constexpr std::array<std::string_view, 4> kOfHf = {"--sequence-length", "--target-length", "--attention",
                                                    "--next-token-modules"};
 
@@ -102,7 +108,8 @@ struct ImportFormat {
 };
 
 constexpr std::array kFormats = {
-    ImportFormat{"pipedream", "profile", "model", kOfPipedream, from_pipedream},
+    ImportFormat{"pipedream", "profile", "model", kOfMeasured, from_pipedream},
+    ImportFormat{"pieces", "table", "model", kOfMeasured, from_pieces},
     ImportFormat{"hf", "configuration", "model", kOfHf, from_hf},
     ImportFormat{"megatron-log", "log", "run", {}, from_megatron},
     ImportFormat{"torchtitan-log", "log", "run", {}, from_torchtitan},
@@ -162,6 +169,7 @@ constinit const Command kImport{
         "Models, for `model:` of a scenario:\n"
         "  hf              the config.json of a transformer on Hugging Face\n"
         "  pipedream       a layer profile, graph.txt, of the PipeDream release\n"
+        "  pieces          times and bytes of each chunk of a pipeline, measured one by one (CSV, JSON)\n"
         "Measured runs, for `validate --log` or `--trace` and for `compare`:\n"
         "  megatron-log    what Megatron-LM printed\n"
         "  torchtitan-log  what torchtitan printed\n"

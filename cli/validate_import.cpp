@@ -14,7 +14,6 @@
 #include "cli/option_values.hpp"
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
-#include "io/import/run_file.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
@@ -48,23 +47,6 @@ void refuse_options_of_runs(const Arguments& arguments) {
       throw InputError(name +
                        ": is for runs on this machine and cannot be combined with --log or --trace; leave it out" +
                        (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : ""));
-}
-
-TrainingLog log_of(const std::string& path) {
-  if (!is_run_file(path)) return read_training_log(path);
-  ImportedRun run = read_run_file(path);
-  if (!run.log) throw InputError(path + ": is a run without a log; give it with --trace");
-  return *std::move(run.log);
-}
-
-ActionTrace trace_of(const std::string& path) {
-  if (!is_run_file(path)) return read_action_trace(path);
-  ImportedRun run = read_run_file(path);
-  if (!run.trace)
-    throw InputError(path + (run.log
-                                 ? ": is a run without a trace; give it with --log"
-                                 : ": is a run without actions of a pipeline; put it next to another with compare"));
-  return *std::move(run.trace);
 }
 
 // A scenario or plan, simulated; or a result, read back.
@@ -127,14 +109,9 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
 
   std::optional<LogComparison> log;
   std::optional<TraceComparison> trace;
-  if (arguments.has("--log")) log = compare_log(predicted, log_of(arguments.last("--log", "")), warmup);
+  if (arguments.has("--log")) log = compare_log(predicted, imported_log_of(arguments.last("--log", "")), warmup);
   if (log && !log->other_layout.empty()) note("warning: " + log->other_layout + "; are they of one run?");
-  if (arguments.has("--trace")) {
-    std::vector<ActionTrace> traces;
-    for (const std::string& path : arguments.all("--trace"))
-      traces.push_back(trace_of(path));
-    trace = compare_traces(*predicted.answer, traces);
-  }
+  if (arguments.has("--trace")) trace = compare_traces(*predicted.answer, imported_traces_of(arguments.all("--trace")));
   const ImportedComparison c = judged(predicted, std::move(log), std::move(trace), tolerance);
   print(arguments.has("--json") ? imported_json(c) : imported_text(c));
   for (std::size_t i = 0; i < files.size(); ++i)

@@ -103,7 +103,9 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     Bytes resident = checked_sum(of_parameters(gradient), states), stash;
     const WeightBytes weights = weight_bytes(layer.held(), low_precision_parameters(scenario, static_cast<LayerId>(i)),
                                              training, scenario.cluster.device);
-    (versions ? stash : resident) += checked_sum(weights.held, weights.copies);
+    Bytes of_weights = checked_sum(weights.held, weights.copies);
+    if (layer.states) resident = {}, of_weights = *layer.states;
+    (versions ? stash : resident) += of_weights;
     (mode == Recompute::Full ? resident : stash) += kept;
     problem.resident.push_back(resident);
     problem.stash.push_back(stash);

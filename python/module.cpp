@@ -35,6 +35,7 @@ NB_MODULE(_core, module) {
   add_planning(module);
   add_tables(module);
   add_problem(module);
+  add_runs(module);
 }
 
 }  // namespace pipewright

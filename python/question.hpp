@@ -55,5 +55,6 @@ void add_simulation(nanobind::module_& module);
 void add_planning(nanobind::module_& module);
 void add_tables(nanobind::module_& module);
 void add_problem(nanobind::module_& module);
+void add_runs(nanobind::module_& module);
 
 }  // namespace pipewright

@@ -7,6 +7,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/low_precision.hpp"
+#include "io/import/run_file.hpp"
 #include "io/read/read_file.hpp"
 #include "io/read/read_result.hpp"
 #include "io/text/format_quantity.hpp"
@@ -60,6 +61,30 @@ void add_table(HtmlPage& page, const std::string& title, const std::vector<Impor
 }
 
 }  // namespace
+
+TrainingLog imported_log_of(const std::string& path) {
+  if (!is_run_file(path)) return read_training_log(path);
+  ImportedRun run = read_run_file(path);
+  if (!run.log) throw InputError(path + ": is a run without a log; give it with --trace");
+  return *std::move(run.log);
+}
+
+std::vector<ActionTrace> imported_traces_of(const std::vector<std::string>& paths) {
+  std::vector<ActionTrace> traces;
+  for (const std::string& path : paths) {
+    if (!is_run_file(path)) {
+      traces.push_back(read_action_trace(path));
+      continue;
+    }
+    ImportedRun run = read_run_file(path);
+    if (!run.trace)
+      throw InputError(path + (run.log
+                                   ? ": is a run without a trace; give it with --log"
+                                   : ": is a run without actions of a pipeline; put it next to another with compare"));
+    traces.push_back(*std::move(run.trace));
+  }
+  return traces;
+}
 
 Prediction prediction_of(const Answer& answer) {
   Prediction p{.name = answer.scenario->name,

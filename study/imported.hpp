@@ -97,6 +97,11 @@ std::vector<ImportedRow> trace_rows(const TraceComparison& c);
 std::vector<std::string> trace_notes(const TraceComparison& c);
 void write_trace(JsonFields& json, const TraceComparison& c);
 
+// The log of a file, the trace of each: as the framework wrote it, or a measured run (io/import/run_file.hpp). Throws
+// InputError.
+TrainingLog imported_log_of(const std::string& path);
+std::vector<ActionTrace> imported_traces_of(const std::vector<std::string>& paths);
+
 // ---- both, and what follows -----------------------------------------------------------------------------------------
 
 struct ImportedComparison {

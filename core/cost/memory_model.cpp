@@ -263,8 +263,13 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   };
   HeldParameters parameters;
   Bytes weights, copies, of_experts;  // the last: of both, where no other device holds the same
+  Bytes measured;                     // states of layers that state them: no zero divides them again
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
+    if (const auto& states = scenario.model.layers[static_cast<std::size_t>(layer)].states) {
+      measured = checked_sum(measured, *states), ++layer;
+      continue;
+    }
     const HeldParameters of_layer{all, scenario.model.layers[static_cast<std::size_t>(layer)].expert_parameters};
     parameters.all = checked_sum(parameters.all, all, "the parameters");
     parameters.of_experts += of_layer.of_experts;
@@ -280,7 +285,7 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   }
   const Bytes gradients = bytes(parameters.all, gradient_bytes(training));
   const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
-  chunk.weights = checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies);
+  chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), measured);
   chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
                                 bytes(parameters.all, training.framework.bytes_per_parameter));
   chunk.optimizer = bytes(held(parameters, kOptimizerSharded), per_state);

@@ -32,12 +32,13 @@ struct Layer {
   std::optional<Bytes> stash_selective;              // the same under selective recomputation; absent: as without
   std::int64_t parameters = 0;                       // count, not bytes; of all devices that share the layer
   std::optional<std::int64_t> parameters_on_device;  // absent: all of them
-  std::int64_t expert_parameters = 0;                // of those on one device: of experts that others do not hold
-  std::optional<Flops> flops;   // forward, of all devices that share it; the backward counts twice that
-  std::vector<LayerId> inputs;  // producers of the input tensors; empty: the model's own input
-  std::string op;               // the `op:` or `ops:` of its YAML, as written back; "" for stated figures
-  std::int32_t work = -1;       // index into Model::works; -1: the figures are stated
-  bool block = false;           // a block of a Transformer: what `recompute: blocks` rebuilds and `equal_blocks` counts
+  std::optional<Bytes> states;  // weights, gradients and optimizer states on a device, as measured; absent: as counted
+  std::int64_t expert_parameters = 0;  // of those on one device: of experts that others do not hold
+  std::optional<Flops> flops;          // forward, of all devices that share it; the backward counts twice that
+  std::vector<LayerId> inputs;         // producers of the input tensors; empty: the model's own input
+  std::string op;                      // the `op:` or `ops:` of its YAML, as written back; "" for stated figures
+  std::int32_t work = -1;              // index into Model::works; -1: the figures are stated
+  bool block = false;  // a block of a Transformer: what `recompute: blocks` rebuilds and `equal_blocks` counts
   // False: the stash holds the output for its users' sake only; a stage without such a user sends it on and keeps
   // nothing of it.
   bool keeps_output = true;
@@ -62,6 +63,7 @@ struct Model {
   Amount input_amount;                    // of `input`, where the model is built from operators
   std::optional<std::int64_t> tokens;     // per sample, where the model says so (sequence length)
   Bytes input;                            // bytes of the model's own input tensor for `batch` samples; 0 when unknown
+  bool measured_pieces = false;           // its layers are chunks that were measured elsewhere, one by one
   std::string source;                     // where the figures come from, one line per entry, for the report
   Place place;
 

@@ -12,6 +12,7 @@
 
 #include "core/model/families/described.hpp"
 #include "core/model/families/transformer_families.hpp"
+#include "io/import/pieces.hpp"
 #include "io/import/pipedream.hpp"
 #include "io/read/model_forms.hpp"
 #include "io/read/read_ops.hpp"
@@ -26,7 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
 
-constexpr std::array<std::string_view, 5> kForms = {"layers", "file", "pipedream_profile", "family", "hf"};
+constexpr std::array<std::string_view, 6> kForms = {"layers", "file", "pipedream_profile", "pieces", "family", "hf"};
 
 // ---- one layer ------------------------------------------------------------------------------------------------------
 
@@ -92,6 +93,10 @@ constexpr Field<LayerText> kLayer[] = {
      write_figure<&Layer::stash>},
     {"parameters", "count (7e9, 1.5M), or size of the fp32 weights (6 MB, 2048 bytes)",
      "does not scale with the batch; default: 0", read_parameters, write_figure<&Layer::parameters>},
+    {"states", "size",
+     "weights, gradients and optimizer states of the layer on one device, as measured; default: counted from "
+     "parameters",
+     read_figure<&Layer::states>, write_figure<&Layer::states>},
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that",
      read_figure<&Layer::flops>, write_figure<&Layer::flops>},
     {"op", "name of an operator",
@@ -125,7 +130,7 @@ void complete_backward(Reader& reader, const At& at, Layer& layer) {
 }
 
 bool follows_from_operators(std::string_view key) {
-  return key == "activation" || key == "stash" || key == "parameters" || key == "flops";
+  return key == "activation" || key == "stash" || key == "parameters" || key == "states" || key == "flops";
 }
 
 // A layer of operators: its own keys, then the operators with all other keys. Figures follow from the operators.
@@ -328,6 +333,11 @@ constexpr Field<Model> kExplicit[] = {
      [](YamlText& out, std::string_view key, const Model& model) {
        if (!model.input_shape.empty() && model.tokens) out.line(key, value_text(*model.tokens));
      }},
+    {"measured_pieces", "true | false",
+     "its layers are chunks that were measured elsewhere, one by one; default: false", read_as<&Model::measured_pieces>,
+     [](YamlText& out, std::string_view key, const Model& model) {
+       if (model.measured_pieces) out.line(key, value_text(true));
+     }},
     {"source", "text", "where the figures come from", read_as<&Model::source>, write_text<&Model::source>},
     {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers,
      [](YamlText&, std::string_view, const Model&) {}, Need::Required},
@@ -336,6 +346,7 @@ constexpr Field<Model> kExplicit[] = {
 struct ProfileText {
   std::string file;
   std::optional<std::int64_t> batch;
+  std::optional<Bytes> output;
   std::string name;
 };
 
@@ -345,6 +356,16 @@ constexpr Field<ProfileText> kModelProfile[] = {
     {"batch", "whole number >= 1", "samples it was profiled with; default: derived from the input tensor",
      member<&ProfileText::batch, AtLeast1>},
     {"name", "text", "for reports; default: the name of the profile", member<&ProfileText::name>},
+};
+
+constexpr Field<ProfileText> kModelPieces[] = {
+    {"pieces", "path of a table or JSON", "chunks of a pipeline, each measured by itself on its ranks",
+     member<&ProfileText::file>, Need::Required},
+    {"batch", "whole number >= 1", "samples of a micro-batch that was measured; default: what the file says, else 1",
+     member<&ProfileText::batch, AtLeast1>},
+    {"output", "size", "of what a chunk sends to the next, where the file does not say; default: 0 B",
+     member<&ProfileText::output>},
+    {"name", "text", "for reports; default: the name of the file", member<&ProfileText::name>},
 };
 
 constexpr Field<std::string> kModelFile[] = {
@@ -367,19 +388,28 @@ void read_file_form(Reader& reader, const At& at, const std::string& file, Model
   if (reader.keep_origins) reader.origins["model.name"] = Place{file, 0, 0};
 }
 
-void read_profile_form(Reader& reader, const At& at, Model& model) {
+Model pieces_of(const std::string& path, const ProfileText& text) {
+  Model model = read_pieces(path, text.batch);
+  for (std::size_t i = 0; i + 1 < model.layers.size() && text.output; ++i)
+    if (model.layers[i].activation == Bytes{}) model.layers[i].activation = *text.output;
+  return model;
+}
+
+// A file that somebody measured, with what it does not say next to its name.
+void read_profile_form(Reader& reader, const At& at, std::string_view key, std::span<const Field<ProfileText>> fields,
+                       Model& model) {
   const std::size_t errors_before = reader.errors.count();
   ProfileText text;
-  read_fields<ProfileText>(reader, at, kModelProfile, text);
-  const Yaml* file = at.yaml.find("pipedream_profile");
+  read_fields<ProfileText>(reader, at, fields, text);
+  const Yaml* file = at.yaml.find(key);
   if (reader.errors.count() > errors_before || !file) return;
   try {
     const std::string path = relative_to(file->place, text.file);
-    model = read_pipedream_profile(path, text.batch);
+    model = key == "pieces" ? pieces_of(path, text) : read_pipedream_profile(path, text.batch);
     if (!text.name.empty()) model.name = text.name;
     came_from(reader, path, model);
   } catch (const InputError& error) {
-    reader.errors.add(file->place, path(at) + ".pipedream_profile", error.what());
+    reader.errors.add(file->place, fmt::format("{}.{}", path(at), key), error.what());
   }
 }
 
@@ -451,11 +481,13 @@ void read_map(Reader& reader, const At& at, Model& model) {
   if (forms.empty())
     return reader.errors.add(at.yaml.place, path(at),
                              "says nothing of its layers; write a name of configs/models, layers: [...], family: "
-                             "<name>, hf: <path>, file: <path> or pipedream_profile: <path>");
+                             "<name>, hf: <path>, file: <path>, pieces: <path> or pipedream_profile: <path>");
   if (forms[0]->text == "layers") return read_fields<Model>(reader, at, kExplicit, model);
   if (forms[0]->text == "family") return read_family_form(reader, at, model);
   if (forms[0]->text == "hf") return read_hf_form(reader, at, model);
-  if (forms[0]->text == "pipedream_profile") return read_profile_form(reader, at, model);
+  if (forms[0]->text == "pipedream_profile")
+    return read_profile_form(reader, at, "pipedream_profile", kModelProfile, model);
+  if (forms[0]->text == "pieces") return read_profile_form(reader, at, "pieces", kModelPieces, model);
   std::string file;
   read_fields<std::string>(reader, at, kModelFile, file);
   if (!file.empty()) read_file_form(reader, at, relative_to(at.yaml.find("file")->place, file), model);
@@ -509,8 +541,10 @@ void write_model_section(YamlText& out, const Model& model) {
 std::vector<SectionDoc> model_docs() {
   std::vector<SectionDoc> docs = {document<Model>("model (layers)", kExplicit),
                                   document<LayerText>("model.layers", kLayer),
-                                  document<std::string>("model (file)", kModelFile), hf_form_doc(),
-                                  document<ProfileText>("model (profile)", kModelProfile)};
+                                  document<std::string>("model (file)", kModelFile),
+                                  hf_form_doc(),
+                                  document<ProfileText>("model (profile)", kModelProfile),
+                                  document<ProfileText>("model (pieces)", kModelPieces)};
   for (const auto& more : {family_docs(), trained_as_docs(), operator_docs()})
     docs.insert(docs.end(), more.begin(), more.end());
   return docs;

@@ -41,7 +41,7 @@ Time below(double nanoseconds) {
 struct Evaluator::World {
   explicit World(std::shared_ptr<Scenario> of) : scenario(*of), cost(std::move(of)) {
     for (const Layer& layer : scenario.model.layers)
-      parameters += layer.held();
+      if (!layer.states) parameters += layer.held();
     // At the batch that the figures of layers are stated for, where nothing is rounded.
     run = equal_run(scenario.model, cost.layers(scenario.model.batch));
     straight = every_cut_is_crossed(scenario);

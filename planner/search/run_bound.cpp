@@ -66,10 +66,10 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
   const auto alike = [&](LayerId i, LayerId of) {
     const auto same = [&](const auto& figures) { return figures[at(i)] == figures[at(of)]; };
     const Layer &layer = model.layers[at(i)], &first = model.layers[at(of)];
-    return layer.work == first.work && layer.held() == first.held() && layer.tied_to < 0 &&
-           layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward) && same(costs.backward) &&
-           same(costs.rebuild) && same(costs.activation) && same(costs.stash) && same(costs.core) &&
-           same(costs.logits) && same(costs.workspace);
+    return layer.work == first.work && layer.held() == first.held() && layer.states == first.states &&
+           layer.tied_to < 0 && layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward) &&
+           same(costs.backward) && same(costs.rebuild) && same(costs.activation) && same(costs.stash) &&
+           same(costs.core) && same(costs.logits) && same(costs.workspace);
   };
   EqualRun longest{1, 1, layers};
   for (LayerId begin = 1; begin < layers;) {

@@ -9,14 +9,16 @@ docs/reference/python.md of the sources explains it by task.
 """
 from ._core import version as __version__
 from ._errors import DoesNotFit, Error, Fault, InputError, InternalError, NoPlanYet
-from ._questions import (Order, Problem, Scenario, capacity, compare, draw, measured_runs, plan, published_tables, reproduce, simulate,
-                         sweep)
-from ._results import Capacity, Comparison, Drawing, MemoryCurve, Plans, Reproduction, Result, Simulation, Sweep, Timeline
+from ._questions import (Order, Problem, Scenario, capacity, compare, draw, launch, measured_runs, plan, published_tables, reproduce,
+                         simulate, sweep, validate)
+from ._results import (Capacity, Comparison, Drawing, Launch, MemoryCurve, Plans, Reproduction, Result, Simulation, Sweep, Timeline,
+                       Validation)
 
 __all__ = [
-    "Capacity", "Comparison", "DoesNotFit", "Drawing", "Error", "Fault", "InputError", "InternalError", "MemoryCurve", "NoPlanYet", "Order",
-    "Plans", "Problem", "Reproduction", "Result", "Scenario", "Simulation", "Sweep", "Timeline", "__version__", "capacity", "compare",
-    "draw", "measured_runs", "plan", "published_tables", "reproduce", "simulate", "sweep"
+    "Capacity", "Comparison", "DoesNotFit", "Drawing", "Error", "Fault", "InputError", "InternalError", "Launch", "MemoryCurve",
+    "NoPlanYet", "Order", "Plans", "Problem", "Reproduction", "Result", "Scenario", "Simulation", "Sweep", "Timeline", "Validation",
+    "__version__", "capacity", "compare", "draw", "launch", "measured_runs", "plan", "published_tables", "reproduce", "simulate",
+    "sweep", "validate"
 ]
 
 

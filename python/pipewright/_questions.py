@@ -267,6 +267,35 @@ def plan(scenario: ScenarioLike, *, set: Changes = None, objective: str = "throu
     return _results.Plans(core, f"pipewright plan {asked._named()}")
 
 
+def launch(scenario: ScenarioLike, framework: str, *, set: Changes = None, schedule: Union[None, str, Order] = None,
+           sbatch: bool = False) -> "_results.Launch":
+    """The file that starts a plan, as `pipewright launch`.
+
+    scenario: without "auto", e.g. `plans.scenario(0)`. framework: "megatron", "torchtitan", "torch", "deepspeed" or
+    "slurm". What it cannot express is in `differences`, and is replaced by the nearest that it can.
+    """
+    asked = _scenario(scenario).with_(set, schedule)
+    target = _word(framework, "framework", _core.launch_targets)
+    return _results.Launch(_core.launch(asked._asked(), target, bool(sbatch), f"pipewright launch {asked._named()} --for {target}"))
+
+
+def validate(scenario: ScenarioLike, *, log: Union[None, str, "os.PathLike[str]"] = None,
+             traces: Sequence[Union[str, "os.PathLike[str]"]] = (), set: Changes = None,
+             schedule: Union[None, str, Order] = None, warmup: int = 3, tolerance: float = 0.1) -> "_results.Validation":
+    """A run elsewhere next to the prediction, as `pipewright validate --log --trace`.
+
+    log: of Megatron-LM or torchtitan. traces: of PyTorch's profiler, a file per rank. warmup: steps of the log that do
+    not count. tolerance: share of the step time within which the prediction counts as right (`within`).
+    """
+    asked = _scenario(scenario).with_(set, schedule)
+    paths = [_path(trace, "traces") for trace in ([traces] if isinstance(traces, (str, os.PathLike)) else traces)]
+    if log is None and not paths:
+        raise wrong("traces", "is missing, and so is log; name files that a run wrote")
+    core = _core.validate(asked._asked(), "" if log is None else _path(log, "log"), paths,
+                          _number(warmup, "warmup", 0, 10**9), _amount(tolerance, "tolerance", 0, 10, "a share"))
+    return _results.Validation(core, f"pipewright validate {asked._named()}")
+
+
 def sweep(question: ScenarioLike, *, set: Changes = None, grid: Optional[Mapping[str, Sequence[Any]]] = None,
           variants: Optional[Mapping[str, Mapping[str, Any]]] = None, where: Sequence[str] = (), replan: bool = False,
           metrics: Sequence[str] = (), jobs: Optional[int] = None, time_limit: float = 10.0) -> "_results.Sweep":

@@ -278,6 +278,63 @@ class Drawing:
         return self.svg
 
 
+class Launch:
+    """The answer of `launch`."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    @property
+    def program(self) -> str:
+        """The file: a shell script, or a Python program."""
+        return self._core.program
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is written fits the devices."""
+        return bool(self._core.fits)
+
+    @property
+    def differences(self) -> List[str]:
+        """What the framework cannot express, and what is written instead."""
+        return list(self._core.differences)
+
+    @property
+    def notes(self) -> List[str]:
+        """The differences, what they cost, and warnings: what the command prints beside the file."""
+        return list(self._core.notes)
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        pathlib.Path(path).write_text(self.program, encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.program
+
+    def __repr__(self) -> str:
+        return f"<Launch: {len(self.program.splitlines())} lines, {len(self.differences)} differences>"
+
+
+class Validation(Result):
+    """The answer of `validate`: docs/reference/importing.md."""
+
+    _formats = ("json", "html")
+
+    @property
+    def within(self) -> bool:
+        """Whether the step time is within the tolerance."""
+        return bool(self._core.within)
+
+    def _rendered(self, format: str) -> str:
+        return self._core.html(self._command)
+
+    def to_pandas(self) -> Any:
+        """A row per action of the traces, with predicted and measured seconds; without traces, a row per step figure."""
+        pandas, data = _pandas_or_error(), self.data
+        if data["trace"] is not None:
+            return pandas.DataFrame(data["trace"]["actions"])
+        return pandas.DataFrame([{"figure": name, **value} for name, value in data["log"].items() if isinstance(value, dict)])
+
+
 class Plans(Result):
     """The answer of `plan`: docs/reference/ranking-json.md."""
 

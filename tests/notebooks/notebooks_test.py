@@ -20,7 +20,7 @@ LONGEST = 300  # seconds for a cell
 class Notebooks(unittest.TestCase):
     def test_they_are_committed_empty(self):
         notebooks = sorted(FOLDER.glob("*.ipynb"))
-        self.assertGreaterEqual(len(notebooks), 5)
+        self.assertGreaterEqual(len(notebooks), 6)
         for path in notebooks:
             for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
                 self.assertFalse(cell.get("outputs"), f"{path.name}, cell {number}: clear its output")
@@ -41,6 +41,8 @@ class Notebooks(unittest.TestCase):
                                   display_name="this", language="python")
 
         for path in sorted(FOLDER.glob("*.ipynb")):
+            if "torch" in path.name:
+                continue  # tests/torch/notebook_test.py
             with self.subTest(notebook=path.name), tempfile.TemporaryDirectory() as folder:
                 notebook = nbformat.read(path, as_version=4)
                 client = NotebookClient(notebook, timeout=LONGEST, kernel_manager_class=Manager,

@@ -53,6 +53,42 @@ class Bytes(unittest.TestCase):
         self.assertEqual(result.json, needs.command("plan", needs.QUICKSTART, "--set", "plan=auto", "--for", "torch", "--explain",
                                                     "--pareto", "memory", "--json"))
 
+    def test_launch(self):
+        path = "scenarios/validation/two-stage-1f1b.yaml"
+        for framework in ("torch", "deepspeed", "slurm"):
+            with self.subTest(framework):
+                found = needs.command("launch", path, "--for", framework)
+                self.assertEqual(pw.launch(path, framework).program, found)
+        order = pw.Order.of_schedule("zb_h1", stages=2, micro_batches=8)
+        of_order = pw.launch(path, "torch", schedule=order)
+        self.assertTrue(of_order.fits)
+        self.assertEqual(of_order.differences, [])
+        self.assertIn("0W7", of_order.program)
+        with tempfile.TemporaryDirectory() as folder:
+            of_order.save(pathlib.Path(folder) / "train.py")
+            self.assertEqual((pathlib.Path(folder) / "train.py").read_text(encoding="utf-8"), of_order.program)
+        with self.assertRaisesRegex(pw.InputError, "megatron, torchtitan"):
+            pw.launch(path, "jax")
+        with self.assertRaisesRegex(pw.InputError, "auto"):
+            pw.launch(path, "torch", set={"plan": "auto"})
+
+    def test_validate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = str(pathlib.Path(folder) / "quickstart.trace.json.gz")
+            pw.simulate(needs.QUICKSTART).save(trace)
+            result = pw.validate(needs.QUICKSTART, traces=[trace])
+            self.assertEqual(result.json, needs.command("validate", needs.QUICKSTART, "--trace", trace, "--json"))
+            self.assertEqual(result.text(), needs.command("validate", needs.QUICKSTART, "--trace", trace))
+            self.assertTrue(result.within)
+            slower = pw.validate(needs.QUICKSTART, traces=trace, set={"training.micro_batch_size": 1})
+            self.assertFalse(slower.within)
+            self.assertIn("<html", result.render("html"))
+        log = "scenarios/megatron/llama3-70b-64xh100.synthetic.log"
+        plan = "scenarios/megatron/llama3-70b-64xh100-plan.yaml"
+        self.assertEqual(pw.validate(plan, log=log).json, needs.command("validate", plan, "--log", log, "--json"))
+        with self.assertRaisesRegex(pw.InputError, "traces"):
+            pw.validate(plan)
+
     def test_plan_that_is_not_there(self):
         result = pw.plan(needs.QUICKSTART, set={"plan": "auto", "cluster.node.device.memory": "1 GiB"})
         self.assertEqual(result.json, needs.command("plan", needs.QUICKSTART, "--set", "plan=auto", "--set",

@@ -33,10 +33,11 @@ class Documented(unittest.TestCase):
 
     def test_what_the_page_names_is_there(self):
         page = (needs.SOURCE / "docs/reference/python.md").read_text(encoding="utf-8")
-        rows = re.findall(r"^\| `(\w+)\(.*?\)` \| `\w+` \| (.*?) \|$", page, re.M)
-        self.assertEqual([name for name, _ in rows], ["simulate", "plan", "sweep", "capacity", "compare", "draw", "reproduce"])
-        classes = {"simulate": pw.Simulation, "plan": pw.Plans, "sweep": pw.Sweep, "capacity": pw.Capacity, "compare": pw.Comparison}
-        for name, figures in rows[:5]:
+        rows = re.findall(r"^\| `(\w+)\(.*?\)` \| `\w+[^`]*` \| (.*?) \|$", page, re.M)
+        self.assertEqual([name for name, _ in rows], ["simulate", "plan", "sweep", "capacity", "compare", "launch", "validate", "draw", "reproduce"])
+        classes = {"simulate": pw.Simulation, "plan": pw.Plans, "sweep": pw.Sweep, "capacity": pw.Capacity, "compare": pw.Comparison,
+                   "launch": pw.Launch, "validate": pw.Validation}
+        for name, figures in rows[:7]:
             for figure in re.findall(r"`(\w+)[`(]", figures):
                 self.assertTrue(hasattr(classes[name], figure), f"{name}: {figure}")
         for name in pw.__all__:

@@ -80,7 +80,16 @@ with tempfile.TemporaryDirectory() as folder:
     assert layers["1-Block"]["stash"] == layers["2-Block"]["stash"] != "0 B"
     assert layers["0-Embedding"]["stash"] == f"{8 * 2 * 32} B"
 
-    for model, words in [(Block(48, 4), "is a Block, which does not say in what order its parts run"),
+    # Where work is issued ahead, each run is timed until it has ended. 3 + 2 runs in groups of 4 are 8: with weights 2
+    # forwards and 2 backwards each, without them 2 and that of the second module; each is waited for before and behind.
+    waited, settle = [], pw.torch._settle
+    pw.torch._settle = waited.append
+    pw.torch.profile(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.randn(2, 3), repeats=3)
+    pw.torch._settle = settle
+    assert len(waited) == 2 * 8 * (4 + 3), len(waited)
+
+    for model, words in [(nn.Sequential(nn.Linear(3, 3, device="meta")), "0-Linear lies on meta, the example on cpu"),
+                         (Block(48, 4), "is a Block, which does not say in what order its parts run"),
                          ([nn.Linear(3, 4), nn.Linear(3, 4)], "1-Linear: does not run on what the layer before returns"),
                          (["linear"], "model[0]: is a str; give modules")]:
         try:

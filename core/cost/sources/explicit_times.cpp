@@ -26,8 +26,9 @@ class ExplicitTimes final : public CostSource {
 
   std::string provenance() const override {
     const Model& model = scenario_.model;
-    std::string text = "layer times: as stated for " + std::to_string(model.batch) +
-                       (model.batch == 1 ? " sample" : " samples") + ", scaled to the micro-batch";
+    std::string text = (model.measured_pieces ? "layer times: measured pieces, of " : "layer times: as stated for ") +
+                       std::to_string(model.batch) + (model.batch == 1 ? " sample" : " samples") +
+                       ", scaled to the micro-batch";
     if (op_overhead() > Time{})
       text += "; each op adds " + std::to_string(op_overhead().value) + " ns of launch overhead";
     return text + "; optimizer time is not included";
