@@ -16,6 +16,7 @@ std::string in_words(const Layout& layout) {
           (layout.micro_batches == 1 ? " micro-batch of " : " micro-batches of ") +
           std::to_string(layout.micro_batch_size) + ", " + layout.schedule;
   if (layout.zero > 0) text += ", ZeRO-" + std::to_string(layout.zero);
+  if (layout.shard > 0) text += " over groups of " + std::to_string(layout.shard);
   return text;
 }
 

@@ -24,6 +24,7 @@ struct Layout {
   std::string schedule;
   std::int64_t micro_batch_size = 1, micro_batches = 1;  // M per copy
   std::int64_t zero = 0;
+  int shard = 0;  // copies that divide what `zero` says; 0: all of them, or what the scenario says
   PlacementOrder placement = PlacementOrder::Pipeline;  // where the scenario gives no list of devices
 
   int copies() const { return data_parallel * context_parallel; }

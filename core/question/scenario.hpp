@@ -189,6 +189,8 @@ struct RuntimePolicy {
   std::optional<Placed<std::int64_t>> pipelines;          // ScheduleShape::pipelines; none: 2
   std::optional<Placed<std::int64_t>> forwards_at_once;   // ScheduleShape::forwards; none: 1
   std::optional<Placed<std::int64_t>> update_every;       // ScheduleShape::update_every; none: K
+  // Of plan.tensor_parallel: a product runs in t parts beside what its group sends.            core/cost/tensor_overlap.hpp
+  Placed<bool> tensor_overlap{false, {}};
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};
   std::optional<Placed<std::int64_t>> context_inner;  // of TwoLevel, a divisor of c

@@ -95,6 +95,9 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
+  if (plan.tensor_overlap.value) set("config.compile.enable", "True");  // which the next line needs
+  if (plan.tensor_parallel > 1)
+    set("config.compile.enable_async_tensor_parallel", plan.tensor_overlap.value ? "True" : "False");
   if (plan.context_parallel > 1) set("parallel.context_parallel_degree", plan.context_parallel);
   if (plan.split().sends_tokens()) set("parallel.expert_parallel_degree", plan.expert_parallel);
   const int shard = plan.resharding ? plan.sharded_over(0) / plan.context_parallel : 1;

@@ -389,6 +389,13 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (plan.exchange_share.value > 0) out.line(key, value_text(plan.exchange_share));
      }},
+    {"tensor_overlap", "true | false",
+     "what a tensor-parallel group gathers and scatters runs beside the products next to it, in tensor_parallel parts "
+     "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
+     read_as<&PlanRequest::tensor_overlap>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.tensor_overlap.value) out.line(key, value_text(plan.tensor_overlap));
+     }},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
      "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",
@@ -478,8 +485,9 @@ constexpr Field<PlanRequest> kPlan[] = {
 // ---- fields left to the planner -------------------------------------------------------------------------------------
 
 constexpr std::string_view kMayBeOpen[] = {
-    "stages",    "virtual_stages", "data_parallel",    "tensor_parallel", "sequence_parallel", "schedule",
-    "partition", "placement",      "context_parallel", "expert_parallel", "recompute",         "replicas"};
+    "stages",    "virtual_stages", "data_parallel",      "tensor_parallel",  "sequence_parallel",
+    "schedule",  "partition",      "placement",          "context_parallel", "expert_parallel",
+    "recompute", "replicas",       "data_parallel_shard"};
 
 }  // namespace
 

@@ -147,7 +147,9 @@ void write_layout(JsonFields& json, const Layout& layout) {
   json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
   json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
   json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);
-  json.field("zero", layout.zero).field("placement", layout.placement);
+  json.field("zero", layout.zero);
+  json.when(layout.shard > 0, [&] { json.field("data_parallel_shard", layout.shard); });
+  json.field("placement", layout.placement);
 }
 
 }  // namespace
@@ -277,6 +279,9 @@ std::string ranking_csv(const Ranking& ranking) {
                                    [](const Found& found) { return found.layout.expert_parallel > 1; });
   if (contexts) text += ",context_parallel";
   if (experts) text += ",expert_parallel";
+  const bool shards = std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                                  [](const Found& found) { return found.layout.shard > 0; });
+  if (shards) text += ",data_parallel_shard";
   text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {
     const Found& found = ranking.plans[i];
@@ -294,6 +299,7 @@ std::string ranking_csv(const Ranking& ranking) {
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
     if (contexts) text += fmt::format(",{}", layout.context_parallel);
     if (experts) text += fmt::format(",{}", layout.expert_parallel);
+    if (shards) text += fmt::format(",{}", layout.shard > 0 ? layout.shard : layout.data_parallel);
     const Figures whole = whole_training(found);
     if (asked)
       for (const auto& value : {whole.days, whole.device_hours, whole.cost, whole.energy_kwh, whole.goodput})

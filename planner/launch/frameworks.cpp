@@ -163,6 +163,8 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
       differs(fmt::format("data_parallel_shard: {} is not there; all copies divide among them", plan.shard->value));
     plan.shard.reset();
   }
+  if (!groups && plan.open.erase("data_parallel_shard") > 0)
+    differs("data_parallel_shard: groups of copies are not there; all copies divide among them");
   const bool kept =
       words.framework != Framework::Torchtitan && plan.reshard_after_forward && !plan.reshard_after_forward->value;
   if (kept) {
@@ -208,6 +210,12 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
     training.zero = 3;
     plan.reshard_after_forward.reset(), plan.reduce_gradients.reset();
   }
+}
+
+void settle_tensor_overlap(PlanRequest& plan, Framework framework, const Told& differs) {
+  if (framework == Framework::Megatron || framework == Framework::Torchtitan) return;
+  if (std::exchange(plan.tensor_overlap.value, false))
+    differs("tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false");
 }
 
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
@@ -365,6 +373,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_experts(scenario, framework, stages, differs);
   settle_gradient_precision(training, framework, differs);
   settle_context(scenario, words(framework), differs);
+  settle_tensor_overlap(scenario.plan, framework, differs);
   settle_early_stop(scenario, words(framework), differs);
   settle_offloading(scenario, framework, stages, differs);
   if (!copies) return;

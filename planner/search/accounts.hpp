@@ -93,7 +93,7 @@ inline void widen(std::vector<Bytes>& set_aside, const std::vector<Bytes>& buffe
 
 // The lines of a ranking: plans that differ in their placement or in ZeRO alone are one, the best of them.
 inline Layout line_of(Layout layout) {
-  layout.placement = PlacementOrder::Pipeline, layout.zero = 0;
+  layout.placement = PlacementOrder::Pipeline, layout.zero = layout.shard = 0;
   return layout;
 }
 

@@ -101,7 +101,7 @@ Evaluator::World& Evaluator::world_anywhere(const Layout& layout) {
 
 Evaluator::World& Evaluator::world(const Layout& layout, const Where& where) {
   std::shared_ptr<World>& known = worlds_[{layout.tensor_parallel, layout.sequence_parallel, layout.context_parallel,
-                                           layout.expert_parallel, layout.zero, where}];
+                                           layout.expert_parallel, layout.zero, layout.shard, where}];
   if (!known) {
     const auto scenario = std::make_shared<Scenario>(settled(scenario_, layout, nullptr));
     if (!modes_.empty()) scenario->plan.recompute.value.clear();  // chosen here, for every cut

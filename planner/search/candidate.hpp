@@ -150,7 +150,7 @@ class Evaluator {
   std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most
   std::function<bool()> stop_;
   Aim aim_;
-  using Key = std::tuple<int, bool, int, int, std::int64_t, Where>;
+  using Key = std::tuple<int, bool, int, int, std::int64_t, int, Where>;
   std::map<Key, std::shared_ptr<World>> worlds_;
   std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };

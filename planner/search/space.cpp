@@ -122,6 +122,22 @@ bool chunks_are_given(const Scenario& scenario) {
   return !is_open(scenario, "virtual_stages") && scenario.plan.virtual_stages.value > 1;
 }
 
+// How many of the copies may divide among them what zero says; 0: all, or what the scenario says.
+std::vector<int> shards_for(const Scenario& scenario, std::int64_t copies, std::int64_t devices_of_copy) {
+  const OpenField* open = open_field(scenario, "data_parallel_shard");
+  if (open == nullptr || copies == 1) return {0};
+  std::vector<int> shards;
+  if (open->among.empty()) {
+    shards.push_back(0);
+    const std::int64_t in_node = scenario.cluster.devices_per_node / std::max<std::int64_t>(1, devices_of_copy);
+    if (in_node > 1 && in_node < copies && copies % in_node == 0) shards.push_back(static_cast<int>(in_node));
+    return shards;
+  }
+  for (const std::int64_t shard : numbers(scenario, "data_parallel_shard", 0, {}))
+    if (shard <= copies && copies % shard == 0) shards.push_back(static_cast<int>(shard));
+  return shards;
+}
+
 std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
   const OpenField* open = open_field(scenario, "placement");
   if (open == nullptr) {
@@ -431,6 +447,13 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
               group.zeros = copies * context > 1
                                 ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
                                 : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
+              group.shards = shards_for(scenario, copies, t * context);
+              if (group.shards.empty()) {
+                left_out("data_parallel_shard does not divide the copies");
+                group.shards = {0};
+                std::erase_if(group.zeros, [](std::int64_t zero) { return zero > 0; });
+                if (group.zeros.empty()) continue;
+              }
               group.placements =
                   copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
               space.layouts += static_cast<std::int64_t>(members(group).size());
@@ -459,12 +482,13 @@ std::vector<Layout> members(const LayoutGroup& group) {
   for (const std::string& schedule : group.schedules)
     for (const int chunks : chunks_of(schedule, group.chunks))
       for (const std::int64_t zero : group.zeros)
-        for (const PlacementOrder placement : group.placements) {
-          Layout layout = group.first;
-          layout.schedule = schedule, layout.virtual_stages = chunks;
-          layout.zero = zero, layout.placement = placement;
-          layouts.push_back(std::move(layout));
-        }
+        for (const int shard : zero > 0 ? group.shards : std::vector<int>{0})
+          for (const PlacementOrder placement : group.placements) {
+            Layout layout = group.first;
+            layout.schedule = schedule, layout.virtual_stages = chunks;
+            layout.zero = zero, layout.shard = shard, layout.placement = placement;
+            layouts.push_back(std::move(layout));
+          }
   return layouts;
 }
 
@@ -493,10 +517,12 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
   request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
   request.sequence_parallel.value = layout.sequence_parallel;
+  request.tensor_overlap.value &= layout.sequence_parallel;
   request.context_parallel.value = layout.context_parallel;
   request.expert_parallel.value = layout.expert_parallel;
   request.schedule.value = layout.schedule;
   if (is_open(scenario, "placement")) request.placement = layout.placement;
+  if (layout.shard > 0) request.shard = Placed<std::int64_t>{layout.shard, request.place};
   Training& training = result.training;
   const auto number = [](std::optional<Placed<std::int64_t>>& field, std::int64_t value) {
     field = Placed<std::int64_t>{value, field ? field->place : Place{}};

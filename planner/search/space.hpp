@@ -12,11 +12,12 @@
 
 namespace pipewright {
 
-// Layouts that share all but schedule, chunks, ZeRO and placement: they have one bound in common.
+// Layouts that share all but schedule, chunks, ZeRO, its groups and placement: they have one bound in common.
 struct LayoutGroup {
   Layout first;  // schedule "", virtual_stages 1, zero 0
   std::vector<std::string> schedules;
   std::vector<std::int64_t> zeros;
+  std::vector<int> shards;  // of a layout with `zero`: Layout::shard
   std::vector<PlacementOrder> placements;
   std::vector<int> chunks;  // per stage, for schedules that take several; ascending
 };
@@ -43,6 +44,7 @@ struct Within {
 //   micro_batch_size  every divisor of a copy's share of the batch (needs training.global_batch_size)
 //   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b stands for gpipe and eager_1f1b
 //   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage
+//   data_parallel_shard  all copies, or as many as a node has devices for; each with zero from 1 on
 //   zero 0 | 1, placement pipeline | data            where there are several copies
 // Throws InputError for fields that contradict one another, naming them, and for more than 2^18 groups.
 Space layouts_of(const Scenario& scenario, const Within& within = {});

@@ -88,6 +88,7 @@ std::set<std::string> written_paths() {
   full->answer.plan.context_parallel = 4, full->answer.plan.context_inner = Placed<std::int64_t>{2, {}};
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{};
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
+  full->answer.plan.tensor_overlap.value = true;
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer, true));

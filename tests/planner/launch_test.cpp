@@ -342,6 +342,25 @@ TEST_CASE("activations in the host's memory: Megatron-LM's flag, and the others'
           std::vector<std::string>{"offload_layers: 2 is not written here; activations stay on the device"});
 }
 
+TEST_CASE("exchanges beside products: flags of Megatron-LM and torchtitan, and the others' difference") {
+  const std::string keys = "stages: 2, tensor_parallel: 2, sequence_parallel: true, tensor_overlap: true";
+  const auto of = [&](Framework framework, LaunchWriter writer) {
+    const Launched l = launched(small(keys, "micro_batch_size: 1, micro_batches: 8"), framework);
+    return std::pair(l.nearest.differences, file(l, written(l), writer));
+  };
+  const auto [none, megatron] = of(Framework::Megatron, megatron_launch);
+  CHECK(none.empty());
+  CHECK(contains(megatron, "--tp-comm-overlap"));
+  CHECK(contains(of(Framework::Torchtitan, torchtitan_launch).second,
+                 "config.compile.enable = True\n    config.compile.enable_async_tensor_parallel = True\n"));
+  for (const auto& [framework, writer] : {kWriters[2], kWriters[3]}) {  // torch.distributed.pipelining, DeepSpeed
+    const auto differences = of(framework, writer).first;
+    CHECK(std::find(differences.begin(), differences.end(),
+                    "tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false") !=
+          differences.end());
+  }
+}
+
 TEST_CASE("weights that are divided: flags of each framework that has them") {
   using List = std::vector<std::string>;
   const Sharded titan = sharded("zero: 3", "data_parallel_shard: 4", Framework::Torchtitan);

@@ -1,10 +1,16 @@
 // training.zero from 2 on: who divides what with whom, what it takes, and when it is exchanged.
 #include "planner/sharding.hpp"
 
+#include <variant>
+
 #include <doctest/doctest.h>
 
 #include "core/cost/state_exchange.hpp"
 #include "io/writers/schedule_csv.hpp"
+#include "planner/price.hpp"
+#include "planner/search/found.hpp"
+#include "planner/search/search.hpp"
+#include "planner/search/space.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
@@ -277,4 +283,47 @@ TEST_CASE("what sharding cannot be is refused with the way out") {
   CHECK(says(sharding_refusal(scenario), "pipedream updates the weights of one stage while others run; use 0 or 1"));
   scenario = sharded(4, 1, 4);
   CHECK(plan_of(scenario).units == 1);  // one copy: there is nothing to divide
+}
+
+TEST_CASE("the search chooses the groups of hybrid sharding, as simulating each of them would") {
+  Scenario asked = sharded(6, 8, 1);
+  asked.cluster.nodes = 2, asked.cluster.devices_per_node = 4;
+  asked.cluster.network = Network{.bandwidth = Bandwidth{5e9}};
+  asked.training.global_batch_size = Placed<std::int64_t>{8, {}};
+  asked.plan.open["data_parallel_shard"] = {};
+  const auto step = [&](int shard) {
+    Scenario one = asked;
+    one.plan.open.clear();
+    if (shard > 0) one.plan.shard = Placed<std::int64_t>{shard, {}};
+    const CostModel cost(one);
+    return price(find_plan(one, cost), cost, Engine::Auto).report;
+  };
+  const Space space = layouts_of(asked);
+  REQUIRE(space.groups.size() == 1);
+  CHECK(space.groups.front().shards == std::vector<int>{0, 4});  // all copies, and those of a node
+  const auto best = [](const Scenario& scenario) {
+    return std::get<SearchAnswer>(search(scenario, {.top = 2})).plans.front();
+  };
+  // Gathers over the ports of a node are faster than over the network, and each device then holds a quarter, not an eighth.
+  REQUIRE(step(4).step_time < step(0).step_time);
+  const Found fast = best(asked);
+  CHECK(fast.layout.shard == 4);
+  CHECK(fast.report.step_time == step(4).step_time);
+  CHECK(in_words(fast.layout).find("ZeRO-3 over groups of 4") != std::string::npos);
+  REQUIRE(fast.scenario->plan.shard.has_value());
+  CHECK(fast.scenario->plan.shard->value == 4);
+  const Bytes of_four = step(4).workers.front().need.with_reserve, of_all = step(0).workers.front().need.with_reserve;
+  REQUIRE(of_all < of_four);
+  asked.cluster.device.memory = of_four - Bytes{1};
+  const Found fits = best(asked);
+  CHECK(fits.layout.shard == 0);
+  CHECK_FALSE(fits.scenario->plan.shard.has_value());
+  CHECK(fits.report.step_time == step(0).step_time);
+  // As listed; what does not divide the copies is left out, and whole copies have no groups.
+  asked.plan.open["data_parallel_shard"].among = {"2", "3", "8"};
+  CHECK(layouts_of(asked).groups.front().shards == std::vector<int>{2, 8});
+  asked.training.open["zero"].among = {"0", "3"};
+  CHECK(members(layouts_of(asked).groups.front()).size() == 3);
+  asked.plan.open["data_parallel_shard"].among = {"3"};
+  CHECK(members(layouts_of(asked).groups.front()).size() == 1);
 }

@@ -71,6 +71,12 @@ TEST_CASE("stated layers cannot be shared, and sequence parallelism needs a grou
         std::string::npos);
   CHECK(error_of(blocks(2, {1, true})).find("s.yaml:6:3: plan.sequence_parallel: true divides the sequence") !=
         std::string::npos);
+  Scenario waiting = blocks(2, {2, false});
+  waiting.plan.tensor_overlap = {true, {"s.yaml", 7, 3}};
+  CHECK(error_of(waiting) ==
+        "s.yaml:7:3: plan.tensor_overlap: true runs beside products what sequence parallelism gathers and scatters; "
+        "write "
+        "plan.sequence_parallel: true, or leave it out");
 }
 
 TEST_CASE("devices count for MFU and efficiency, and the references divide no layer") {

@@ -38,6 +38,8 @@
 // all-gather: the same bytes and steps [Korthikanti22]. Of all groups of the plan the slowest counts. Every group is
 // priced as if alone on its links.
 //
+// With plan.tensor_overlap they run beside the products next to them: core/cost/tensor_overlap.hpp.
+//
 // Context parallelism of degree c: every device has a c-th of the tokens, so that all but attention is priced for samples / c;
 // attention as core/cost/context_exchange.hpp says.
 //
@@ -64,6 +66,7 @@
 #include "core/cost/measured_times.hpp"
 #include "core/cost/pass_kernels.hpp"
 #include "core/cost/tensor_exchange.hpp"
+#include "core/cost/tensor_overlap.hpp"
 
 namespace pipewright {
 namespace {
@@ -278,6 +281,19 @@ class Roofline final : public CostSource {
     return "";
   }
 
+  // Products of one pass that run beside exchanges.
+  struct BesideExchanges {
+    std::vector<DividedProduct> gathers, scatters;
+  };
+  bool overlaps() const { return scenario_.plan.tensor_overlap.value && split_.sequence_parallel && split_.degree > 1; }
+  // Of what is exchanged, the share that is left to wait for; the wait for the slowest member is.
+  double left_of(const BesideExchanges& products, double exchanged, int count) const {
+    const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
+    if (!overlaps() || count == 0 || sent <= 0) return 1;
+    const double left = left_of_exchanges(products.gathers, products.scatters, count, sent / count / 2, split_.degree);
+    return (left + skew) / exchanged;
+  }
+
   // Nanoseconds that the group of a worker spends on its all-reduces of one pass. With sequence parallelism the half that
   // gathers moves what products in fewer bits read.                                            [TransformerEngine26]
   double collectives(const Work& work, const Amount& reduced, int reductions, double samples) const {
@@ -456,6 +472,7 @@ class Roofline final : public CostSource {
     const double t = split_.degree;
     const IssueTimes host = issue_times();
     PassKernels forward, input, weight, core, again;
+    BesideExchanges forward_products, input_products;
     ProductOfLayer scores;
     const std::size_t repeated =
         scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size();
@@ -505,12 +522,23 @@ class Roofline final : public CostSource {
       const double once = operator_time(op, PassKind::Forward, samples, op.forward_flops * flops,
                                         bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
       to_forward([&](PassKernels& pass) { pass.add(host.forward, once, kernels); });
+      // Also in t parts, of as many rows each.
+      const auto beside = [&](BesideExchanges& products, PassKind pass, double whole, double work_of_pass,
+                              const Amount& amount) {
+        using Divided = ProductOfLayer::Divided;
+        const bool gathers = op.shape.divided == Divided::Columns, scatters = op.shape.divided == Divided::Depth;
+        if (!overlaps() || at_experts || !(gathers || scatters) || whole <= 0) return;
+        const double moved = amount.on_device(per_value, split_) * samples / t + parameters * weight_;
+        const double part = operator_time(op, pass, samples / t, work_of_pass * flops / t, moved);
+        (gathers ? products.gathers : products.scatters).push_back({whole, part * t});
+      };
+      beside(forward_products, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
       if (!returns) to_forward(exchanged);
       if (returns) exchanged(input);  // the list is turned round below
-      input.add(host.backward,
-                operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
-                              bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels),
-                kernels);
+      const double of_input = operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
+                                            bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels);
+      input.add(host.backward, of_input, kernels);
+      beside(input_products, PassKind::Input, of_input, op.input_flops, op.input_bytes);
       if (!returns) exchanged(input);
       if (const Casts of = casts(op, PassKind::Input, samples, parameters); of.kernels > 0)
         input.add(host.backward, of.time, of.kernels);
@@ -519,8 +547,10 @@ class Roofline final : public CostSource {
     }
     std::reverse(input.list.begin(), input.list.end());
     std::reverse(weight.list.begin(), weight.list.end());
-    const auto reduced = [&](const PassKernels& pass, const Amount& amount, int count) {
-      return pass.with(count, host.collective, collectives(work, amount, count, of_device));
+    const auto reduced = [&](const PassKernels& pass, const BesideExchanges& products, const Amount& amount,
+                             int count) {
+      const double exchanged = collectives(work, amount, count, of_device);
+      return pass.with(count, host.collective, exchanged * left_of(products, exchanged, count));
     };
     Amount within;  // the modules that are run again
     int reductions = 0;
@@ -533,15 +563,17 @@ class Roofline final : public CostSource {
     const auto times = [&](int count) { return sent ? count - work.expert_layers : count; };
     if (sent && scenario_.plan.recompute_modules.has(Module::Experts) && reductions >= work.expert_layers)
       within = of_all(within), reductions = times(reductions);
-    IssuedPasses issued{reduced(forward, of_all(work.reduced_forward), times(work.reductions_forward)),
-                        reduced(input, of_all(work.reduced_backward), times(work.reductions_backward)),
-                        weight.with(),
-                        reduced(core, within, reductions),
-                        {}};
+    IssuedPasses issued{
+        reduced(forward, forward_products, of_all(work.reduced_forward), times(work.reductions_forward)),
+        reduced(input, input_products, of_all(work.reduced_backward), times(work.reductions_backward)),
+        weight.with(),
+        reduced(core, forward_products, within, reductions),
+        {}};
     issued.again = issued.forward;
     if (repeated < work.operators.size()) {  // the last product's all-reduce goes with it
       const int all = times(work.reductions_forward), left = std::max(0, all - 1);
-      const double time = all == 0 ? 0 : collectives(work, of_all(work.reduced_forward), all, of_device) * left / all;
+      double time = all == 0 ? 0 : collectives(work, of_all(work.reduced_forward), all, of_device);
+      time *= left_of(forward_products, time, all) * left / std::max(1, all);
       issued.again = again.with(left, host.collective, time);
     }
     Passes passes;
