@@ -561,7 +561,8 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   errors.attempt([&] { split_batch(scenario, plan); });
   if (rule != nullptr) {
     if (errors.count() == 0) check_slices(scenario, plan), check_pipelines(scenario, *rule, plan);
-    settle_division(scenario, plan, errors), check_offloading(scenario, plan, errors);
+    settle_division(scenario, plan, errors), check_offloading(scenario, plan, errors),
+        check_host_update(scenario, errors);
   }
   errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();

@@ -99,6 +99,15 @@ std::vector<LayerRange> natural_units(const Model& model, LayerRange layers) {
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   const std::size_t before = errors.count();
   check_keys(scenario, plan, errors);
+  const auto measured =
+      std::ranges::find_if(scenario.model.layers, [](const Layer& l) { return l.states.has_value(); });
+  if (scenario.training.zero >= kGradientsSharded && measured != scenario.model.layers.end())
+    errors.add(
+        or_else(scenario.training.zero_place, scenario.training.place), "training.zero",
+        fmt::format(
+            "{} divides gradients, but what layer {} holds was measured as it lay (states); use 0 or 1, or leave "
+            "states out and give parameters",
+            scenario.training.zero, measured->name));
   const PlanRequest& request = scenario.plan;
   const std::int64_t zero = scenario.training.zero;
   if (errors.count() > before) return;
@@ -154,6 +163,20 @@ std::string no_offloading(const Plan& plan) {
 }
 
 }  // namespace
+
+void check_host_update(const Scenario& scenario, PlanErrors& errors) {
+  const Placed<double>& asked = scenario.training.offload_optimizer;
+  if (asked.value <= 0) return;
+  if (scenario.cost != CostSourceKind::Roofline)
+    errors.add(or_else(asked.place, scenario.training.place), "training.offload_optimizer",
+               "only cost: roofline prices the optimizer's step; use it, or leave this out");
+  const auto measured =
+      std::ranges::find_if(scenario.model.layers, [](const Layer& l) { return l.states.has_value(); });
+  if (measured != scenario.model.layers.end())
+    errors.add(or_else(asked.place, scenario.training.place), "training.offload_optimizer",
+               fmt::format("what layer {} holds was measured on its device (states); leave one of the two out",
+                           measured->name));
+}
 
 void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
   if (!moves_activations(scenario)) return;

@@ -8,6 +8,8 @@ namespace pipewright {
 
 // Settles Plan::shard, resharding and reduce_each; of weights that are sharded nothing is gathered yet.
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
+// Whether the optimizer can leave its states to the host (training.offload_optimizer).
+void check_host_update(const Scenario& scenario, PlanErrors& errors);
 // That plan.offload_layers can be done: a schedule whose passes can be cut into units, and devices that say how fast they
 // reach their host.
 void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/host_update.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/question/memory_anchor.hpp"
@@ -98,13 +99,16 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
     kept = as_activation(kept);
-    Bytes states = of_parameters(optimizer);
+    Bytes states = states_on_device(of_parameters(optimizer), training);
     if (training.zero == 1) states = Bytes{states.value / most_members};
     Bytes resident = checked_sum(of_parameters(gradient), states), stash;
     const WeightBytes weights = weight_bytes(layer.held(), low_precision_parameters(scenario, static_cast<LayerId>(i)),
                                              training, scenario.cluster.device);
     Bytes of_weights = checked_sum(weights.held, weights.copies);
-    if (layer.states) resident = {}, of_weights = *layer.states;
+    if (layer.states) {
+      of_weights = std::min(of_parameters(weight), *layer.states);
+      resident = *layer.states - of_weights;
+    }
     (versions ? stash : resident) += of_weights;
     (mode == Recompute::Full ? resident : stash) += kept;
     problem.resident.push_back(resident);

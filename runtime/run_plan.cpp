@@ -354,6 +354,9 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                      plan.offload_layers ? "plan.offload_layers" : "plan.schedule",
                      std::string("a run keeps activations where they are made; ") +
                          (plan.offload_layers ? "leave it out" : "use another schedule"));
+  if (training.offload_optimizer.value > 0)
+    throw InputError(training.offload_optimizer.place, "training.offload_optimizer",
+                     "a run updates parameters where they are; leave it out");
   if (any(kGathers))
     throw InputError(training.zero_place, "training.zero",
                      "a run keeps weights, gradients and optimizer states whole; use 0");

@@ -27,6 +27,11 @@
 namespace pipewright {
 namespace {
 
+// No command can name such a plan.
+bool in_memory(const LaunchAsked& launch) {
+  return launch.path == "-" || launch.read.texts.contains(launch.path);
+}
+
 Answer answered(const Scenario& scenario) {
   return std::get<Answer>(answer(scenario, {.engine = Engine::Auto, .ignore_memory = true}));
 }
@@ -82,7 +87,7 @@ Changes changes_of(const LaunchAsked& launch, const Answer& asked, const Nearest
   const std::vector<std::string>& given = launch.read.set;
   if (nearest.differences.empty()) return {given, true};
   const std::vector<std::string> few = with_changes(given, changed_keys(nearest.asked, nearest.scenario));
-  if (launch.path == "-") return {few, true};  // nothing is left to be read again
+  if (in_memory(launch)) return {few, true};  // nothing is left to be read again
   if (makes(launch, few, written)) return {few, true};
   const std::vector<std::string> all = with_changes(given, changed_keys(*asked.scenario, nearest.scenario));
   if (makes(launch, all, written)) return {all, true};
@@ -91,7 +96,7 @@ Changes changes_of(const LaunchAsked& launch, const Answer& asked, const Nearest
 
 // The question whose answer the framework can express; "" where it cannot be asked of this scenario.
 std::string better_question(const LaunchAsked& launch, const NearestPlan& nearest, const FrameworkWords& words) {
-  if (launch.path == "-") return "";
+  if (in_memory(launch)) return "";
   constexpr std::array<std::string_view, 4> kept = {"plan.bucket", "plan.reserve_pipeline", "plan.skips",
                                                     "plan.scatter_gather"};
   std::vector<std::string> set = with_changes(launch.read.set, {"plan=auto"});
@@ -121,8 +126,7 @@ void place_at_key(Fault& fault, const LaunchAsked& launch) {
   for (auto change = set.rbegin(); change != set.rend(); ++change)
     if (key_of(*change) == section || key_of(*change) == fault.key)
       return void(fault.place = {"--set " + *change, 0, 0});
-  const bool named = path != "-" && !launch.read.texts.contains(path);
-  const Yaml file = named ? read_yaml(path) : Yaml{};
+  const Yaml file = in_memory(launch) ? Yaml{} : read_yaml(path);
   const Yaml* const inside = file.find(section);
   const Yaml* const value = inside == nullptr ? nullptr : inside->find(key);
   if (value != nullptr) fault.place = value->place;
@@ -182,7 +186,7 @@ Launched launched(const LaunchAsked& launch) {
                                .differences = result.differences,
                                .asked_words = plan_in_words(asked.plan),
                                .written_words = plan_in_words(written.plan),
-                               .plan_path = path == "-" ? "PLAN" : path,
+                               .plan_path = in_memory(launch) ? "PLAN" : path,
                                .command = launch.command,
                                .set = changes.set,
                                .set_says_all = changes.says_all,

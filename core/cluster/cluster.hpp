@@ -94,9 +94,10 @@ struct Device {
   double fragmentation = 0;            // share of what the model holds that is lost between blocks
   std::map<Precision, FlopRate> peak;  // by precision
   std::optional<Bandwidth> memory_bandwidth;
-  std::optional<Bandwidth> host_link;  // to the memory of its host, each way
-  Time launch_overhead;                // per scheduled op (explicit and uniform times) or per layer (roofline)
-  HostTimes host;                      // roofline, layers built from operators
+  std::optional<Bandwidth> host_link;    // to the memory of its host, each way
+  std::optional<Bandwidth> host_update;  // that the host reads and writes for it while it updates parameters
+  Time launch_overhead;                  // per scheduled op (explicit and uniform times) or per layer (roofline)
+  HostTimes host;                        // roofline, layers built from operators
   bool fp8_any_layout = false;  // fp8 products read either operand along either side; else transposed copies are made
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise

@@ -9,6 +9,7 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
+#include "core/cost/host_update.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/question/memory_anchor.hpp"
 
@@ -263,11 +264,12 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   };
   HeldParameters parameters;
   Bytes weights, copies, of_experts;  // the last: of both, where no other device holds the same
-  Bytes measured;                     // states of layers that state them: no zero divides them again
+  Bytes measured, of_measured;        // states of layers that state them, which no zero divides again; of them, weights
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
     if (const auto& states = scenario.model.layers[static_cast<std::size_t>(layer)].states) {
-      measured = checked_sum(measured, *states), ++layer;
+      const Bytes counted = bytes(all, weight_bytes(training.precision));
+      measured = checked_sum(measured, *states), of_measured += std::min(counted, *states), ++layer;
       continue;
     }
     const HeldParameters of_layer{all, scenario.model.layers[static_cast<std::size_t>(layer)].expert_parameters};
@@ -279,16 +281,20 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     if (alone && all > 0)
       of_experts += share_of(of_weights.held + of_weights.copies,
                              static_cast<double>(of_layer.of_experts) / static_cast<double>(all));
-    chunk.rounding += rounding(held_weights(of_layer, of_weights.held), allocator) +
-                      rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
-                      rounding(bytes(held(of_layer, kOptimizerSharded), per_state), allocator);
+    chunk.rounding +=
+        rounding(held_weights(of_layer, of_weights.held), allocator) +
+        rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
+        rounding(states_on_device(bytes(held(of_layer, kOptimizerSharded), per_state), training), allocator);
   }
   const Bytes gradients = bytes(parameters.all, gradient_bytes(training));
   const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
-  chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), measured);
+  chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), of_measured);
   chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
                                 bytes(parameters.all, training.framework.bytes_per_parameter));
-  chunk.optimizer = bytes(held(parameters, kOptimizerSharded), per_state);
+  chunk.optimizer = checked_sum(states_on_device(bytes(held(parameters, kOptimizerSharded), per_state), training),
+                                measured - of_measured);
+  chunk.on_host = share_of(bytes(held(parameters, kOptimizerSharded), host_state_bytes(training)),
+                           training.offload_optimizer.value);
   if (!plan.resharding || plan.sharded_over(stage) == 1) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
   const Bytes reduced = alone ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;

@@ -94,6 +94,7 @@ struct ChunkMemory {
   // Where weights or gradients are sharded, what is whole for a while: weights, from the start of the op before the one
   // that they are gathered for; gradients, from the first backward of a round to the end of its last.
   Bytes gathered = {}, unreduced = {};
+  Bytes on_host = {};  // of the optimizer (training.offload_optimizer): no part of the device's memory
 };
 
 // What a schedule moves to a partner, of one micro-batch: all that it keeps there.
@@ -250,6 +251,8 @@ struct MemoryPeak {
 
 // The most of a worker's activations that wait in another memory at once: from a forward's end to the begin of its backward.
 Bytes most_away(const MemoryModel& memory, const Schedule& schedule, PositionId position);
+// In the host's memory for a device of a stage: activations at most, and the optimizer's states.
+Bytes in_host_memory(const MemoryModel& memory, const Schedule& schedule, const Plan& plan, StageId stage);
 
 // Walk over the op list of one position: exact, without buffers, no clock needed.
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position);

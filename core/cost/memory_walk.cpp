@@ -335,6 +335,15 @@ Bytes most_away(const MemoryModel& memory, const Schedule& schedule, PositionId 
   return most_moved(memory, schedule, position).stash;
 }
 
+Bytes in_host_memory(const MemoryModel& memory, const Schedule& schedule, const Plan& plan, StageId stage) {
+  if (memory.chunks.empty()) return {};  // of a real run, or of no answer
+  const Seating seating = plan.seating();
+  Bytes sum = plan.offloaded.empty() ? Bytes{} : most_away(memory, schedule, seating.first_position(stage));
+  for (int i = 0; i < seating.held(); ++i)
+    sum += memory.chunks[slot_of(seating.chunk_of(stage, i))].on_host;
+  return sum;
+}
+
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
   const Lane& lane = schedule.positions[slot_of(position)];
   Ledger ledger(memory, schedule, position, updates_seen(schedule), Ledger::Clock::None);

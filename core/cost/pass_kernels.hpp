@@ -6,6 +6,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/kernel_queue.hpp"
+#include "core/cost/tensor_overlap.hpp"
 
 namespace pipewright {
 
@@ -15,6 +16,7 @@ struct PassKernels {
 
   std::vector<Queue> list;
   double device = 0;
+  std::vector<DividedProduct> gathers, scatters;  // of its products, beside exchanges of a tensor-parallel group
 
   void add(double host, double time, int kernels = 1) {
     device += time;

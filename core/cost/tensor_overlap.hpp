@@ -6,8 +6,9 @@
 //     together = max(g', x) + min(g', x) / t              the first part has nothing to run beside          [Wang23]
 //     left = together - g                                 beyond the product in one piece, g
 // t = 4, g = 100 us, g' = 112 us, x = 60 us: 112 + 15 - 100 = 27 us in place of 60. x = 200 us: 200 + 28 - 100 = 128.
-// An exchange that has no such product next to it in its layer (an embedding's, the next layer's) is left whole.
-// Gradients of inputs go the other way: the same products, the same exchanges.
+// Where that would take longer than to wait, nothing runs in parts: x. An exchange that has no such product next to it in
+// its layer (an embedding's, experts', the next layer's) is left whole. Gradients of inputs go the other way: the same
+// products, the same exchanges.
 //                                                    tests/core/tensor_overlap_test.cpp
 #pragma once
 
@@ -34,7 +35,7 @@ inline double left_of_exchanges(const std::vector<DividedProduct>& gathers, cons
         continue;
       }
       const auto& [whole, parts] = (*products)[i];
-      left += std::max(0.0, std::max(parts, half) + std::min(parts, half) / t - whole);
+      left += std::clamp(std::max(parts, half) + std::min(parts, half) / t - whole, 0.0, half);
     }
   return left;
 }

@@ -121,6 +121,8 @@ struct Training {
   // reduce-scatter of the gradients and an all-gather of the weights.                               [ZeRO20] [FSDP23]
   std::int64_t zero = 0;
   Place zero_place;
+  // Of the optimizer's states and of its work, what is left to the host.                          core/cost/host_update.hpp
+  Placed<double> offload_optimizer{0, {}};
   // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
   // weight and states written once.
   std::optional<Bytes> update_bytes;

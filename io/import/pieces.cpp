@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -30,7 +31,10 @@ constexpr std::size_t kMostRows = 4'000'000;  // of chunks on ranks
 constexpr int kMillisecond = 6;               // powers of ten to nanoseconds
 constexpr std::string_view kSchema = "pipewright.pieces/1";
 constexpr std::string_view kWayOut =
-    "; columns: chunk,rank,forward_ms,backward_ms,kept_bytes,output_bytes,states_bytes,parameters";
+    "columns: chunk, rank, forward_ms, backward_ms (or backward_input_ms and backward_weight_ms), kept_bytes, "
+    "output_bytes, "
+    "states_bytes, parameters";
+constexpr std::size_t kLargestPieces = std::size_t{256} << 20;  // bytes of a file
 
 // A chunk on one rank; times in ns.
 struct Piece {
@@ -77,7 +81,7 @@ std::vector<const Figure*> columns_of(const std::vector<CsvField>& head, const P
     const Place at{line.file, line.line, field.column};
     columns.push_back(figure_named(field.text));
     if (columns.back() == nullptr)
-      throw InputError(at, fmt::format("{} is not a column of measured pieces{}", in_quotes(field.text), kWayOut));
+      throw InputError(at, fmt::format("{} is not a column of measured pieces; {}", in_quotes(field.text), kWayOut));
     if (std::count(columns.begin(), columns.end(), columns.back()) > 1)
       throw InputError(at, fmt::format("{} stands there twice; once is enough", in_quotes(field.text)));
   }
@@ -92,7 +96,8 @@ Piece row_of(const std::vector<const Figure*>& columns, const std::vector<CsvFie
   piece.place = line;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (fields[i].text.empty()) continue;
-    const Parsed<std::int64_t> number = parse_scaled(fields[i].text, columns[i]->power_of_ten);
+    const int power = columns[i]->power_of_ten;
+    const Parsed<std::int64_t> number = power == 0 ? parse_count(fields[i].text) : parse_scaled(fields[i].text, power);
     if (!number.value)
       throw InputError(Place{line.file, line.line, fields[i].column}, std::string(columns[i]->name),
                        fmt::format("{} {}", in_quotes(fields[i].text), number.why));
@@ -138,6 +143,9 @@ std::int64_t figure_of(const JsonValue& value, int power_of_ten) {
 
 Pieces of_document(const JsonValue& document) {
   if (document.at("schema").text() != kSchema) document.at("schema").refuse(fmt::format("is not {}", kSchema));
+  for (const auto& [key, value] : document.map())
+    if (key != "schema" && key != "source" && key != "batch" && key != "pieces")
+      value.refuse("is not known here; keys: schema, source, batch, pieces");
   Pieces pieces;
   if (document.has("source")) pieces.source = document.at("source").text();
   if (document.has("batch")) pieces.batch = document.at("batch").whole();
@@ -148,7 +156,7 @@ Pieces of_document(const JsonValue& document) {
     piece.where = entry.path();
     for (const auto& [key, value] : entry.map()) {
       const Figure* const figure = figure_named(key);
-      if (figure == nullptr) value.refuse(fmt::format("is not a figure of a measured piece{}", kWayOut));
+      if (figure == nullptr) value.refuse(fmt::format("is not a figure of a measured piece; {}", kWayOut));
       piece.*(figure->value) = figure_of(value, figure->power_of_ten);
     }
   }
@@ -197,12 +205,17 @@ Pieces of_tasks(const JsonValue& document) {
 
 Pieces parse_any(std::string_view text, const std::string& file) {
   const std::string_view all = trimmed(text, " \t\r\n");
-  if (!all.starts_with('{')) return parse_table(text, file);
+  if (!all.starts_with('{') && !all.starts_with('[')) return parse_table(text, file);
   const Json json = parse_json(text, file);
-  const JsonValue document(json, file, fmt::format("; write schema {}", kSchema));
+  if (!json.is_object())
+    throw InputError(Place{file, 0, 0},
+                     fmt::format("is a list; write {{\"schema\": \"{}\", \"pieces\": [...]}}", kSchema));
   const bool tasks =
-      !document.has("schema") && !json.empty() && json.begin()->is_object() && json.begin()->contains("duration_ms");
-  return tasks ? of_tasks(document) : of_document(document);
+      !json.contains("schema") && !json.empty() && json.begin()->is_object() && json.begin()->contains("duration_ms");
+  if (tasks)
+    return of_tasks(
+        JsonValue(json, file, "task_durations.json has maps of duration_ms, pp_rank, model_chunk_id and task_type"));
+  return of_document(JsonValue(json, file, fmt::format("write schema {}", kSchema)));
 }
 
 // ---- chunks ---------------------------------------------------------------------------------------------------------
@@ -229,6 +242,7 @@ void complete(Piece& piece) {
     piece.backward = both;
   }
   if (!piece.backward) refuse(fmt::format("chunk {} has no backward_ms; give the time of its backward", *piece.chunk));
+  if (*piece.forward + *piece.backward > kLargest) refuse(fmt::format("chunk {}: its times overflow", *piece.chunk));
 }
 
 // Of the slowest rank and the fullest.
@@ -241,7 +255,7 @@ void join(Joined& chunk, const Piece& piece) {
   const auto more = [](auto& held, const auto& value) {
     if (value && (!held || held->value < *value)) held = std::decay_t<decltype(*held)>{*value};
   };
-  const std::int64_t both = checked_sum(Time{*piece.forward}, Time{*piece.backward}).value;
+  const std::int64_t both = *piece.forward + *piece.backward;
   const bool slowest = both > chunk.most || !chunk.layer;
   chunk.least = std::min(chunk.least, both), chunk.most = std::max(chunk.most, both), ++chunk.ranks;
   if (!chunk.layer) {
@@ -267,12 +281,14 @@ std::string in_words(const std::vector<Joined>& chunks) {
   double apart = 0;
   for (const Joined& chunk : chunks) {
     ranks = std::max(ranks, chunk.ranks);
+    if (chunk.least == 0 && chunk.most > 0) apart = std::numeric_limits<double>::infinity();
     if (chunk.least > 0)
       apart = std::max(apart, static_cast<double>(chunk.most) / static_cast<double>(chunk.least) - 1);
   }
-  return ranks < 2 ? ""
-                   : fmt::format("; the slowest of up to {} ranks of a chunk counts, they are up to {:.1f} % apart",
-                                 ranks, 100 * apart);
+  if (ranks < 2) return "";
+  return fmt::format(
+      "; the slowest of up to {} ranks of a chunk counts, {}", ranks,
+      std::isinf(apart) ? "some of which take no time" : fmt::format("they are up to {:.1f} % apart", 100 * apart));
 }
 
 }  // namespace
@@ -280,7 +296,7 @@ std::string in_words(const std::vector<Joined>& chunks) {
 Model parse_pieces(const std::string& text, const std::string& file, std::optional<std::int64_t> batch) {
   Pieces pieces = parse_any(without_byte_order_mark(text), file);
   const Place whole{file, 0, 0};
-  if (pieces.list.empty()) throw InputError(whole, fmt::format("holds no measured piece{}", kWayOut));
+  if (pieces.list.empty()) throw InputError(whole, fmt::format("holds no measured piece; {}", kWayOut));
   std::vector<Joined> chunks;
   std::map<std::pair<std::int64_t, std::int64_t>, const Piece*> seen;
   for (Piece& piece : pieces.list) {
@@ -312,14 +328,15 @@ Model parse_pieces(const std::string& text, const std::string& file, std::option
   model.batch = batch.value_or(pieces.batch.value_or(1));
   model.batch_stated = true;
   model.measured_pieces = true;
-  model.source = fmt::format("{} measured pieces of {}, sha256 {}{}{}", chunks.size(),
-                             printable(std::filesystem::path(file).filename().string()), sha256(text),
-                             pieces.source.empty() ? "" : ": " + printable(pieces.source), in_words(chunks));
+  model.source =
+      fmt::format("{} measured {} of {}, sha256 {}{}{}", chunks.size(), chunks.size() == 1 ? "piece" : "pieces",
+                  printable(std::filesystem::path(file).filename().string()), sha256(text),
+                  pieces.source.empty() ? "" : ": " + printable(pieces.source), in_words(chunks));
   return model;
 }
 
 Model read_pieces(const std::string& path, std::optional<std::int64_t> batch) {
-  return parse_pieces(read_bytes(path), path == "-" ? "standard input" : path, batch);
+  return parse_pieces(read_bytes(path, kLargestPieces), path == "-" ? "standard input" : path, batch);
 }
 
 }  // namespace pipewright

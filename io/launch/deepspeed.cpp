@@ -37,14 +37,23 @@ std::string how_to_run(const NodeShape& shape) {
          comment(fmt::format("  HOSTS: a file with a line \"NAME slots={}\" for each node", shape.per_node));
 }
 
+// Its ratio is there with stage 3 alone.                                                            [DeepSpeed26]
+std::string on_host(const Plan& plan, const Training& training) {
+  if (training.offload_optimizer.value <= 0) return "";
+  const bool in_part = plan.resharding && training.zero >= kWeightsSharded;
+  return fmt::format(", \"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": True{}}}",
+                     in_part ? fmt::format(", \"ratio\": {:.4g}", training.offload_optimizer.value) : "");
+}
+
 std::string configuration(const Plan& plan, const Training& training) {
   const bool adam = training.optimizer == Optimizer::Adam;
-  return fmt::format(R"(
+  return fmt::format(
+      R"(
 CONFIG = {{
     "train_batch_size": {},
     "train_micro_batch_size_per_gpu": {},
     "gradient_accumulation_steps": {},
-    "zero_optimization": {{"stage": {}{}}},{}
+    "zero_optimization": {{"stage": {}{}{}}},{}
     "bf16": {{"enabled": {}}},
     "fp16": {{"enabled": {}}},
     "data_types": {{"grad_accum_dtype": "{}"}},
@@ -56,17 +65,16 @@ WIDTH = 64  # of the layers below; yours have their own
 
 
 )",
-                     plan.global_batch_size, plan.micro_batch_size, plan.micro_batches,
-                     plan.resharding ? training.zero : std::min<std::int64_t>(training.zero, kOptimizerSharded),
-                     !plan.resharding
-                         ? ""
-                         : fmt::format(", \"overlap_comm\": True, \"reduce_bucket_size\": {}",
-                                       std::max<std::int64_t>(1, plan.bucket.value / gradient_bytes(training).value)),
-                     training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
-                     training.precision == Precision::Bf16 ? "True" : "False",
-                     training.precision == Precision::Fp16 ? "True" : "False",
-                     deepspeed_dtype(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
-                     training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+      plan.global_batch_size, plan.micro_batch_size, plan.micro_batches,
+      plan.resharding ? training.zero : std::min<std::int64_t>(training.zero, kOptimizerSharded),
+      !plan.resharding ? ""
+                       : fmt::format(", \"overlap_comm\": True, \"reduce_bucket_size\": {}",
+                                     std::max<std::int64_t>(1, plan.bucket.value / gradient_bytes(training).value)),
+      on_host(plan, training), training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
+      training.precision == Precision::Bf16 ? "True" : "False",
+      training.precision == Precision::Fp16 ? "True" : "False",
+      deepspeed_dtype(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
+      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
 }
 
 bool recomputes(const Plan& plan, Recompute mode) {

@@ -91,6 +91,9 @@ void parallel_flags(Flags& flags, const Answer& written) {
     flags.line("--no-scatter-gather-tensors-in-pipeline");
   if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");
   if (training.zero >= 1) flags.line("--use-distributed-optimizer");
+  if (training.offload_optimizer.value > 0)  // as its guide has it
+    flags.add("--optimizer-cpu-offload --optimizer-offload-fraction {:.4g} --use-precision-aware-optimizer",
+              training.offload_optimizer.value);
   const int groups = plan.workers() / std::max(1, plan.stages * plan.sharded_over(0));
   if (training.zero >= 1 && groups > 1) flags.add("--num-distributed-optimizer-instances {}", groups);
   if (training.zero >= 2 && plan.copies() > 1) {

@@ -66,6 +66,14 @@ constexpr Field<Training> kTraining[] = {
      "default: "
      "false",
      read_as<&Training::low_precision_weights>, write_unless<&Training::low_precision_weights, false>},
+    {"offload_optimizer", "number from 0 to 1",
+     "share of the optimizer's states, and of its work, that is left to the host (Megatron-LM's "
+     "optimizer_offload_fraction, "
+     "DeepSpeed's offload_optimizer); needs host_link and host_update of the device, and cost: roofline; default: 0",
+     read_as<&Training::offload_optimizer, FromZeroToOne>,
+     [](YamlText& out, std::string_view key, const Training& training) {
+       if (training.offload_optimizer.value > 0) out.line(key, value_text(training.offload_optimizer));
+     }},
     {"zero", "0 | 1 | 2 | 3",
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
      "weights, too, gathered unit by unit where they are read (FSDP); default: 0",

@@ -37,6 +37,8 @@ void scenario(JsonFields& json, const Scenario& s) {
   json.field("precision", s.training.precision).field("optimizer", s.training.optimizer);
   json.field("gradient_precision", s.training.gradient_precision.value_or(s.training.precision));
   json.field("zero", s.training.zero);
+  json.when(s.training.offload_optimizer.value > 0,
+            [&] { json.field("offload_optimizer", s.training.offload_optimizer.value); });
   json.field("sequence_length", s.training.sequence_length).field("cost_source", s.cost);
 }
 
@@ -159,6 +161,8 @@ void stages(JsonFields& json, const Answer& answer) {
     json.field("busy_s", s.busy);
     idle(json, s.idle);
     memory(json, s.memory, s.need, is_anchored(*answer.scenario));
+    const Bytes on_host = in_host_memory(answer.memory, answer.schedule, answer.plan, s.stage);
+    json.when(on_host > Bytes{}, [&] { json.field("host_memory_bytes", on_host); });
     const bool limited = s.need.capacity.value > 0;  // a real run need not be
     json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
     json.field("fits", !limited || s.need.to_fit <= s.need.capacity);

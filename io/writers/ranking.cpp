@@ -299,7 +299,8 @@ std::string ranking_csv(const Ranking& ranking) {
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
     if (contexts) text += fmt::format(",{}", layout.context_parallel);
     if (experts) text += fmt::format(",{}", layout.expert_parallel);
-    if (shards) text += fmt::format(",{}", layout.shard > 0 ? layout.shard : layout.data_parallel);
+    if (shards)
+      text += layout.zero == 0 ? "," : fmt::format(",{}", layout.shard > 0 ? layout.shard : layout.data_parallel);
     const Figures whole = whole_training(found);
     if (asked)
       for (const auto& value : {whole.days, whole.device_hours, whole.cost, whole.energy_kwh, whole.goodput})

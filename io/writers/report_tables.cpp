@@ -249,11 +249,8 @@ class Tables {
     if (short_bytes(need.with_reserve) != short_bytes(need.model))
       text += fmt::format(" · {} of it held by the model", short_bytes(need.model));
     if (const std::string within = memory_within_90(need); !within.empty()) text += " · " + within;
-    if (!answer_.plan.offloaded.empty()) {
-      const PositionId position = answer_.plan.seating().first_position(full.stage);
-      text += fmt::format(" · {} more in its host's memory",
-                          short_bytes(most_away(answer_.memory, answer_.schedule, position)));
-    }
+    const Bytes on_host = in_host_memory(answer_.memory, answer_.schedule, answer_.plan, full.stage);
+    if (on_host > Bytes{}) text += fmt::format(" · {} more in its host's memory", short_bytes(on_host));
     if (need.fit > 0) text += fmt::format(" · with {} up to {}", fit_text(need.fit), short_bytes(need.to_fit));
     if (is_anchored(*answer_.scenario)) text += " · " + anchored_text(need);
     return text;

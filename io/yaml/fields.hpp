@@ -230,6 +230,9 @@ struct DeviceRate {
 struct Share {
   const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be more than 0, at most 1"; }
 };
+struct FromZeroToOne {
+  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be from 0 to 1"; }
+};
 struct Below1 {
   const char* operator()(double value) const {
     return value >= 0 && value < 1 ? "" : "must be at least 0, less than 1";

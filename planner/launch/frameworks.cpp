@@ -218,6 +218,30 @@ void settle_tensor_overlap(PlanRequest& plan, Framework framework, const Told& d
     differs("tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false");
 }
 
+// Which of the optimizer's states are on the host, and that ZeRO is there, which both frameworks want for it.
+void settle_host_update(Training& training, Framework framework, const Told& differs) {
+  double& asked = training.offload_optimizer.value;
+  if (asked <= 0) return;
+  if (framework != Framework::Megatron && framework != Framework::DeepSpeed) {
+    differs(fmt::format("offload_optimizer: {:.4g} is not there; states stay on the device: 0", asked));
+    asked = 0;
+    return;
+  }
+  if (framework == Framework::DeepSpeed && training.zero < kWeightsSharded && asked < 1) {
+    differs(fmt::format("offload_optimizer: {:.4g} is there with zero: 3 alone; all states are on the host: 1", asked));
+    asked = 1;
+  }
+  if (framework == Framework::Megatron && training.optimizer != Optimizer::Adam) {
+    differs(fmt::format("offload_optimizer: is there with adam alone, not with {}; states stay on the device: 0",
+                        optimizer_name(training.optimizer)));
+    asked = 0;
+    return;
+  }
+  if (training.zero > 0) return;
+  differs("zero: 0 is not there with offload_optimizer; optimizer states are divided: 1");
+  training.zero = 1;
+}
+
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
   if (framework == Framework::Megatron || training.low_precision.value == LowPrecision::None) return;
   differs(framework == Framework::Torchtitan
@@ -376,8 +400,9 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_tensor_overlap(scenario.plan, framework, differs);
   settle_early_stop(scenario, words(framework), differs);
   settle_offloading(scenario, framework, stages, differs);
-  if (!copies) return;
+  if (!copies) return settle_host_update(training, framework, differs);
   settle_zero(scenario, words(framework), stages, differs);
+  settle_host_update(training, framework, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
   const bool scattered = training.zero >= kGradientsSharded;
   settle_gradient_sync(scenario.plan.gradient_sync,

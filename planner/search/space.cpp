@@ -10,7 +10,9 @@
 #include "core/cost/cost_model.hpp"
 #include "core/divisors.hpp"
 #include "core/plan/given_schedule.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/refusals.hpp"
+#include "planner/sharding.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -134,7 +136,7 @@ std::vector<int> shards_for(const Scenario& scenario, std::int64_t copies, std::
     return shards;
   }
   for (const std::int64_t shard : numbers(scenario, "data_parallel_shard", 0, {}))
-    if (shard <= copies && copies % shard == 0) shards.push_back(static_cast<int>(shard));
+    if (shard <= copies && copies % shard == 0) shards.push_back(shard == copies ? 0 : static_cast<int>(shard));
   return shards;
 }
 
@@ -241,6 +243,18 @@ std::string no_search_beside(const GivenSchedule& given) {
 // Values that no other field can mend.
 void check_fixed(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
+  PlanErrors errors;
+  check_host_update(scenario, errors);
+  errors.throw_if_any();
+  if (plan.tensor_overlap.value && !plan.sequence_parallel.value && !is_open(scenario, "sequence_parallel"))
+    throw InputError(place_of(scenario, plan.tensor_overlap.place), "plan.tensor_overlap",
+                     "true runs beside products what sequence parallelism gathers and scatters; write "
+                     "plan.sequence_parallel: true or auto, or leave it out");
+  if (is_open(scenario, "data_parallel_shard") && scenario.training.zero == 0 && !is_open(scenario, "zero"))
+    throw InputError(
+        plan.open.at("data_parallel_shard").place, "plan.data_parallel_shard",
+        "copies divide nothing with training.zero: 0; write training.zero: 3 for FSDP or {auto: [1, 3]}, or "
+        "leave this out");
   const std::int64_t devices = scenario.cluster.devices();
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
   if (layers == 0) throw InputError(scenario.model.place, "model.layers", "the model has no layers; give at least one");

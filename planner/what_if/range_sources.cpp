@@ -138,6 +138,19 @@ void add_device(std::vector<RangeSource>& sources, const Scenario& scenario, int
                        "a step of a small model with the same framework (device.host)",
                        [c](Scenario& changed, double place) { move(device_of(changed.cluster, c).host, place); },
                        host.band.has_value()});
+  const bool updates = scenario.training.offload_optimizer.value > 0;
+  if (updates && device.host_update)
+    sources.push_back(
+        {fmt::format("updates on the host of {}", device.name), known({}, kHostBand, device.provenances, "host_update"),
+         "a step with training.offload_optimizer (device.host_update)", [c](Scenario& changed, double place) {
+           device_of(changed.cluster, c).host_update->value *= band_factor(kHostBand, place);
+         }});
+  if ((updates || scenario.plan.offload_layers) && device.host_link)
+    sources.push_back({fmt::format("the link of {} to its host's memory", device.name),
+                       known({}, kLinkBand, device.provenances, "host_link"),
+                       "copies of pinned memory by size (device.host_link)", [c](Scenario& changed, double place) {
+                         device_of(changed.cluster, c).host_link->value *= band_factor(kLinkBand, place);
+                       }});
   if (device.collectives && device.collectives->band > 0)
     sources.push_back({fmt::format("collectives inside a node of {}", device.name),
                        known(device.collectives->band, device.collectives->provenance),

@@ -144,7 +144,14 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
              });
   if (cluster.nodes > 1 && cluster.network && !cluster.network->ideal)
     runs.add("2x network bandwidth", [](Cluster& changed) { changed.network->bandwidth.value *= 2; });
-  if (!answer.plan.offloaded.empty())
+  const bool by_host = answer.scenario->training.offload_optimizer.value > 0;
+  if (by_host)
+    runs.add("2x pace of the update on the host", [](Cluster& changed) {
+      each_device(changed, [](Device& device) {
+        if (device.host_update) device.host_update->value *= 2;
+      });
+    });
+  if (!answer.plan.offloaded.empty() || by_host)
     runs.add("2x link to the host's memory", [](Cluster& changed) {
       each_device(changed, [](Device& device) {
         if (device.host_link) device.host_link->value *= 2;

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import signal
 import threading
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -33,7 +34,7 @@ def _path(value: Any, argument: str) -> str:
     try:
         path = os.fspath(value)
     except TypeError:
-        raise wrong(argument, f"is a {type(value).__name__}; write a Scenario, a dict, or the path of a file") from None
+        raise wrong(argument, f"is a {type(value).__name__}; write the path of a file" + (", a Scenario or a dict" if argument in ("scenario", "question", "a", "b") else "")) from None
     if isinstance(path, bytes):
         raise wrong(argument, "is bytes; write the path as text")
     if "\n" in path:
@@ -276,7 +277,12 @@ def launch(scenario: ScenarioLike, framework: str, *, set: Changes = None, sched
     """
     asked = _scenario(scenario).with_(set, schedule)
     target = _word(framework, "framework", _core.launch_targets)
-    return _results.Launch(_core.launch(asked._asked(), target, bool(sbatch), f"pipewright launch {asked._named()} --for {target}"))
+    words = [asked._path, *(word for change in asked._set for word in ("--set", change)), "--for", target]
+    command = "pipewright launch " + shlex.join([*words, *(["--sbatch"] if sbatch else [])])
+    notes = []
+    if Order.NAME in asked._texts:
+        notes.append(f"the order is in memory: save its csv as {Order.NAME} for the commands that name it")
+    return _results.Launch(_core.launch(asked._asked(), target, bool(sbatch), command), notes)
 
 
 def validate(scenario: ScenarioLike, *, log: Union[None, str, "os.PathLike[str]"] = None,
@@ -288,9 +294,15 @@ def validate(scenario: ScenarioLike, *, log: Union[None, str, "os.PathLike[str]"
     not count. tolerance: share of the step time within which the prediction counts as right (`within`).
     """
     asked = _scenario(scenario).with_(set, schedule)
-    paths = [_path(trace, "traces") for trace in ([traces] if isinstance(traces, (str, os.PathLike)) else traces)]
+    listed = [traces] if isinstance(traces, (str, os.PathLike)) else [] if traces is None else traces
+    if not hasattr(listed, "__iter__"):
+        raise wrong("traces", f"is a {type(listed).__name__}; write a list of paths, one per rank")
+    paths = [_path(trace, "traces") for trace in listed]
     if log is None and not paths:
         raise wrong("traces", "is missing, and so is log; name files that a run wrote")
+    for argument, value in [("log", log), *(("traces", path) for path in paths)]:
+        if value is not None and not os.fspath(value):
+            raise wrong(argument, "is empty; write the path of a file")
     core = _core.validate(asked._asked(), "" if log is None else _path(log, "log"), paths,
                           _number(warmup, "warmup", 0, 10**9), _amount(tolerance, "tolerance", 0, 10, "a share"))
     return _results.Validation(core, f"pipewright validate {asked._named()}")

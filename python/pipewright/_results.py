@@ -281,8 +281,8 @@ class Drawing:
 class Launch:
     """The answer of `launch`."""
 
-    def __init__(self, core: Any) -> None:
-        self._core = core
+    def __init__(self, core: Any, notes: List[str]) -> None:
+        self._core, self._notes = core, notes
 
     @property
     def program(self) -> str:
@@ -302,7 +302,7 @@ class Launch:
     @property
     def notes(self) -> List[str]:
         """The differences, what they cost, and warnings: what the command prints beside the file."""
-        return list(self._core.notes)
+        return [*self._core.notes, *self._notes]
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
         pathlib.Path(path).write_text(self.program, encoding="utf-8")

@@ -14,6 +14,7 @@ from ._yaml import document
 Model = Dict[str, Any]
 
 
+@torch.enable_grad()
 def profile(model: Union[torch.nn.Sequential, Iterable[torch.nn.Module]], example: torch.Tensor, *,
             loss: Optional[Callable[[torch.Tensor], torch.Tensor]] = None, repeats: int = 9, in_flight: int = 4,
             name: str = "", to: Union[None, str, os.PathLike] = None) -> Model:
@@ -30,8 +31,10 @@ def profile(model: Union[torch.nn.Sequential, Iterable[torch.nn.Module]], exampl
     if not isinstance(example, torch.Tensor) or example.dim() == 0:
         raise wrong("example", f"is a {type(example).__name__}; give a batch of the model's input, a tensor")
     for argument, value in (("repeats", repeats), ("in_flight", in_flight)):
-        if value < 1:
-            raise wrong(argument, f"is {value}; write 1 or more")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise wrong(argument, f"is {str(value)[:40]!r}; write a whole number from 1 on")
+    if not chain:
+        raise wrong("model", "has no modules; give at least one")
     device = example.device
     if device.type not in ("cpu", "cuda"):
         raise wrong("example", f"lies on {device}; a CPU or a CUDA device is measured, move it there")
@@ -50,9 +53,13 @@ def profile(model: Union[torch.nn.Sequential, Iterable[torch.nn.Module]], exampl
         layers.append(layer)
     counted.clear()
     gradients = [(p, p.grad) for _, module in chain for p in module.parameters()]
-    whole, of_inputs = (_spans(chain, example.detach(), repeats + 2, in_flight, weights) for weights in (True, False))
-    for p, gradient in gradients:
-        p.grad = gradient
+    for p, _ in gradients:
+        p.grad = None  # what is there would be added to
+    try:
+        whole, of_inputs = (_spans(chain, example.detach(), repeats + 2, in_flight, weights) for weights in (True, False))
+    finally:
+        for p, gradient in gradients:
+            p.grad = gradient
     for number, layer in enumerate(layers):
         backward = whole.median(whole.backward[number])
         inputs = min(backward, of_inputs.median(of_inputs.backward[number]))
@@ -170,7 +177,7 @@ def _layer(label: str, module: torch.nn.Module, given: torch.Tensor, known: set,
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             y = module(x)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise wrong(label, f"does not run on what the layer before returns ({error}); give the parts in their order, none of "
                     "which changes its input in place") from error
     if not isinstance(y, torch.Tensor):

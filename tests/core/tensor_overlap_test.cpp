@@ -20,6 +20,8 @@ TEST_CASE("an exchange runs beside the product next to it: the longer of both, a
   CHECK(left_of_exchanges(product, product, 1, 60, 4) == 2 * 27);
   CHECK(left_of_exchanges(product, product, 2, 60, 4) == 2 * 27 + 2 * 60);
   CHECK(left_of_exchanges(product, product, 0, 60, 4) == 0);
+  const std::vector<DividedProduct> slow = {{100, 400}};  // worse in parts than waiting
+  CHECK(left_of_exchanges(slow, slow, 1, 60, 4) == 2 * 60);
   const std::vector<DividedProduct> free = {{100, 100}};  // as long in parts, and nothing to send
   CHECK(left_of_exchanges(free, free, 1, 0, 4) == 0);
 }

@@ -107,7 +107,7 @@ TEST_CASE("Pieces: tasks of Megatron-LM's simulation, chunk i of rank r of 2 bei
 }
 
 TEST_CASE("Pieces: what is wrong is named with its line or path") {
-  CHECK(pieces_refusal("").find("pieces.csv: holds no measured piece; columns: chunk,rank,forward_ms") == 0);
+  CHECK(pieces_refusal("").find("pieces.csv: holds no measured piece; columns: chunk, rank, forward_ms") == 0);
   CHECK(pieces_refusal("chunk,forward\n0,1\n").find("pieces.csv:1:7: \"forward\" is not a column of measured pieces") ==
         0);
   CHECK(pieces_refusal("chunk,chunk\n").find("pieces.csv:1:7: \"chunk\" stands there twice") == 0);
@@ -127,6 +127,12 @@ TEST_CASE("Pieces: what is wrong is named with its line or path") {
             .find("backward_ms is not") != std::string::npos);
   CHECK(pieces_refusal("chunk,forward_ms,backward_ms,backward_input_ms,backward_weight_ms\n0,2,,1,1\n1,2,2,,\n")
             .find("unlike chunk 0") != std::string::npos);
+  CHECK(pieces_refusal("chunk,forward_ms,backward_ms\n0.4,1,2\n").find("pieces.csv:2:1: chunk: \"0.4\" ") == 0);
+  CHECK(pieces_refusal("chunk,forward_ms,backward_ms\n0,4611686018427.387,4611686018427.387\n") ==
+        "pieces.csv:2:1: chunk 0: its times overflow");
+  CHECK(pieces_refusal("[]").find("pieces.csv: is a list; write {\"schema\": \"pipewright.pieces/1\"") == 0);
+  CHECK(pieces_refusal(R"({"schema": "pipewright.pieces/1", "bacth": 8, "pieces": []})") ==
+        "pieces.csv: bacth is not known here; keys: schema, source, batch, pieces; write schema pipewright.pieces/1");
   CHECK(pieces_refusal("chunk,forward_ms,backward_ms\n99999,2,4\n").find("at most 65535") != std::string::npos);
   CHECK(pieces_refusal(R"({"schema": "pipewright.pieces/2"})").find("schema is not pipewright.pieces/1") !=
         std::string::npos);
@@ -141,7 +147,7 @@ TEST_CASE("Pieces: what is wrong is named with its line or path") {
 TEST_CASE("Pieces: a scenario runs them on its schedule, with their messages and their memory") {
   const Scratch folder;
   folder.write("pieces.csv", kHead +
-                                 "0,0,2,4,100000,0,7000000,\n"
+                                 "0,0,2,4,100000,0,7000000,500000\n"
                                  "1,0,2,4,100000,0,5000000,\n");
   const std::string scenario = R"(version: 1
 model: {pieces: pieces.csv, output: 1 MB}
@@ -154,16 +160,22 @@ plan: {stages: 2, schedule: gpipe, partition: balanced}
   // Forwards 2 ms each, a message of 1 ms: 4 forwards, the last message and forward, 4 backwards, one more message and
   // backward: 8 + 1 + 2 + 16 + 1 + 4.
   CHECK(result.report.makespan == Time{32'000'000});
-  // What was measured is held between steps, whatever the optimizer; no gradient or state is counted in addition.
-  CHECK(result.report.stages[0].memory.bytes.weights == Bytes{7'000'000});
-  CHECK(result.report.stages[1].memory.bytes.weights == Bytes{5'000'000});
+  // What was measured is held between steps, the weights of its parameters among it: 500 000 of 4 B. Nothing is counted in
+  // addition, whatever the optimizer.
+  CHECK(result.report.stages[0].memory.bytes.weights == Bytes{2'000'000});
+  CHECK(result.report.stages[0].memory.bytes.optimizer == Bytes{5'000'000});
+  CHECK(result.report.stages[1].memory.bytes.weights == Bytes{0});
+  CHECK(result.report.stages[1].memory.bytes.optimizer == Bytes{5'000'000});
   CHECK(result.report.stages[0].memory.bytes.gradients == Bytes{0});
-  CHECK(result.report.stages[0].memory.bytes.optimizer == Bytes{0});
   CHECK(result.report.stages[0].memory.bytes.stash == Bytes{400'000});
   CHECK(result.report.provenance.front().find("layer times: measured pieces, of 1 sample") == 0);
   const std::string written = resolved_yaml(*result.scenario);
   CHECK(written.find("measured_pieces: true") != std::string::npos);
   CHECK(written.find("states: 7 MB") != std::string::npos);
+  CHECK(message_of([&] {
+          answer(read_scenario(path, {.set = {"training.zero=2"}, .config_path = kShipped.config_path}), {});
+        }).find("training.zero: 2 divides gradients, but what layer chunk0 holds was measured as it lay (states)") !=
+        std::string::npos);
   folder.write("again.yaml", written);
   CHECK(std::get<Answer>(answer(read_scenario(folder.path("again.yaml"), kShipped), {})).report.makespan ==
         result.report.makespan);

@@ -89,6 +89,9 @@ std::set<std::string> written_paths() {
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{};
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
   full->answer.plan.tensor_overlap.value = true;
+  full->scenario->training.offload_optimizer.value = 0.5;
+  for (ChunkMemory& chunk : full->answer.memory.chunks)
+    chunk.on_host = Bytes{1};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
   std::set<std::string> paths = paths_of(json_report(full->answer, true));

@@ -361,6 +361,38 @@ TEST_CASE("exchanges beside products: flags of Megatron-LM and torchtitan, and t
   }
 }
 
+TEST_CASE(
+    "the optimizer on the host: flags of Megatron-LM and DeepSpeed, which want ZeRO for it, and the others' "
+    "difference") {
+  using List = std::vector<std::string>;
+  const auto of = [](const std::string& training, Framework framework, Optimizer optimizer = Optimizer::Adam) {
+    Scenario scenario = small("data_parallel: 8", "precision: bf16, gradient_precision: fp32, optimizer: adam, " +
+                                                      training + ", micro_batch_size: 1, micro_batches: 4");
+    scenario.cost = CostSourceKind::Roofline, scenario.training.optimizer = optimizer;
+    scenario.cluster.device.host_link = Bandwidth{50e9}, scenario.cluster.device.host_update = Bandwidth{10e9};
+    const Launched l = launched(scenario, framework);
+    const auto writer =
+        std::find_if(kWriters.begin(), kWriters.end(), [&](const auto& w) { return w.first == framework; });
+    return std::pair(l.nearest.differences, file(l, written(l), writer->second));
+  };
+  const auto megatron = of("zero: 1, offload_optimizer: 0.5", Framework::Megatron);
+  CHECK(megatron.first.empty());
+  CHECK(contains(megatron.second, "--optimizer-cpu-offload --optimizer-offload-fraction 0.5"));
+  CHECK(of("zero: 1, offload_optimizer: 0.5", Framework::Megatron, Optimizer::Momentum).first ==
+        List{"offload_optimizer: is there with adam alone, not with momentum; states stay on the device: 0"});
+  CHECK(of("offload_optimizer: 0.5", Framework::Megatron).first ==
+        List{"zero: 0 is not there with offload_optimizer; optimizer states are divided: 1"});
+  const auto all = of("zero: 1, offload_optimizer: 0.5", Framework::DeepSpeed);
+  CHECK(std::find(all.first.begin(), all.first.end(),
+                  "offload_optimizer: 0.5 is there with zero: 3 alone; all states are on the host: 1") !=
+        all.first.end());
+  CHECK(contains(all.second, "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}"));
+  CHECK(contains(of("zero: 3, offload_optimizer: 0.5", Framework::DeepSpeed).second,
+                 "\"pin_memory\": True, \"ratio\": 0.5}"));
+  CHECK(of("zero: 3, offload_optimizer: 0.5", Framework::Torchtitan).first ==
+        List{"offload_optimizer: 0.5 is not there; states stay on the device: 0"});
+}
+
 TEST_CASE("weights that are divided: flags of each framework that has them") {
   using List = std::vector<std::string>;
   const Sharded titan = sharded("zero: 3", "data_parallel_shard: 4", Framework::Torchtitan);

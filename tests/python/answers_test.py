@@ -67,6 +67,11 @@ class Bytes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             of_order.save(pathlib.Path(folder) / "train.py")
             self.assertEqual((pathlib.Path(folder) / "train.py").read_text(encoding="utf-8"), of_order.program)
+        self.assertIn("order.schedule.csv", of_order.notes[-1])
+        in_memory = pw.Scenario.from_yaml(pathlib.Path(path).read_text(encoding="utf-8"))
+        self.assertIn("pipewright run PLAN", pw.launch(in_memory, "slurm").program)
+        quoted = pw.launch(path, "slurm", set={"name": "it's $HOME"}, sbatch=True).program
+        self.assertIn("""--set 'name="it'"'"'s $HOME"' --for slurm --sbatch""", quoted)
         with self.assertRaisesRegex(pw.InputError, "megatron, torchtitan"):
             pw.launch(path, "jax")
         with self.assertRaisesRegex(pw.InputError, "auto"):
@@ -86,8 +91,9 @@ class Bytes(unittest.TestCase):
         log = "scenarios/megatron/llama3-70b-64xh100.synthetic.log"
         plan = "scenarios/megatron/llama3-70b-64xh100-plan.yaml"
         self.assertEqual(pw.validate(plan, log=log).json, needs.command("validate", plan, "--log", log, "--json"))
-        with self.assertRaisesRegex(pw.InputError, "traces"):
-            pw.validate(plan)
+        for wrong in ({}, {"log": ""}, {"traces": [""]}, {"traces": 5}, {"traces": [None]}):
+            with self.subTest(wrong), self.assertRaises(pw.InputError):
+                pw.validate(plan, **wrong)
 
     def test_plan_that_is_not_there(self):
         result = pw.plan(needs.QUICKSTART, set={"plan": "auto", "cluster.node.device.memory": "1 GiB"})

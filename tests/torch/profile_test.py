@@ -88,7 +88,17 @@ with tempfile.TemporaryDirectory() as folder:
     pw.torch._settle = settle
     assert len(waited) == 2 * 8 * (4 + 3), len(waited)
 
-    for model, words in [(nn.Sequential(nn.Linear(3, 3, device="meta")), "0-Linear lies on meta, the example on cpu"),
+    # Gradients that are there stay, and nothing else is left behind.
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model(torch.randn(2, 3)).sum().backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    with torch.no_grad():
+        measured = pw.torch.profile(model, torch.randn(2, 3), repeats=1)
+    assert all(torch.equal(p.grad, gradient) for p, gradient in zip(model.parameters(), before))
+    assert all(seconds(layer, "backward_weight") > 0 for layer in measured["layers"])
+
+    for model, words in [([], "has no modules"),
+                         (nn.Sequential(nn.Linear(3, 3, device="meta")), "0-Linear lies on meta, the example on cpu"),
                          (Block(48, 4), "is a Block, which does not say in what order its parts run"),
                          ([nn.Linear(3, 4), nn.Linear(3, 4)], "1-Linear: does not run on what the layer before returns"),
                          (["linear"], "model[0]: is a str; give modules")]:

@@ -55,6 +55,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -62,11 +63,13 @@
 #include "core/cost/cost_model.hpp"
 #include "core/cost/efficiency_words.hpp"
 #include "core/cost/expert_exchange.hpp"
+#include "core/cost/fused_softmax.hpp"
+#include "core/cost/host_update.hpp"
+#include "core/cost/issue_times.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/measured_times.hpp"
 #include "core/cost/pass_kernels.hpp"
 #include "core/cost/tensor_exchange.hpp"
-#include "core/cost/tensor_overlap.hpp"
 
 namespace pipewright {
 namespace {
@@ -135,6 +138,13 @@ class Roofline final : public CostSource {
     if (const auto& convolution = device_.efficiency[of(OperatorKind::Convolution)];
         used == Precision::Fp32 && convolution && convolution->tiles)
       convolutions_ = &*convolution->tiles;
+    if (const Placed<double>& by_host = scenario.training.offload_optimizer; by_host.value > 0)
+      for (const auto& [name, rate, example] : {std::tuple("host_link", device_.host_link, "50 GB/s"),
+                                                std::tuple("host_update", device_.host_update, "10 GB/s")})
+        if (!rate)
+          throw InputError(by_host.place, "training.offload_optimizer",
+                           "device " + device_.name + " does not state its " + name +
+                               ", which an update on the host needs; give it, e.g. " + example);
     low_ = low_precision(scenario.training);
     if (low_) {
       const auto lower = device_.peak.find(low_->products);
@@ -198,19 +208,10 @@ class Roofline final : public CostSource {
     const double bytes = cast_bytes(low, scenario_.training, device_);
     return bytes > 0 ? transfer_time(bytes, Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)}) : Time{};
   }
+  // The host's part, then the device's.
   Time update(std::int64_t parameters) const override {
-    if (parameters == 0) return {};
-    if (measured_)
-      if (const std::optional<Time> known = measured_->update(parameters))
-        return checked_sum(*known, device_.host.step);
-    const Precision precision = scenario_.training.precision;
-    const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
-    const Bytes once = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
-    const Bytes moved = scenario_.training.update_bytes.value_or(once);
-    const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
-    const Bandwidth rate =
-        scenario_.model.works.empty() ? byte_rate_ : Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)};
-    return checked_sum(transfer_time(bytes, rate), checked_sum(device_.launch_overhead, device_.host.step));
+    const std::int64_t by_host = updated_by_host(parameters, scenario_.training);
+    return checked_sum(host_update(by_host, scenario_.training, device_), update_here(parameters - by_host));
   }
 
   std::string caution(const Model& model, std::int64_t samples) const override {
@@ -234,6 +235,22 @@ class Roofline final : public CostSource {
   }
 
  private:
+  // The step over parameters whose states are on the device.
+  Time update_here(std::int64_t parameters) const {
+    if (parameters == 0) return {};
+    if (measured_)
+      if (const std::optional<Time> known = measured_->update(parameters))
+        return checked_sum(*known, device_.host.step);
+    const Precision precision = scenario_.training.precision;
+    const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
+    const Bytes once = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
+    const Bytes moved = scenario_.training.update_bytes.value_or(once);
+    const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
+    const Bandwidth rate =
+        scenario_.model.works.empty() ? byte_rate_ : Bandwidth{bandwidth_ * share(OperatorKind::Memory, bytes)};
+    return checked_sum(transfer_time(bytes, rate), checked_sum(device_.launch_overhead, device_.host.step));
+  }
+
   std::string recipe() const { return low_ ? std::string(", linear layers in ") + low_->name : std::string(); }
   // What nobody states is 1, and no device reaches its data sheet's peaks.
   std::string at_full_peak(const Model& model) const {
@@ -268,7 +285,8 @@ class Roofline final : public CostSource {
     if (device_.collectives)
       text += std::string("; collectives by size (") + in_words(device_.collectives->provenance) + ")";
     if (host_limits())
-      text += "; the host issues each operator in " + microseconds(issue_times().forward) + " us" + how_executed();
+      text += "; the host issues each operator in " +
+              microseconds(issue_times(device_.host, scenario_.training.execution).forward) + " us" + how_executed();
     return text;
   }
 
@@ -281,16 +299,12 @@ class Roofline final : public CostSource {
     return "";
   }
 
-  // Products of one pass that run beside exchanges.
-  struct BesideExchanges {
-    std::vector<DividedProduct> gathers, scatters;
-  };
   bool overlaps() const { return scenario_.plan.tensor_overlap.value && split_.sequence_parallel && split_.degree > 1; }
   // Of what is exchanged, the share that is left to wait for; the wait for the slowest member is.
-  double left_of(const BesideExchanges& products, double exchanged, int count) const {
+  double left_of(const PassKernels& pass, double exchanged, int count) const {
     const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
     if (!overlaps() || count == 0 || sent <= 0) return 1;
-    const double left = left_of_exchanges(products.gathers, products.scatters, count, sent / count / 2, split_.degree);
+    const double left = left_of_exchanges(pass.gathers, pass.scatters, count, sent / count / 2, split_.degree);
     return (left + skew) / exchanged;
   }
 
@@ -406,39 +420,6 @@ class Roofline final : public CostSource {
     return std::max(arithmetic, memory) * 1e9 + kernels * static_cast<double>((device_.launch_overhead + fixed).value);
   }
 
-  // Host time per kernel, as the training runs: compiled code launches without Python, a CUDA graph holds collectives,
-  // too. Neither is slower than the host is without it.
-  struct IssueTimes {
-    double forward, backward, collective;
-  };
-  IssueTimes issue_times() const {
-    const HostTimes& host = device_.host;
-    const auto ns = [](Time time) { return static_cast<double>(time.value); };
-    IssueTimes times{ns(host.operation), ns(host.backward.value_or(host.operation)), ns(host.collective)};
-    if (scenario_.training.execution == Execution::Eager) return times;
-    const bool graphs = scenario_.training.execution == Execution::Graphs;
-    const double each = ns(graphs ? host.graph_node : host.compiled);
-    times.forward = std::min(times.forward, each), times.backward = std::min(times.backward, each);
-    if (graphs) times.collective = std::min(times.collective, each);
-    return times;
-  }
-
-  // Megatron's kernel that scales, masks and normalises at once runs where a device has a multiple of four matrices of
-  // scores, each with a multiple of four queries and of keys, more than 16 and at most 4096 keys
-  // (FusedScaleMaskSoftmax.is_kernel_available of github.com/NVIDIA/Megatron-LM).
-  // Elsewhere five kernels do: to fp32, scale, mask in place, softmax, back. In reads and writes of an fp16 matrix:
-  //     forward  3 + 4 + 4.5 + 4 + 3 = 18.5 in place of 2;   backward  3 + 6 + 4.5 + 4 + 3 = 20.5 in place of 3
-  static constexpr int kSoftmaxKernels = 5;
-  static constexpr double kSoftmaxForward = 18.5 / 2, kSoftmaxBackward = 20.5 / 3;
-  bool softmax_apart(const Operator& op, const ProductOfLayer& scores, double samples) const {
-    if (op.name != "softmax" || op.module != Module::AttentionCore || !scenario_.training.framework.megatron())
-      return false;
-    const double matrices = samples * scores.groups / (op.divided ? split_.degree : 1);
-    const auto by_four = [](double count) { return std::fmod(count, 4) == 0; };
-    return !(scores.columns > 16 && scores.columns <= 4096 && by_four(scores.columns) && by_four(scores.rows) &&
-             by_four(matrices));
-  }
-
   // Attention over a sequence that devices share, of so many samples: the pass, and what exchanges add that attention does
   // not hide.
   void add_attention(const Operator& op, PassKind pass, double samples, double host, PassKernels& kernels) const {
@@ -454,7 +435,8 @@ class Roofline final : public CostSource {
     const ContextTensors own = context_tensors(op, scenario_.plan, samples, weight_);
     const double all = backward ? context_.backward(one, own) : context_.forward(one, own);
     kernels.add(host, one * context_.kernels(), context_.kernels());
-    kernels.add_exchanges(issue_times().collective, all - one * context_.kernels(), context_.calls(backward));
+    kernels.add_exchanges(issue_times(device_.host, scenario_.training.execution).collective,
+                          all - one * context_.kernels(), context_.calls(backward));
   }
 
   // One way of the tokens to or from their experts.
@@ -470,9 +452,8 @@ class Roofline final : public CostSource {
     const double of_device = whole_samples / context_.degree();
     const Bytes per_value{static_cast<std::int64_t>(weight_)};
     const double t = split_.degree;
-    const IssueTimes host = issue_times();
+    const IssueTimes host = issue_times(device_.host, scenario_.training.execution);
     PassKernels forward, input, weight, core, again;
-    BesideExchanges forward_products, input_products;
     ProductOfLayer scores;
     const std::size_t repeated =
         scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size();
@@ -500,7 +481,7 @@ class Roofline final : public CostSource {
         continue;
       }
       if (op.name == "scores") scores = op.shape;
-      const bool apart = softmax_apart(op, scores, samples);
+      const bool apart = scenario_.training.framework.megatron() && softmax_apart(op, scores, samples, split_);
       const int kernels = apart ? kSoftmaxKernels : 1;
       const bool rebuilt = rebuilt_with(op, scenario_.plan.recompute_modules),
                  repeats = &op < work.operators.data() + repeated;
@@ -522,23 +503,31 @@ class Roofline final : public CostSource {
       const double once = operator_time(op, PassKind::Forward, samples, op.forward_flops * flops,
                                         bytes(op.forward_bytes, weight_) * (apart ? kSoftmaxForward : 1), kernels);
       to_forward([&](PassKernels& pass) { pass.add(host.forward, once, kernels); });
+      using Divided = ProductOfLayer::Divided;
+      const bool columns = op.shape.divided == Divided::Columns, depth = op.shape.divided == Divided::Depth;
+      const bool beside = overlaps() && !op.expert && (columns || depth);
       // Also in t parts, of as many rows each.
-      const auto beside = [&](BesideExchanges& products, PassKind pass, double whole, double work_of_pass,
-                              const Amount& amount) {
-        using Divided = ProductOfLayer::Divided;
-        const bool gathers = op.shape.divided == Divided::Columns, scatters = op.shape.divided == Divided::Depth;
-        if (!overlaps() || at_experts || !(gathers || scatters) || whole <= 0) return;
+      const auto divided = [&](PassKind pass, double whole, double work_of_pass, const Amount& amount) {
         const double moved = amount.on_device(per_value, split_) * samples / t + parameters * weight_;
-        const double part = operator_time(op, pass, samples / t, work_of_pass * flops / t, moved);
-        (gathers ? products.gathers : products.scatters).push_back({whole, part * t});
+        return DividedProduct{whole, operator_time(op, pass, samples / t, work_of_pass * flops / t, moved) * t};
       };
-      beside(forward_products, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
+      if (beside)
+        to_forward(
+            [&, product = divided(PassKind::Forward, once, op.forward_flops, op.forward_bytes)](PassKernels& pass) {
+              auto& products = columns ? pass.gathers : pass.scatters;
+              // Several products read what was gathered once, up to the one whose output is scattered.
+              const bool joins = columns && pass.gathers.size() > pass.scatters.size();
+              if (!joins) return products.push_back(product);
+              products.back().whole += product.whole, products.back().parts += product.parts;
+            });
       if (!returns) to_forward(exchanged);
       if (returns) exchanged(input);  // the list is turned round below
       const double of_input = operator_time(op, PassKind::Input, samples, (op.input_flops + op.rebuilt_flops) * flops,
                                             bytes(op.input_bytes, weight_) * (apart ? kSoftmaxBackward : 1), kernels);
       input.add(host.backward, of_input, kernels);
-      beside(input_products, PassKind::Input, of_input, op.input_flops, op.input_bytes);
+      if (beside && of_input > 0)
+        (columns ? input.gathers : input.scatters)
+            .push_back(divided(PassKind::Input, of_input, op.input_flops, op.input_bytes));
       if (!returns) exchanged(input);
       if (const Casts of = casts(op, PassKind::Input, samples, parameters); of.kernels > 0)
         input.add(host.backward, of.time, of.kernels);
@@ -547,10 +536,9 @@ class Roofline final : public CostSource {
     }
     std::reverse(input.list.begin(), input.list.end());
     std::reverse(weight.list.begin(), weight.list.end());
-    const auto reduced = [&](const PassKernels& pass, const BesideExchanges& products, const Amount& amount,
-                             int count) {
+    const auto reduced = [&](const PassKernels& pass, const Amount& amount, int count) {
       const double exchanged = collectives(work, amount, count, of_device);
-      return pass.with(count, host.collective, exchanged * left_of(products, exchanged, count));
+      return pass.with(count, host.collective, exchanged * left_of(pass, exchanged, count));
     };
     Amount within;  // the modules that are run again
     int reductions = 0;
@@ -563,18 +551,16 @@ class Roofline final : public CostSource {
     const auto times = [&](int count) { return sent ? count - work.expert_layers : count; };
     if (sent && scenario_.plan.recompute_modules.has(Module::Experts) && reductions >= work.expert_layers)
       within = of_all(within), reductions = times(reductions);
-    IssuedPasses issued{
-        reduced(forward, forward_products, of_all(work.reduced_forward), times(work.reductions_forward)),
-        reduced(input, input_products, of_all(work.reduced_backward), times(work.reductions_backward)),
-        weight.with(),
-        reduced(core, forward_products, within, reductions),
-        {}};
+    IssuedPasses issued{reduced(forward, of_all(work.reduced_forward), times(work.reductions_forward)),
+                        reduced(input, of_all(work.reduced_backward), times(work.reductions_backward)),
+                        weight.with(),
+                        reduced(core, within, reductions),
+                        {}};
     issued.again = issued.forward;
     if (repeated < work.operators.size()) {  // the last product's all-reduce goes with it
       const int all = times(work.reductions_forward), left = std::max(0, all - 1);
-      double time = all == 0 ? 0 : collectives(work, of_all(work.reduced_forward), all, of_device);
-      time *= left_of(forward_products, time, all) * left / std::max(1, all);
-      issued.again = again.with(left, host.collective, time);
+      const double time = all == 0 ? 0 : collectives(work, of_all(work.reduced_forward), all, of_device) * left / all;
+      issued.again = again.with(left, host.collective, time * left_of(again, time, left));
     }
     Passes passes;
     passes.forward = issued.forward.device;

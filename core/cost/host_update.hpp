@@ -1,0 +1,34 @@
+// An optimizer whose states lie in the host's memory, in part, and which updates that part there.        [ZeROOffload21]
+//
+// Of the P parameters that a device updates, x P (training.offload_optimizer) wait for three things, one after the other:
+//     their gradients go to the host:   x P g / link
+//     it reads and writes them:         x P (g + 2 s + w) / rate      gradient, states there and back, new weight
+//     the new weights come back:        x P w / link
+// with g, w and s bytes of a gradient, a weight and a parameter's states, of which fp32 weights are one in every precision
+// (the host has no others); link: device.host_link, rate: device.host_update. The device updates the others meanwhile or
+// before: its time is added.
+//
+// bf16 with fp32 gradients and Adam: g = 4, w = 2, s = 12. 1e9 parameters, x = 1/2, 50 and 10 GB/s:
+//     40 ms + 1500 ms + 20 ms                                                  tests/planner/host_update_test.cpp
+#pragma once
+
+#include <cstdint>
+
+#include "core/cluster/cluster.hpp"
+#include "core/question/scenario.hpp"
+
+namespace pipewright {
+
+// Of `parameters`, those that the host updates.
+std::int64_t updated_by_host(std::int64_t parameters, const Training& training);
+
+// Of a parameter's states, in the host's memory.
+Bytes host_state_bytes(const Training& training);
+
+// What the host adds for so many parameters that it updates. The device has host_link and host_update.
+Time host_update(std::int64_t parameters, const Training& training, const Device& device);
+
+// Of the optimizer's states of a device, those that stay on it.
+Bytes states_on_device(Bytes states, const Training& training);
+
+}  // namespace pipewright
