@@ -76,4 +76,12 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   return std::nullopt;
 }
 
+std::optional<Refusal> overlap_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (!plan.tensor_overlap.value || plan.sequence_parallel.value || plan.open.contains("sequence_parallel")) return {};
+  return Refusal{"tensor_overlap",
+                 "true runs beside products what sequence parallelism gathers and scatters; write "
+                 "plan.sequence_parallel: true, or leave it out"};
+}
+
 }  // namespace pipewright

@@ -143,10 +143,8 @@ void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
     errors.add(or_else(plan.sequence_parallel.place, plan.place), "plan.sequence_parallel",
                "true divides the sequence among the devices of a tensor-parallel group; give "
                "plan.tensor_parallel: 2 or more, or leave it out");
-  if (plan.tensor_overlap.value && !plan.sequence_parallel.value)
-    errors.add(or_else(plan.tensor_overlap.place, plan.place), "plan.tensor_overlap",
-               "true runs beside products what sequence parallelism gathers and scatters; write "
-               "plan.sequence_parallel: true, or leave it out");
+  if (const auto refused = overlap_refusal(scenario))
+    errors.add(or_else(plan.tensor_overlap.place, plan.place), fmt::format("plan.{}", refused->key), refused->why);
   if (plan.tensor_parallel.value < 2) return;
   const auto stated = std::find_if(scenario.model.layers.begin(), scenario.model.layers.end(),
                                    [](const Layer& layer) { return layer.work < 0; });

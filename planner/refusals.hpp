@@ -21,5 +21,8 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
 // Nothing: the experts of all layers can be divided as the plan asks.
 //                                        tests/planner/expert_parallel_test.cpp "what cannot divide experts"
 std::optional<Refusal> expert_refusal(const Scenario& scenario);
+// Nothing: exchanges of tensor parallelism can run beside products, where plan.tensor_overlap asks for it.
+//                                        tests/planner/tensor_parallel_test.cpp
+std::optional<Refusal> overlap_refusal(const Scenario& scenario);
 
 }  // namespace pipewright

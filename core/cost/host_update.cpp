@@ -27,7 +27,7 @@ Time host_update(std::int64_t parameters, const Training& training, const Device
 }
 
 Bytes states_on_device(Bytes states, const Training& training) {
-  return states - Bytes{std::llround(training.offload_optimizer.value * static_cast<double>(states.value))};
+  return states - Bytes{updated_by_host(states.value, training)};
 }
 
 }  // namespace pipewright

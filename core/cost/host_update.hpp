@@ -4,9 +4,8 @@
 //     their gradients go to the host:   x P g / link
 //     it reads and writes them:         x P (g + 2 s + w) / rate      gradient, states there and back, new weight
 //     the new weights come back:        x P w / link
-// with g, w and s bytes of a gradient, a weight and a parameter's states, of which fp32 weights are one in every precision
-// (the host has no others); link: device.host_link, rate: device.host_update. The device updates the others meanwhile or
-// before: its time is added.
+// with g, w and s bytes of a gradient, a weight and a parameter's states; fp32 weights are among the states in every
+// precision, as the host has no others. link: device.host_link, rate: device.host_update. Then the device updates the others.
 //
 // bf16 with fp32 gradients and Adam: g = 4, w = 2, s = 12. 1e9 parameters, x = 1/2, 50 and 10 GB/s:
 //     40 ms + 1500 ms + 20 ms                                                  tests/planner/host_update_test.cpp

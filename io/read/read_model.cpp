@@ -388,6 +388,9 @@ void read_file_form(Reader& reader, const At& at, const std::string& file, Model
   if (reader.keep_origins) reader.origins["model.name"] = Place{file, 0, 0};
 }
 
+Model profile_of(const std::string& path, const ProfileText& text) {
+  return read_pipedream_profile(path, text.batch);
+}
 Model pieces_of(const std::string& path, const ProfileText& text) {
   Model model = read_pieces(path, text.batch);
   for (std::size_t i = 0; i + 1 < model.layers.size() && text.output; ++i)
@@ -397,7 +400,7 @@ Model pieces_of(const std::string& path, const ProfileText& text) {
 
 // A file that somebody measured, with what it does not say next to its name.
 void read_profile_form(Reader& reader, const At& at, std::string_view key, std::span<const Field<ProfileText>> fields,
-                       Model& model) {
+                       Model (*read)(const std::string& path, const ProfileText& text), Model& model) {
   const std::size_t errors_before = reader.errors.count();
   ProfileText text;
   read_fields<ProfileText>(reader, at, fields, text);
@@ -405,7 +408,7 @@ void read_profile_form(Reader& reader, const At& at, std::string_view key, std::
   if (reader.errors.count() > errors_before || !file) return;
   try {
     const std::string path = relative_to(file->place, text.file);
-    model = key == "pieces" ? pieces_of(path, text) : read_pipedream_profile(path, text.batch);
+    model = read(path, text);
     if (!text.name.empty()) model.name = text.name;
     came_from(reader, path, model);
   } catch (const InputError& error) {
@@ -486,8 +489,8 @@ void read_map(Reader& reader, const At& at, Model& model) {
   if (forms[0]->text == "family") return read_family_form(reader, at, model);
   if (forms[0]->text == "hf") return read_hf_form(reader, at, model);
   if (forms[0]->text == "pipedream_profile")
-    return read_profile_form(reader, at, "pipedream_profile", kModelProfile, model);
-  if (forms[0]->text == "pieces") return read_profile_form(reader, at, "pieces", kModelPieces, model);
+    return read_profile_form(reader, at, "pipedream_profile", kModelProfile, profile_of, model);
+  if (forms[0]->text == "pieces") return read_profile_form(reader, at, "pieces", kModelPieces, pieces_of, model);
   std::string file;
   read_fields<std::string>(reader, at, kModelFile, file);
   if (!file.empty()) read_file_form(reader, at, relative_to(at.yaml.find("file")->place, file), model);

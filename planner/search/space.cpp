@@ -246,10 +246,8 @@ void check_fixed(const Scenario& scenario) {
   PlanErrors errors;
   check_host_update(scenario, errors);
   errors.throw_if_any();
-  if (plan.tensor_overlap.value && !plan.sequence_parallel.value && !is_open(scenario, "sequence_parallel"))
-    throw InputError(place_of(scenario, plan.tensor_overlap.place), "plan.tensor_overlap",
-                     "true runs beside products what sequence parallelism gathers and scatters; write "
-                     "plan.sequence_parallel: true or auto, or leave it out");
+  if (const auto refused = overlap_refusal(scenario))
+    throw InputError(place_of(scenario, plan.tensor_overlap.place), fmt::format("plan.{}", refused->key), refused->why);
   if (is_open(scenario, "data_parallel_shard") && scenario.training.zero == 0 && !is_open(scenario, "zero"))
     throw InputError(
         plan.open.at("data_parallel_shard").place, "plan.data_parallel_shard",
