@@ -14,7 +14,7 @@
 #include "runtime/transports/local.hpp"
 #include "runtime/transports/staged.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 int members_of(const RunPlan& run, VirtualStageId v) {
@@ -134,4 +134,4 @@ LinearTime measure_all_reduce(const RunPlan& run, int members, const BackendMake
   return {line.fixed, line.per_unit};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -8,7 +8,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/run_plan.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // Members of the plan's all-reduces, ascending, without repetition; none: it has none.
 std::vector<int> group_sizes(const RunPlan& run);
@@ -19,4 +19,4 @@ std::vector<int> group_sizes(const RunPlan& run);
 // In the workers' memory, by their movers.
 LinearTime measure_all_reduce(const RunPlan& run, int members, const BackendMaker& backend, Staging staging);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

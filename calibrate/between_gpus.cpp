@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 // `work` done; what it throws of NCCL or a GPU goes to `fails`.
@@ -117,4 +117,4 @@ std::optional<NumericCheck> NcclAmong::check(DeviceWork work, int gpus, std::int
   return guarded_check([&] { return among(gpus).check(work, bytes); }, failing());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

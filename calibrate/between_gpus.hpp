@@ -14,7 +14,7 @@
 #include "calibrate/nccl_members.hpp"
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // Why a copy between two of these GPUs, or a collective among the first of them, cannot be timed, or "": there is one
 // GPU; one of those taking part cannot be used; twice the bytes are more than half of what is free on one of them; no
@@ -57,4 +57,4 @@ class NcclAmong {
   std::string refusal_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

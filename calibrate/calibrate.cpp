@@ -18,7 +18,7 @@
 #include "runtime/measurement.hpp"
 #include "runtime/rank_run.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 std::string processor() {
@@ -342,4 +342,4 @@ MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile) {
   return got;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

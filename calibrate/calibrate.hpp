@@ -15,7 +15,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // How layers are measured. In four passes over all runs (one, if the time is short), so that a machine whose speed
 // changes does so for all: each worker walks its op list in rounds, all workers at once for half of the time, then
@@ -63,4 +63,4 @@ MachineProfile broadcast(Ranks& ranks, const MachineProfile& profile);
 // This machine, as profiles name it.
 Fingerprint fingerprint(const Backend& backend, const std::string& revision);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

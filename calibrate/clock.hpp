@@ -3,7 +3,9 @@
 
 #include <chrono>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::calibrate {
 
 inline double now_ns() {
   return static_cast<double>(
@@ -11,4 +13,4 @@ inline double now_ns() {
           .count());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

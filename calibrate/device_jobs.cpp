@@ -14,7 +14,7 @@
 #include "core/cost/cost_model.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::int64_t kAlignment = 512;
@@ -533,4 +533,4 @@ void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision p
   repeat(mover, precision == Precision::Bf16 ? bf16 : precision == Precision::Fp16 ? fp16 : floats, block, bytes);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -19,7 +19,7 @@
 #include "calibrate/numeric_check.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 class DeviceJob {
  public:
@@ -91,4 +91,4 @@ NumericCheck checked_copy(Backend& backend, std::byte* to, const std::byte* from
 // each none is nearer to 0 than 0.5, and pairs of them are good fp32 values, too. Never 0.
 void fill_random(Mover& mover, std::byte* block, std::int64_t bytes, Precision precision = Precision::Fp32);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

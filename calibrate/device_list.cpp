@@ -13,7 +13,7 @@
 #include "core/model/layer_builder.hpp"
 #include "runtime/runnable.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::array kPasses = {MeasuredPass::Forward, MeasuredPass::InputGradient, MeasuredPass::WeightGradient};
@@ -444,4 +444,4 @@ std::string text(const DeviceMeasurement& m) {
                      size, m.virtual_devices, m.busy);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

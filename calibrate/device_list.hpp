@@ -42,7 +42,7 @@
 #include "core/model/program.hpp"
 #include "core/question/optimizer.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 constexpr int kEssential = -1, kByTheHost = 20, kPairs = 21, kRings = 22, kBetweenGpus = 23, kFewerPairs = 24;  // ranks
 
@@ -121,4 +121,4 @@ std::string label(const DeviceMeasurement& measurement);
 // "linear forward bf16, 1 x 512 x 384 x 128; 1 of 4 virtual devices, 2 busy"
 std::string text(const DeviceMeasurement& measurement);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -16,7 +16,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/runnable.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr double kLongEnough = 50e3;  // ns: a hundred times the resolution of a GPU's events
@@ -318,4 +318,4 @@ MeasuredDevice measure(DeviceUnderTest& device, const std::vector<DeviceMeasurem
   return Loop(device, list, settings).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

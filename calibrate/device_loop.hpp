@@ -39,7 +39,7 @@
 #include "calibrate/sampling.hpp"
 #include "core/cluster/measured_device.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // Thrown by a stopwatch: the measurement cannot be timed after all, and is left out with these words.
 struct NotTimed : std::runtime_error {
@@ -79,4 +79,4 @@ struct DeviceSettings {
 MeasuredDevice measure(DeviceUnderTest& device, const std::vector<DeviceMeasurement>& list,
                        const DeviceSettings& settings);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -14,7 +14,7 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 bool whole(const MeasuredSeries& series) {
@@ -147,4 +147,4 @@ Device preset_of(const MeasuredDevice& measured, const std::string& name, Bytes 
   return device;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -17,10 +17,10 @@
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/measured_device.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // Throws InputError when neither a product nor a copy was measured on a whole GPU (virtual_devices 1), for which a
 // preset needs peaks.
 Device preset_of(const MeasuredDevice& measured, const std::string& name, Bytes memory);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -14,7 +14,7 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr double kStopsAt = 0.005;  // calibrate/sampling.hpp: the error that sampling asks for
@@ -389,4 +389,4 @@ void fit(MeasuredDevice& device) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

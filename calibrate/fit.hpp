@@ -40,7 +40,7 @@
 
 #include "core/cluster/measured_device.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // min |A x - b| over x >= 0; a: rows one after another, each as long as x. Lawson and Hanson's active sets.
 // {{1, 0}, {0, 1}}, {2, -3}: {2, 0}.
@@ -75,4 +75,4 @@ void split_errors(const std::vector<Residual>& residuals, double& common, double
 // is none.
 void fit(MeasuredDevice& device);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

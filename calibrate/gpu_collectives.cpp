@@ -11,7 +11,7 @@
 #include "kernels/probes.hpp"
 #include "runtime/backends/gpu.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::int64_t kMostBehindGate = 400;   // of launches and events in one stream
@@ -281,4 +281,4 @@ NcclAmong gpu_nccl() {
   return {backend, gpu_nccl_queue, kLargestCollective, kNcclTimeout};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

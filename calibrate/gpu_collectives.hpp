@@ -13,7 +13,7 @@
 #include "calibrate/between_gpus.hpp"
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 inline constexpr double kGpuReadingNs = 100e3;  // 200 times the resolution of events
 inline constexpr Time kProbe{20'000};           // of the clock, in front of a reading
@@ -28,4 +28,4 @@ NumericCheck peer_check(const DeviceMeasurement& m);
 
 NcclAmong gpu_nccl();
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -18,7 +18,7 @@
 #include "kernels/probes.hpp"
 #include "runtime/backends/gpu.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr int kStreams = 2;
@@ -483,4 +483,4 @@ std::unique_ptr<DeviceUnderTest> gpu_under_test(int device, const std::string& d
   return std::make_unique<Gpu>(device, date, revision);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

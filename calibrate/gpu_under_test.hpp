@@ -17,9 +17,9 @@
 
 #include "calibrate/device_loop.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // GPU number `device`; `date` and `revision` go into its facts. Throws GpuError that says what is missing.
 std::unique_ptr<DeviceUnderTest> gpu_under_test(int device, const std::string& date, const std::string& revision);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

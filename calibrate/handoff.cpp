@@ -17,7 +17,7 @@
 #include "calibrate/statistics.hpp"
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 // The sum keeps the reads from being left out.
@@ -275,4 +275,4 @@ Handoff measure_handoff(Ranks& ranks, const BackendMaker& backend) {
   });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -11,7 +11,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // Whether messages go through the host's memory.
 enum class Staging : std::uint8_t { None, Host };
@@ -43,4 +43,4 @@ Handoff measure_handoff(Ranks& ranks, const BackendMaker& backend);
 // `rounds` messages of so many bytes from rank 0 to rank 1, likewise; of rank 1: empty.
 HandoffTimes hand_over(Ranks& ranks, const BackendMaker& backend, std::size_t bytes, int rounds);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

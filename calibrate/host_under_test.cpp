@@ -13,7 +13,7 @@
 #include "calibrate/device_jobs.hpp"
 #include "runtime/backends/cpu.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::int64_t kColdBytes = 64 << 20, kMostColdBlocks = 4096;
@@ -89,4 +89,4 @@ std::unique_ptr<DeviceUnderTest> host_under_test(const std::string& date, const 
   return std::make_unique<Host>(date, revision);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

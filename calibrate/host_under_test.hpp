@@ -12,8 +12,8 @@
 
 #include "calibrate/device_loop.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 std::unique_ptr<DeviceUnderTest> host_under_test(const std::string& date, const std::string& revision);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

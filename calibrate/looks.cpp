@@ -4,7 +4,7 @@
 
 #include "runtime/bytes.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 std::vector<std::vector<Time>> op_times_of(const WorkerResult& worker) {
@@ -79,4 +79,4 @@ std::vector<MachineLook> MachineLooks::taken(Ranks* ranks) {
   return std::move(looks_);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

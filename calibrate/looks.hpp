@@ -12,7 +12,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // What one worker saw of the machine.
 struct WorkerLook {
@@ -49,4 +49,4 @@ class MachineLooks {
 // 3 of warm-up, 20 timed: 3, 7, 11, 15, 19, 23.                             tests/calibrate/looks_test.cpp "looked at"
 std::vector<int> looked_at(const RunSettings& settings);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

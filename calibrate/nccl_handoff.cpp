@@ -8,7 +8,7 @@
 
 #include "calibrate/clock.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::size_t kLargest = std::size_t{4} << 20;
@@ -138,4 +138,4 @@ Handoff measure_handoff(Ranks& ranks, const BackendMaker& backend, std::shared_p
   return fitted_handoff([&](std::size_t bytes, int rounds) { return hand_over(ranks, end, bytes, rounds); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

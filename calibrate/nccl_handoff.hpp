@@ -6,7 +6,7 @@
 #include "calibrate/handoff.hpp"
 #include "runtime/transports/nccl.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // From rank 0 to rank 1, as runtime/transports/nccl.hpp sends them: the receive is asked for before, a word goes by the
 // wire, the message by NCCL on the sender's own queue. `send` is what the sender waits for, and nothing is read twice.
@@ -15,4 +15,4 @@ namespace pipewright {
 Handoff measure_handoff(Ranks& ranks, const BackendMaker& backend, std::shared_ptr<const NcclLibrary> library,
                         const NcclQueueMaker& queue, double timeout_s);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

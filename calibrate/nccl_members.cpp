@@ -12,7 +12,7 @@
 #include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr double kNcclReadingNs = 1e6;    // of passes, where they are short
@@ -216,4 +216,4 @@ std::unique_ptr<Stopwatch> nccl_watch(NcclMembers& members, DeviceWork work, std
   return std::make_unique<NcclWatch>(members, work, bytes);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -19,7 +19,7 @@
 #include "calibrate/sampling.hpp"
 #include "runtime/transports/nccl.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 class NcclMembers {
  public:
@@ -65,4 +65,4 @@ class NcclMembers {
 // Of one size. `members` outlives it.
 std::unique_ptr<Stopwatch> nccl_watch(NcclMembers& members, DeviceWork work, std::int64_t bytes);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -12,7 +12,7 @@
 #include "core/cost/cost_model.hpp"
 #include "kernels/storage.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr double kSingle = 2e-5, kTf32 = 1e-3;
@@ -87,4 +87,4 @@ std::string wrong_result(const DeviceMeasurement& m, const NumericCheck& check) 
                      check.error, check.limit);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -25,7 +25,7 @@
 
 #include "calibrate/device_list.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 struct NumericCheck {
   double error = 0, limit = 0;
@@ -47,4 +47,4 @@ double relative_off(std::span<const double> a, std::span<const double> b);
 // "its result is wrong (forward of 64 x 512 x 512: off by 0.31, allowed 2e-05)"
 std::string wrong_result(const DeviceMeasurement& measurement, const NumericCheck& check);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -8,7 +8,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 // Mean and spread of numbers as they come [Welford62].
@@ -82,4 +82,4 @@ std::string text(const Sampling& s) {
   return line;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

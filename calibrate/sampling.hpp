@@ -18,7 +18,7 @@
 #include "calibrate/statistics.hpp"
 #include "core/cluster/measured_terms.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 struct Reading {
   double ns = 0;
@@ -62,4 +62,4 @@ Sampling sample(Stopwatch& stopwatch, const SamplingRule& rule = {});
 // "1.234 us ± 0.4 % of 57 readings", and what was wrong with them.
 std::string text(const Sampling& sampling);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 double rank(const std::vector<double>& sorted, double share) {
@@ -63,4 +63,4 @@ Line line_through(const std::vector<std::pair<double, double>>& points) {
   return line.per_unit < 0 ? constant : line;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

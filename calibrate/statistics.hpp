@@ -5,7 +5,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 struct Statistics {
   double mean = 0;    // ns, without the slowest 5 % (one-sided: delays only ever add)
@@ -35,4 +35,4 @@ struct Line {
 };
 Line line_through(const std::vector<std::pair<double, double>>& points);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

@@ -8,7 +8,7 @@
 #include "runtime/backends/cpu.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 namespace {
 
 constexpr std::align_val_t kBackendAlignment{64};  // the CPU backend's
@@ -126,4 +126,4 @@ std::vector<double> dropout_reference(const DropoutMask& mask, const std::vector
   return to.values();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

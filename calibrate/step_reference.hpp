@@ -12,7 +12,7 @@
 #include "kernels/dropout_mask.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::calibrate {
 
 // What a step reads, of all samples. A tensor of token numbers has no values, others have no numbers.
 struct StepValues {
@@ -39,4 +39,4 @@ std::vector<std::vector<double>> update_reference(const OptimizerSettings& setti
 // Of a dropout, or of its gradient: the mask is the same.
 std::vector<double> dropout_reference(const DropoutMask& mask, const std::vector<double>& x);
 
-}  // namespace pipewright
+}  // namespace pipewright::calibrate

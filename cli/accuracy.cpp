@@ -12,7 +12,7 @@
 #include "core/question/profile.hpp"
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 6> kAccuracyOptions = {{
@@ -61,4 +61,4 @@ constinit const Command kAccuracy{
     .run = accuracy_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

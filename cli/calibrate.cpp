@@ -27,7 +27,7 @@
 #include "study/real_run.hpp"
 #include "study/what_to_measure.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 9> kCalibrateOptions = {{
@@ -151,4 +151,4 @@ constinit const Command kCalibrate{
     .run = calibrate_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -41,7 +41,7 @@
 #include "study/ranks.hpp"
 #include "study/what_to_measure.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<std::string_view, 2> kDeviceEndings = {".yaml", ".svg"};
@@ -206,4 +206,4 @@ int calibrate_device(const Arguments& arguments) {
   return lost_line(measured).empty() ? kDone : kBadInput;  // what was measured before it is kept all the same
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

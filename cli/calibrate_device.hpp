@@ -3,9 +3,9 @@
 
 #include "cli/commands.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 // Throws InputError, GpuError where there is no GPU; then nothing is written.
 int calibrate_device(const Arguments& arguments);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -13,7 +13,7 @@
 #include "io/text/quantity.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 Parsed<double> some_amount(std::string_view text) {
@@ -116,4 +116,4 @@ std::vector<std::string> settings(const Arguments& arguments) {
   return set;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

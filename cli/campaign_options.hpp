@@ -9,7 +9,7 @@
 
 #include "cli/commands.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 inline constexpr std::array<Option, 9> kCampaignOptions = {{
     {"--tokens", "", "AMOUNT",
@@ -44,4 +44,4 @@ std::vector<std::string> settings(const Arguments& arguments);
 // The message with "--set campaign.length=15 tokens", where that stands for an option, as it was given: "--tokens 15".
 std::string with_campaign_as_given(std::string message, const Arguments& arguments);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -20,7 +20,7 @@
 #include "study/capacity_rows.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 10> kCapacityOptions = {{
@@ -98,4 +98,4 @@ constinit const Command kCapacity{
     .run = capacity_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

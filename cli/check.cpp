@@ -20,7 +20,7 @@
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 2> kCheckOptions = {{
@@ -139,4 +139,4 @@ constinit const Command kCheck{
     .run = check_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -4,7 +4,7 @@
 
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 std::string command_line(std::string_view command, const Arguments& arguments) {
   std::string text = "pipewright " + std::string(command);
@@ -58,4 +58,4 @@ std::string Arguments::last(std::string_view option, std::string_view otherwise)
   return found == defaults.end() ? std::string(otherwise) : found->second;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -12,7 +12,7 @@
 
 #include "io/console.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 struct Option {
   std::string_view name;    // "--set"
@@ -65,4 +65,4 @@ std::string version_text();
 extern const Command kSimulate, kPlan, kSchedule, kCalibrate, kRun, kValidate, kLaunch, kCompare, kDraw, kSweep, kMerge,
     kCapacity, kReproduce, kCheck, kShow, kImport, kDoctor, kAccuracy, kCompletion, kSchema, kInit, kHelp;
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -26,7 +26,7 @@
 #include "runtime/measurement.hpp"
 #include "study/compared_sides.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // Two measured runs, figure by figure.
@@ -226,4 +226,4 @@ constinit const Command kCompare{
     .run = compare_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

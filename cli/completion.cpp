@@ -11,7 +11,7 @@
 #include "cli/commands.hpp"
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<std::string_view, 2> kShells = {"bash", "man"};
@@ -189,4 +189,4 @@ constinit const Command kCompletion{
     .run = completion_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

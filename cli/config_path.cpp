@@ -8,7 +8,7 @@
 #include "study/config_folders.hpp"
 #include "study/published.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 std::vector<std::string> config_path() {
   namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ std::vector<std::string> config_path() {
 }
 
 std::string shipped_scenario(const std::string& file) {
-  return shipped_scenario(file, config_path());
+  return study::shipped_scenario(file, config_path());
 }
 
 std::vector<std::string> shipped_for_gpus() {
@@ -38,4 +38,4 @@ std::vector<std::string> shipped_for_gpus() {
   return files;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::cli {
 
 // Folders in order: those of PIPEWRIGHT_PATH (separated by ':'), those of the user's config file, then the installed
 // one (../share/pipewright/configs next to the program's folder), then configs/ of the source tree that the program was
@@ -17,4 +19,4 @@ std::string shipped_scenario(const std::string& file);
 // Those for one GPU that is cut into virtual devices, what leads first.
 std::vector<std::string> shipped_for_gpus();
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

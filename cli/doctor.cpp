@@ -4,7 +4,7 @@
 #include "runtime/backends/cpu.hpp"
 #include "study/doctor_text.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 CpuFindings cpu_findings() {
@@ -39,4 +39,4 @@ constinit const Command kDoctor{
     .run = doctor_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

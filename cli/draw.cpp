@@ -17,7 +17,7 @@
 #include "io/writers/figure.hpp"
 #include "study/compared_sides.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 10> kDrawOptions = {{
@@ -164,4 +164,4 @@ constinit const Command kDraw{
     .run = draw_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

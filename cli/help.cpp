@@ -6,7 +6,7 @@
 #include "io/store/store.hpp"
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 std::string help_column(std::string text, std::size_t width) {
@@ -96,4 +96,4 @@ constinit const Command kHelp{
     .run = help_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -18,7 +18,7 @@
 #include "io/writers/writers.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 6> kImportOptions = {{
@@ -186,4 +186,4 @@ constinit const Command kImport{
     .run = import_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

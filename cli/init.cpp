@@ -15,7 +15,7 @@
 #include "io/writers/writers.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,4 +108,4 @@ constinit const Command kInit{
     .run = init_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

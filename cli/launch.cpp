@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "study/launched.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 4> kLaunchOptions = {{
@@ -66,4 +66,4 @@ constinit const Command kLaunch{
     .run = launch_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

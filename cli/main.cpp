@@ -21,7 +21,7 @@
 #include "runtime/signals.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // What CLI11 fills in for one command. Each command is a parser of its own: CLI11's subcommands would take a file named
@@ -172,10 +172,10 @@ void occupy_closed_streams() {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::cli
 
 int main(int argc, char** argv) {
-  using namespace pipewright;
+  using namespace pipewright::cli;
   occupy_closed_streams();
   const SignalGuard guard(last_words(argc, argv));
   int status = kBadInput;

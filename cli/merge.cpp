@@ -14,7 +14,7 @@
 #include "io/text/utf8.hpp"
 #include "io/writers/sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 1> kMergeOptions = {{
@@ -114,4 +114,4 @@ constinit const Command kMerge{
     .run = merge_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

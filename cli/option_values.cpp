@@ -15,7 +15,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 [[noreturn]] void refuse(std::string_view option, std::string_view text, const std::string& what,
@@ -156,4 +156,4 @@ int output_width(const Arguments& arguments) {
   return kDefaultWidth;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -14,7 +14,7 @@
 #include "cli/commands.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 struct Range {
   std::int64_t least = 1, most = kLargest;
@@ -59,4 +59,4 @@ bool use_colour(const Arguments& arguments);
 // InputError.
 int output_width(const Arguments& arguments);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

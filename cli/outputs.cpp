@@ -10,7 +10,7 @@
 #include "io/console.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 namespace {
 
@@ -62,4 +62,4 @@ std::vector<std::size_t> check_outputs(const std::vector<std::string>& outputs, 
   return numbers;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

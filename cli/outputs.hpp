@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::cli {
 
 // Whether two paths lead to one file that exists: an output must not replace the input it is made from.
 bool same_file(const std::string& a, const std::string& b);
@@ -37,4 +39,4 @@ std::vector<const Format*> checked_formats(const std::vector<std::string>& outpu
   return chosen;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

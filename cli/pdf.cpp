@@ -16,7 +16,7 @@
 #include "io/read/read_file.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr const char* kConverter = "rsvg-convert";
@@ -101,4 +101,4 @@ std::string pdf_of(const std::string& svg) {
   return read_bytes(out, kLargestPdf);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

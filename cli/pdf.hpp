@@ -3,7 +3,9 @@
 
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::cli {
 
 // Throws InputError, which names the package, where the converter is on no path.
 void check_pdf_converter();
@@ -11,4 +13,4 @@ void check_pdf_converter();
 // The same SVG gives the same bytes with the same converter and fonts. Throws InputError with what the converter says.
 std::string pdf_of(const std::string& svg);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

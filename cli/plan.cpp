@@ -27,7 +27,7 @@
 #include "study/planned.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 15> kOwnPlanOptions = {{
@@ -97,7 +97,7 @@ std::string cut_short(const SearchAnswer& answer, const SearchOptions& options) 
 }
 
 Answer simulated(const Found& found) {
-  return std::get<Answer>(pipewright::answer(*found.scenario, {.engine = Engine::Auto, .ignore_memory = true}));
+  return std::get<Answer>(planner::answer(*found.scenario, {.engine = Engine::Auto, .ignore_memory = true}));
 }
 
 void write(const std::string& path, std::string_view ending, const SearchAnswer& answer, const Scenario& scenario,
@@ -203,4 +203,4 @@ constinit const Command kPlan{
     .run = plan_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -19,7 +19,7 @@
 #include "planner/what_if/sizing.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<std::string_view, 5> kNodesEndings = {".html", ".json", ".csv", ".md", ".yaml"};
@@ -159,4 +159,4 @@ int plan_nodes(const Arguments& arguments, const Scenario& scenario, const Searc
   return sizing.smallest && (!sizing.deadline || sizing.in_time) ? kDone : kNo;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -9,7 +9,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 // Whether the command asks for that.
 bool asks_for_nodes(const Arguments& arguments);
@@ -23,4 +23,4 @@ void check_nodes(const Arguments& arguments);
 int plan_nodes(const Arguments& arguments, const Scenario& scenario, const SearchOptions& options,
                const std::vector<std::string>& notes, const std::function<void()>& searched);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -22,7 +22,7 @@
 #include "study/ranks.hpp"
 #include "study/reproduce_measured.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::string_view kAllRuns = "runs";
@@ -286,4 +286,4 @@ constinit const Command kReproduce{
     .run = reproduce_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -27,7 +27,7 @@
 #include "runtime/signals.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 1> kScenarioOption = {{
@@ -254,4 +254,4 @@ constinit const Command kRun{
     .run = run_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

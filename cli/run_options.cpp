@@ -13,7 +13,7 @@
 #include "io/text/format_quantity.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // The steps that all workers have finished of whom anything is known: in a run of several processes, a worker that is
@@ -99,4 +99,4 @@ int with_run_failures(const std::function<int()>& body, const std::function<std:
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

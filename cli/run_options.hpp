@@ -9,7 +9,7 @@
 
 #include "cli/commands.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 inline constexpr std::array<Option, 19> kRunOptions = {{
     {"--backend", "", "NAME", "cpu (default) or cuda; this and the following replace the keys of `run:`"},
@@ -63,4 +63,4 @@ double calibration_seconds(const Arguments& arguments);
 // and behind it what `kept` says is there to go on with.
 int with_run_failures(const std::function<int()>& body, const std::function<std::string()>& kept = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

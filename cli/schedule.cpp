@@ -21,7 +21,7 @@
 #include "runtime/signals.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 12> kScheduleOptions = {{
@@ -129,4 +129,4 @@ constinit const Command kSchedule{
     .run = schedule_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -10,7 +10,7 @@
 #include "io/writers/json_fields.hpp"
 #include "study/documents.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // A document in JSON; a new one is a line here.
@@ -82,4 +82,4 @@ constinit const Command kSchema{
     .run = schema_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -25,7 +25,7 @@
 #include "planner/partitioners/table.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 11> kShowOptions = {{
@@ -102,7 +102,7 @@ std::string device_line(const std::string& path, const ReadOptions& options) {
   const Device device = read_device(path, options);
   std::string line = short_bytes(device.memory);
   for (const auto& [precision, rate] : device.peak)
-    line += fmt::format(", {} {}", pipewright::name(precision), scaled_figure(rate.value, "FLOP/s"));
+    line += fmt::format(", {} {}", io::name(precision), scaled_figure(rate.value, "FLOP/s"));
   if (device.memory_bandwidth) line += ", memory " + scaled_figure(device.memory_bandwidth->value, "B/s");
   return line;
 }
@@ -319,4 +319,4 @@ constinit const Command kShow{
     .run = show_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -7,7 +7,7 @@
 #include "cli/commands.hpp"
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 // `show model NAME|FILE`: a name of configs/models, a family, or a file of a model or scenario; its layers, with
 // totals.
@@ -24,4 +24,4 @@ std::string config_file(const std::string& kind, const std::string& name, const 
 std::string schedule_list();
 std::string schedule_in_detail(const std::string& name, int width);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -14,7 +14,7 @@
 #include "io/writers/shown_device.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // The links that were given, else those of the first cluster preset of this device.
@@ -81,4 +81,4 @@ int show_device(const Arguments& arguments, const std::function<std::string(cons
   return kDone;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -16,7 +16,7 @@
 #include "io/yaml/yaml.hpp"
 #include "planner/answer.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // A family with its parameters from `--set model.<parameter>=<value>`, in fp32.
@@ -102,4 +102,4 @@ int show_model(const Arguments& arguments) {
   return kDone;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -11,7 +11,7 @@
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // The smallest shape that shows what is special about a schedule: K = 4 and M = 8, with two chunks per stage where one
@@ -108,4 +108,4 @@ std::string schedule_in_detail(const std::string& name, int width) {
          drawing(*rule, shape, width);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -17,7 +17,7 @@
 #include "io/yaml/fields.hpp"
 #include "planner/answer.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 9> kOwnSimulateOptions = {{
@@ -113,4 +113,4 @@ constinit const Command kSimulate{
     .run = simulate_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -26,7 +26,7 @@
 #include "study/sweep_ranks.hpp"
 #include "study/sweep_run.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr int kMostJobs = 1024;
@@ -266,7 +266,7 @@ int sweep_command(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
   const int threads = jobs(arguments);
-  const double seconds = pipewright::seconds(option_time(arguments, "--time-limit", "10s"));
+  const double seconds = core::seconds(option_time(arguments, "--time-limit", "10s"));
   if (arguments.has("--json") && arguments.has("--csv"))
     throw InputError(Place{}, "sweep", "--json and --csv exclude each other; keep one of them");
   const std::optional<Launch> launch = arguments.has("--run") ? std::nullopt : sweep_launch();
@@ -319,4 +319,4 @@ constinit const Command kSweep{
     .run = sweep_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -8,7 +8,7 @@
 #include "core/check.hpp"
 #include "io/read/read_sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // Of all points, those that the database was asked for. Only one shard is counted out: a database may name as many as
@@ -110,4 +110,4 @@ std::string missing_in(SweepStore& store, const std::vector<SweepFinding>& findi
   return left > 0 ? text + fmt::format("; and {} other shards", left) : text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -9,9 +9,11 @@
 #include "core/answers/sweep.hpp"
 #include "io/store/sweep_store.hpp"
 
-namespace pipewright {
-
+namespace pipewright::io {
 class SweepFile;
+}
+
+namespace pipewright::cli {
 
 constexpr std::string_view kDatabaseEndings[] = {".db", ".sqlite"};
 // By its ending, or, for what was renamed, by how the file begins.
@@ -32,4 +34,4 @@ Sweep sweep_in(SweepStore& store);
 // e.g. "shard 2/3 is missing (33 points)".
 std::string missing_in(SweepStore& store, const std::vector<SweepFinding>& findings);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

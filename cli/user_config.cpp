@@ -10,7 +10,7 @@
 #include "core/check.hpp"
 #include "study/config_folders.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 std::optional<std::string> variable(const std::string& name) {
@@ -46,4 +46,4 @@ std::map<std::string, std::string> add_user_defaults(const Command& command, Arg
   return origins;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

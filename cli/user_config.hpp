@@ -17,10 +17,10 @@
 
 #include "cli/commands.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 // Fills `arguments.defaults` for the options of the command, with where each comes from by option. Throws InputError
 // for a bad file.
 std::map<std::string, std::string> add_user_defaults(const Command& command, Arguments& arguments);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -28,7 +28,7 @@
 #include "study/real_run.hpp"
 #include "study/study.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 constexpr std::array<Option, 7> kBeforeRunOptions = {{
@@ -182,4 +182,4 @@ constinit const Command kValidate{
     .run = validate_command,
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

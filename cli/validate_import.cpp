@@ -19,7 +19,7 @@
 #include "planner/answer.hpp"
 #include "study/imported.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 namespace {
 
 // What an imported run takes; everything else is for runs on this machine.
@@ -119,4 +119,4 @@ int validate_import(const Arguments& arguments, std::optional<double> tolerance)
   return c.within ? kDone : kNo;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

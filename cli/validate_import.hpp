@@ -5,7 +5,7 @@
 
 #include "cli/commands.hpp"
 
-namespace pipewright {
+namespace pipewright::cli {
 
 bool asks_for_import(const Arguments& arguments);
 
@@ -13,4 +13,4 @@ bool asks_for_import(const Arguments& arguments);
 // tolerance nothing is judged. Throws InputError.
 int validate_import(const Arguments& arguments, std::optional<double> tolerance);
 
-}  // namespace pipewright
+}  // namespace pipewright::cli

@@ -8,7 +8,7 @@
 
 #include "core/check_handler.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::string head(const Place& place) {
   if (place.file.empty()) return {};
@@ -76,4 +76,4 @@ void check_failed(const char* condition, const char* file, int line) {
   std::abort();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

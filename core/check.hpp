@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 // Where a value came from: file, and 1-based line and column. line 0: the whole file; file empty: no file
 // (a default, or the command line).
@@ -118,7 +120,7 @@ std::string unknown_or_begun(std::string_view wrong, const auto& known) {
   return head + " did you mean " + begun + "?" + message.substr(head.size());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core
 
 #define PP_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::pipewright::check_failed(#condition, __FILE__, __LINE__))
+  ((condition) ? static_cast<void>(0) : ::pipewright::core::check_failed(#condition, __FILE__, __LINE__))

@@ -3,7 +3,9 @@
 
 #include <stdexcept>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 // A bug of our own: the broken condition and where it stands.
 class CheckFailed : public std::logic_error {
@@ -15,4 +17,4 @@ class CheckFailed : public std::logic_error {
 // ends the process.                                                                   tests/core/check_handler_test.cpp
 void throw_where_checks_fail() noexcept;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -1,6 +1,6 @@
 #include "core/divisors.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> small, large;
@@ -22,4 +22,4 @@ std::string divisors_in_words(std::int64_t number) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

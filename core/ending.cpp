@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::atomic<int> asked{0};
@@ -66,4 +66,4 @@ void clear_at_end() noexcept {
     (*clear)();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

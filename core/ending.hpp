@@ -11,7 +11,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 int asked_to_end() noexcept;           // the signal; 0: nobody has asked
 void ask_to_end(int signal) noexcept;  // by the guard, and by tests, which take it back with 0
@@ -43,4 +45,4 @@ class ClearedAtEnd {
 // with, one of them afterwards waits for ever.
 void clear_at_end() noexcept;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

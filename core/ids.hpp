@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 using LayerId = int;         // position in Model::layers, which is the execution order
 using StageId = int;         // stage k: consecutive layers on one device
@@ -20,4 +22,4 @@ constexpr std::size_t at(std::int64_t number) {
   return static_cast<std::size_t>(number);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

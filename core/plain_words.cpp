@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::string of_path(const std::filesystem::filesystem_error& error) {
@@ -44,4 +44,4 @@ std::string plain_words(const std::exception& error) {
          "); please report it with the command and the files that it reads";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -8,7 +8,9 @@
 #include <exception>
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 // Of an errno: "No such file or directory", "no answer came in time".
 std::string system_words(int error);
@@ -16,4 +18,4 @@ std::string system_words(int error);
 // Our own errors as they are; the library's rephrased, with a way out.
 std::string plain_words(const std::exception& error);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <numbers>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 class Random {
  public:
@@ -41,4 +43,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

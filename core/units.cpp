@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 __extension__ typedef __int128 Wide;  // exact products of two 64-bit numbers
@@ -43,4 +43,4 @@ Time transfer_time(double bytes, Bandwidth bandwidth) {
   return {rounded(bytes / bandwidth.value * 1e9, "a transfer time")};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -14,7 +14,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 template <class Tag, class Rep>
 struct Quantity {
@@ -99,4 +99,4 @@ inline Time transfer_time(Bytes bytes, Bandwidth bandwidth) {
   return transfer_time(static_cast<double>(bytes.value), bandwidth);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

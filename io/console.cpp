@@ -14,7 +14,7 @@
 #include "core/plain_words.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::chrono::milliseconds kQuietTime{500}, kBetween{100};
@@ -80,4 +80,4 @@ void ProgressLine::clear() {
   static_cast<void>(!write(STDERR_FILENO, kErase.data(), kErase.size()));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // Exit statuses, as of grep and diff. A signal's are 128 + its number (runtime/signals.hpp).
 constexpr int kDone = 0;      // done, or yes
@@ -44,4 +46,4 @@ class ProgressLine {
   std::chrono::steady_clock::time_point begin_, last_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 #include "kernels/products.hpp"
 #include "kernels/rows.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 struct AttentionPlaces : GpuAttentionShape {
   BatchPlace q() const { return {heads, queries * query_stride, key_size}; }
@@ -256,4 +256,4 @@ void flash_attention_gradient(const Grid& grid, const GpuAttentionShape& shape, 
               FlashGradient<S, false>{flash, log_sum, workspace, dy, dq, dk, dv});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

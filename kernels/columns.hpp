@@ -3,7 +3,7 @@
 
 #include "kernels/storage.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 constexpr I kRowsPerChunk = 64;
 
@@ -70,4 +70,4 @@ PIPEWRIGHT_TEAM auto row_sum(const T& team, I n, const F& f) {
   });
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

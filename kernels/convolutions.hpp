@@ -5,7 +5,7 @@
 
 #include "kernels/products.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 struct Conv : GpuConvShape {
   PIPEWRIGHT_BOTH I in() const { return channels_in / groups; }
@@ -108,4 +108,4 @@ void conv2d_weight_gradient(const Grid& grid, const GpuConvShape& shape, I sampl
               ChannelSumRow<S>{samples, c.channels_out, c.places(), dy, db});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -9,7 +9,7 @@
 #include "kernels/library_products.hpp"
 #include "kernels/open_library.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 const OpenLibrary& cublas_lt_library() {
   static const OpenLibrary library = [] {
@@ -220,4 +220,4 @@ MatmulAlgorithm Matmul::algorithm() const {
           told(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -15,7 +15,7 @@
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_shapes.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 enum class GpuPrecision : std::uint8_t { Fp32, Tf32, Fp16, Bf16 };  // of a and b: 4, 4, 2, 2 bytes; sums are fp32
 
@@ -53,4 +53,4 @@ class Matmul {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -9,7 +9,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // "invalid argument (cudaErrorInvalidValue)"
 inline std::string words(cudaError_t error) {
@@ -67,4 +67,4 @@ inline void use_device(int device) {
   current = device;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -13,7 +13,7 @@
   template decltype(name<Queue, Bf16>) name<Queue, Bf16>;   \
   template decltype(name<Queue, Fp16>) name<Queue, Fp16>
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 struct DeviceTeam {
   int lane;
@@ -74,4 +74,4 @@ template <class Body>
   check_launch(name);
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

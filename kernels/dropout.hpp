@@ -13,7 +13,7 @@
 #include "kernels/dropout_mask.hpp"
 #include "kernels/storage.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 struct Words4 {
   std::uint32_t word[4];
@@ -63,4 +63,4 @@ void dropout(const Grid& grid, const DropoutMask& mask, I n, const S* x, S* y) {
       DroppedValues<S>{n, mask.seed, mask.place, mask.below(), static_cast<Arithmetic<S>>(mask.factor()), x, y});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::kernels {
 
 struct DropoutMask {
   double share = 0.1;       // of values that become 0, in [0, 1)
@@ -21,4 +23,4 @@ struct DropoutMask {
   double factor() const { return 1 / (1 - share); }
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -6,13 +6,13 @@
 
 #include "kernels/grid.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 enum class GpuFunction { Relu, Gelu, Silu, Tanh, Sigmoid };  // in the order of the CPU's Function; gelu by erf
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 template <class S>
 PIPEWRIGHT_BOTH S sigmoid(S x) {
@@ -71,4 +71,4 @@ PIPEWRIGHT_BOTH inline float unit_of(std::uint64_t bits) {
   return (static_cast<float>(bits >> 41) + 0.5f) * 0x1p-23f;
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

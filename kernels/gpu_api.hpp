@@ -19,7 +19,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // "cudaMalloc of 8589934592 bytes on GPU 0: out of memory (cudaErrorMemoryAllocation)"
 class GpuError : public std::runtime_error {
@@ -223,4 +223,4 @@ std::string group_events(int device);
 // The latter, of two groups that are there. Waits for their streams.
 bool comparable_groups(const VirtualDevices& devices);
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

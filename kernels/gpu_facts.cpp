@@ -6,7 +6,7 @@
 #include "kernels/probes.hpp"
 #include "kernels/sm_groups.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 namespace {
 
 GpuLibrary cudnn_told() {
@@ -136,4 +136,4 @@ GpuSystem gpu_system() {
   return system;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda_calls.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 GpuGraph::GpuGraph(GpuStream stream, const std::function<void()>& work) {
   check(cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -31,4 +31,4 @@ void GpuGraph::launch(GpuStream stream) const {
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), stream_of(stream)), "cudaGraphLaunch");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -10,7 +10,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 class GpuGraph {
  public:
@@ -28,4 +28,4 @@ class GpuGraph {
   void* graph_ = nullptr;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

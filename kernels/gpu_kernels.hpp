@@ -25,10 +25,10 @@
 #include "kernels/values.hpp"
 #include "kernels/windows.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // Replaces the n values of every buffer by the sum of all, around a ring (rings.hpp): member i's part in queue i. All
 // on one device, or on devices that reach one another's memory; `device` is where the events lie.
 void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float* const> buffers, I n);
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -5,11 +5,11 @@
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/grid.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 class LibraryProducts;
 }
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // A grid (grid.hpp) on a GPU.
 struct Queue {
@@ -33,4 +33,4 @@ inline Queue queue_of(GpuStream stream, int sms) {
   return {stream, kBlocksPerSm * sms};
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -4,7 +4,7 @@
 #include "kernels/gpu_kernels.hpp"
 #include "kernels/rings.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // A member's event of a step is recorded over two steps later, when its neighbour has long been told to wait for it.
 void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float* const> buffers, I n) {
@@ -30,4 +30,4 @@ void ring_all_reduce(int device, std::span<const Queue> queues, std::span<float*
     done[(i + 1) % queues.size()][1].wait_on(queues[i].stream);
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

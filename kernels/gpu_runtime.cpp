@@ -5,7 +5,7 @@
 #include "kernels/probes.hpp"
 #include "kernels/sm_groups.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
@@ -262,4 +262,4 @@ std::string group_events(int device) try {
   return std::string("fail: ") + error.what();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -5,7 +5,9 @@
 #include <compare>
 #include <cstdint>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::kernels {
 
 // c {m, n} = op(a) op(b) [, + c]: kernels/cublas_lt.hpp.
 struct MatmulShape {
@@ -32,4 +34,4 @@ struct GpuAttentionShape {
   std::int64_t query_stride, key_stride, value_stride;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -2,7 +2,7 @@
 #include "kernels/gpu_api.hpp"
 #include "kernels/probes.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 namespace {
 
 [[noreturn]] void none() {
@@ -107,4 +107,4 @@ void launch_sm_probe(GpuStream, int, Time, std::uint32_t*) {
   none();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -16,6 +16,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/rooms.hpp"
+
 #ifdef __CUDACC__
 #define PIPEWRIGHT_BOTH __host__ __device__
 #define PIPEWRIGHT_TEAM __device__  // what takes a team: nvcc compiles it for the GPU alone
@@ -24,7 +26,7 @@
 #define PIPEWRIGHT_TEAM
 #endif
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 using I = std::int64_t;
 
@@ -60,4 +62,4 @@ struct PerThread {
 #endif
 };
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -11,7 +11,7 @@
 
 #include "kernels/cublas_lt.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // Product: Matmul, or one of a test.
 template <class Product>
@@ -59,4 +59,4 @@ class LibraryProducts final : public ProductsOf<Matmul> {
 // Whether the library is there.
 bool has_library_products();
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

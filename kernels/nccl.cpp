@@ -11,7 +11,7 @@
 #include <nccl.h>
 #endif
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // What is used of NCCL's interface, as nccl.h of 2.14 and later has it. Names are NCCL's.
 
@@ -271,4 +271,4 @@ void NcclComm::close() noexcept {
   static_cast<void>(finished_ && settled_ ? calls.comm_destroy(comm) : calls.comm_abort(comm));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

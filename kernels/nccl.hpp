@@ -21,7 +21,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // "ncclSend of 4096 bytes to rank 1: unhandled system error (what NCCL says last)"
 class NcclError : public std::runtime_error {
@@ -126,4 +126,4 @@ class NcclComm {
   std::string asked_;  // what was asked for last: "ncclSend of 4096 bytes to rank 1"
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -3,7 +3,7 @@
 #include "kernels/library_products.hpp"
 #include "kernels/open_library.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 const OpenLibrary& cublas_lt_library() {
   static const OpenLibrary library = [] {
@@ -37,4 +37,4 @@ bool has_library_products() {
   return false;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-namespace pipewright {
+namespace pipewright::kernels {
 namespace {
 
 std::vector<std::string> places(const std::string& file) {
@@ -54,4 +54,4 @@ std::string dotted(std::size_t major, std::size_t minor, std::size_t patch) {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

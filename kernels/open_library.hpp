@@ -12,7 +12,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 struct OpenLibrary {
   GpuLibrary told;
@@ -38,4 +38,4 @@ const OpenLibrary& cublas_lt_library();
 
 std::string dotted(std::size_t major, std::size_t minor, std::size_t patch);  // "2.28.9"
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

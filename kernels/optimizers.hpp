@@ -5,7 +5,7 @@
 
 #include "kernels/storage.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // One tensor of an update; out may be w. first, second: states: of momentum and rmsprop the first; of adam both.
 // stored: where the new weights go as the layers' arithmetic reads them, in T; null: it reads `out`.
@@ -26,9 +26,9 @@ struct UpdateRule {
   S rate, mu, beta1, beta2, epsilon, correction1, correction2;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 constexpr int kTensorsPerLaunch = 56;  // so that they fit into the 4 KiB that every driver takes
 
@@ -89,4 +89,4 @@ void update(const Grid& grid, const UpdateRule<S>& rule, const UpdatedTensor<S, 
   }
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

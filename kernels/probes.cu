@@ -1,7 +1,7 @@
 #include "kernels/cuda_calls.hpp"
 #include "kernels/probes.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 namespace {
 
 __device__ std::int64_t global_time() {
@@ -116,4 +116,4 @@ void StreamGate::open() {
   if (flags_in(flags_)[1] != 0) throw GpuError("a stream stood at its gate for 10 s: the timing is worth nothing");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -10,7 +10,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 // Throws GpuError when the current device cannot run this build's kernels (its architecture is not among them).
 void check_kernels_run();
@@ -64,4 +64,4 @@ struct OpenAtLast {
   }
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -3,7 +3,7 @@
 #include "kernels/device_grid.cuh"
 #include "kernels/library_products.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 bool Queue::multiply(const MatmulShape& shape, const void* a, const void* b, void* c, bool add) const {
   return library != nullptr && library->multiply(stream, shape, a, b, c, add);
@@ -20,4 +20,4 @@ PIPEWRIGHT_STORED_AS_ANY(attention_gradient);
 PIPEWRIGHT_STORED_AS_ANY(flash_attention);
 PIPEWRIGHT_STORED_AS_ANY(flash_attention_gradient);
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -18,7 +18,7 @@
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/values.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // As a product sees it.
 template <class F>
@@ -124,4 +124,4 @@ void linear_weight_gradient(const Grid& grid, I rows, I in, I out, const S* x, c
   if (db != nullptr) bias_gradient(grid, rows, out, dy, db, workspace);
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

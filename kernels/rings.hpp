@@ -11,7 +11,9 @@
 
 #include <cstdint>
 
-namespace pipewright::grid_kernels {
+#include "core/rooms.hpp"
+
+namespace pipewright::kernels::grid_kernels {
 
 // One member's part of one step: own[begin, end) += or = left[begin, end), once the left neighbour has done its step
 // before.
@@ -34,4 +36,4 @@ void for_ring(int members, std::int64_t n, const Visit& visit) {
     }
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -1,7 +1,7 @@
 #include "kernels/device_grid.cuh"
 #include "kernels/rows.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 PIPEWRIGHT_STORED_AS_ANY(layer_norm);
 PIPEWRIGHT_STORED_AS_ANY(layer_norm_input_gradient);
@@ -15,4 +15,4 @@ PIPEWRIGHT_STORED_AS_ANY(cross_entropy);
 PIPEWRIGHT_STORED_AS_ANY(global_average_pool);
 PIPEWRIGHT_STORED_AS_ANY(bias_gradient);
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

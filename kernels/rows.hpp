@@ -5,7 +5,7 @@
 
 #include "kernels/columns.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 constexpr double kNormEpsilon = 1e-5;  // as the CPU's
 
@@ -239,4 +239,4 @@ void global_average_pool(const Grid& grid, I planes, I plane, const S* x, S* y) 
   grid.rows("global_average_pool", planes, MeanRow<S>{plane, x, y});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

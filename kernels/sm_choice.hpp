@@ -9,7 +9,9 @@
 
 #include <algorithm>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::kernels {
 
 // 0: the driver does not tell.
 struct SmDevice {
@@ -53,4 +55,4 @@ SmChoice chosen_groups(const SmDevice& device, unsigned asked, const Ask& ask) {
   return of_small.together > 0 ? of_small : whole;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/sm_choice.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 namespace {
 
 template <class Function>
@@ -99,4 +99,4 @@ SmGroups split_sms(int device, int asked) {
   return out;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

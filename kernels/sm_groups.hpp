@@ -10,7 +10,7 @@
 
 #include "kernels/cuda_calls.hpp"
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 struct GreenContextCalls {
   PFN_cuDeviceGetDevResource_v12040 resource_of_device;
@@ -40,4 +40,4 @@ struct SmGroups {
 // The SMs of a device cut into `asked` groups of equal size, as large as they can be.
 SmGroups split_sms(int device, int asked);
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -21,7 +21,7 @@
 #include <cuda_fp16.h>
 #endif
 
-namespace pipewright {
+namespace pipewright::kernels {
 
 namespace storage {
 
@@ -123,4 +123,4 @@ PIPEWRIGHT_BOTH inline float in_tf32(float x) {
   return x != x ? x : storage::float_of(storage::rounded_to_even(storage::bits_of(x), 13) << 13);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/columns.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // y[r] = table[index[r]]; every index lies within the table.
 template <class S>
@@ -68,4 +68,4 @@ void embedding_weight_gradient(const Grid& grid, I rows, I features, const I* in
   grid.rows("embedding_weight_gradient", rows, SegmentSum<S>{rows, features, index, order, dy, d_table});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -5,7 +5,7 @@
 #include "kernels/values.hpp"
 #include "kernels/windows.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 PIPEWRIGHT_STORED_AS_ANY(fill);
 PIPEWRIGHT_STORED_AS_ANY(normal);
@@ -39,4 +39,4 @@ template void update(const Queue&, const UpdateRule<float>&, const UpdatedTensor
 template void update(const Queue&, const UpdateRule<float>&, const UpdatedTensor<float, Bf16>*, I);
 template void update(const Queue&, const UpdateRule<float>&, const UpdatedTensor<float, Fp16>*, I);
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -6,7 +6,7 @@
 #include "kernels/functions.hpp"
 #include "kernels/storage.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // y[i] = f(x[0][i], x[1][i], ...), one or two of them.
 template <class T, class S, std::size_t kInputs, class Function>
@@ -243,4 +243,4 @@ void copy_rows(const Grid& grid, I rows, I columns, const S* x, I x_stride, S* y
   grid.values("copy_rows", rows * columns, RowValue<S>{columns, x_stride, y_stride, x, y});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

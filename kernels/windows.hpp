@@ -5,7 +5,7 @@
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/storage.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // The part of a window that lies inside its plane, or the outputs whose windows cover a value: [top, bottom) x [left,
 // right).
@@ -137,4 +137,4 @@ void global_average_pool_input_gradient(const Grid& grid, I planes, I plane, con
   grid.values("global_average_pool_input_gradient", planes * plane, PlaneShareValue<S>{plane, dy, dx});
 }
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

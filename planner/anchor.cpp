@@ -17,7 +17,7 @@
 #include "planner/price.hpp"
 #include "planner/words.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // A prediction that is off by more than this factor is of another run, or the figures have other units.
@@ -173,4 +173,4 @@ Scenario anchored(Scenario scenario) {
   return scenario;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

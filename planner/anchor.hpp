@@ -25,7 +25,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 constexpr double kRunNoise = 0.05;  // of a layer: which kernel an attention runs on, docs/how-it-works/memory.md
 
@@ -37,4 +37,4 @@ double activations_carried(double x);
 // does not say its plan, or differs so much from the prediction that it is another run.
 Scenario anchored(Scenario scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

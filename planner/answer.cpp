@@ -8,7 +8,7 @@
 #include "planner/what_if/explanation.hpp"
 #include "planner/what_if/variants.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptions& options) {
   const bool anchors = asked.training.framework.anchor && !asked.training.framework.correction;
@@ -25,4 +25,4 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
   return answer;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

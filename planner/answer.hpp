@@ -7,7 +7,7 @@
 #include "core/question/scenario.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct AnswerOptions {
   Engine engine = Engine::Auto;
@@ -17,4 +17,4 @@ struct AnswerOptions {
 // Prices the scenario's plan. Infeasible when it does not fit (unless ignored). Throws InputError on a bad scenario.
 std::variant<Answer, Infeasible> answer(const Scenario& scenario, const AnswerOptions& options = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

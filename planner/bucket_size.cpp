@@ -9,7 +9,7 @@
 #include "core/cost/cost_model.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // As a scenario has it: "25 MB", "1.6 GB".
@@ -52,4 +52,4 @@ std::string coarsened_buckets(const Plan& plan, const Scenario& scenario) {
       size_text(asked), size_text(plan.bucket));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

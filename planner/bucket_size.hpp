@@ -14,7 +14,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulated_copies);
 
@@ -23,4 +23,4 @@ void coarsen_buckets(Plan& plan, const Scenario& scenario, int simulated_copies,
 // "", or one sentence: that the plan's buckets are larger than those that the scenario asks for.
 std::string coarsened_buckets(const Plan& plan, const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

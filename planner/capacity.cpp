@@ -10,7 +10,7 @@
 #include "core/question/memory_anchor.hpp"
 #include "planner/capacity_growth.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kLargestValue = 1'000'000'000;
@@ -406,4 +406,4 @@ Capacity capacity(const std::string& over, const ScenarioWith& with, const Capac
   return CapacitySearch(over, with, options).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

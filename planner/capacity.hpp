@@ -36,7 +36,7 @@
 #include "core/answers/capacity.hpp"
 #include "planner/capacity_trial.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The scenario with a value; throws InputError for one that makes no scenario (3 layers on 4 stages).
 using ScenarioWith = std::function<Scenario(std::int64_t value)>;
@@ -58,4 +58,4 @@ constexpr std::int64_t kLeastBeyond = 32;  // so many where one takes long
 // whose scenario states a `run.memory_cap`. Without one the memory model answers, and `method` says so.
 Capacity capacity(const std::string& over, const ScenarioWith& with, const CapacityOptions& options);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::vector<Amount> scratch_memory(const Work& work) {
@@ -121,4 +121,4 @@ std::optional<Repetition> repetition(const Model& smaller, const Model& larger) 
   return shortest;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

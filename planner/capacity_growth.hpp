@@ -21,7 +21,7 @@
 #include "core/model/graph.hpp"
 #include "planner/capacity_trial.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 enum class Growth { Unproven, Repetition, Samples };
 
@@ -38,4 +38,4 @@ struct Repetition {
 };
 std::optional<Repetition> repetition(const Model& smaller, const Model& larger);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

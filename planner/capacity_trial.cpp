@@ -12,7 +12,7 @@
 #include "planner/plan_errors.hpp"
 #include "planner/sharding.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 CapacityTrial::CapacityTrial(Scenario scenario, const RunMemoryOf* run_memory)
     : scenario_(std::make_shared<Scenario>(std::move(scenario))), run_memory_(run_memory) {
@@ -110,7 +110,7 @@ const Answer& CapacityTrial::answer() const {
 
 Bytes CapacityTrial::least_memory() const {
   if (run_memory_ != nullptr) return extent();
-  if (searched_) return pipewright::least_memory(asking_again(answer().plan, *scenario_), *cost_);
+  if (searched_) return planner::least_memory(asking_again(answer().plan, *scenario_), *cost_);
   Bytes most;
   for (const WorkerReport& worker : answer().report.workers)
     most = std::max(most, worker.need.to_fit);
@@ -139,4 +139,4 @@ void CapacityTrial::set_run_memory(Report& report) const {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

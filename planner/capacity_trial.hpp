@@ -21,7 +21,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/price.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // What a worker of a real run takes of its memory.
 struct RunMemory {
@@ -88,4 +88,4 @@ class CapacityTrial {
   mutable std::unique_ptr<Answer> answer_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

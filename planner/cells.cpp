@@ -9,7 +9,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 using Directed = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS>;
@@ -87,4 +87,4 @@ std::vector<int> cell_ends(const CellGraph& graph) {
   return ends;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

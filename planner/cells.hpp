@@ -15,7 +15,7 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Nodes of one cell, one bit per node, 64 to a word: what the enumeration of down-sets keeps and looks up.
 using NodeSet = std::vector<std::uint64_t>;
@@ -54,4 +54,4 @@ CellGraph merged(const Model& model, const std::vector<bool>& free);
 // last node of the graph, whether it is on every path or not.
 std::vector<int> cell_ends(const CellGraph& graph);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

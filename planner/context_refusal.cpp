@@ -9,7 +9,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Tokens that are not equal parts, or heads that do not divide.
@@ -109,4 +109,4 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
   return std::nullopt;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

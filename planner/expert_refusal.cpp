@@ -7,7 +7,7 @@
 #include "core/divisors.hpp"
 #include "planner/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::optional<Refusal> refuse(std::string key, std::string why) {
@@ -84,4 +84,4 @@ std::optional<Refusal> overlap_refusal(const Scenario& scenario) {
                  "plan.sequence_parallel: true, or leave it out"};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "core/check.hpp"
 #include "core/model/flops.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 const StageReport& stage_of(const Answer& answer, Where where, std::int64_t stage) {
@@ -155,4 +155,4 @@ std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& qu
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

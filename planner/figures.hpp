@@ -8,7 +8,7 @@
 #include "core/answers/report.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // What needs no plan: parameters and layers of the model.
 std::optional<double> figure_of(const Scenario& scenario, const FigureSought& sought);
@@ -32,4 +32,4 @@ FigureDevice device_of(const Answer& answer, Where where, std::int64_t stage);
 std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& sought, double value,
                                     const std::optional<SpeedRange>& range);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -26,7 +26,7 @@
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // K, v and D: at least 1, and small enough that their product means something.
@@ -597,4 +597,4 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   return plan;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

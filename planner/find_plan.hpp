@@ -5,7 +5,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Compute ops of all workers that are simulated in one run (core/cost/fold.hpp): more are refused. So many all-reduces
 // at most: buckets grow until there are no more (bucket_size.hpp). A run keeps about 100 bytes per op (the op, its
@@ -37,4 +37,4 @@ ChunkOrder chunk_order_of(const PlanRequest& request);
 
 Plan find_plan(const Scenario& scenario, const CostModel& cost);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -22,7 +22,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 void check_findable(const Scenario& scenario, const Plan& plan) {
@@ -223,4 +223,4 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

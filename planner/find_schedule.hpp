@@ -9,9 +9,11 @@
 #include "core/question/scenario.hpp"
 #include "sim/finder/find_order.hpp"
 
-namespace pipewright {
-
+namespace pipewright::core {
 class CostModel;
+}
+
+namespace pipewright::planner {
 
 // Activations that may be held on every stage. Neither: what the devices' memory leaves for them.
 struct OrderCap {
@@ -33,4 +35,4 @@ struct ScheduleQuestion {
 // know what the plan asks for: stages with replicas, chunks both ways, weights that are gathered, the plan left open.
 ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion& question);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -12,7 +12,7 @@
 #include "core/check.hpp"
 #include "planner/cells.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kUnreached = std::numeric_limits<std::int64_t>::max();
@@ -499,4 +499,4 @@ std::optional<GraphCut> graph_cut(const Model& model, const GraphProblem& proble
   return best;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

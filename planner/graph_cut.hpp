@@ -29,7 +29,7 @@
 #include "core/units.hpp"
 #include "planner/cells.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct GraphProblem {
   std::vector<Time> compute;  // of every layer of the model, forward + backward
@@ -58,4 +58,4 @@ std::optional<GraphCut> graph_cut(const Model& model, const GraphProblem& proble
 // Bottleneck of a partition of the model as it stands, as above. Knows nothing of down-sets.
 Time bottleneck_of(const Model& model, const GraphProblem& problem, const std::vector<LayerRange>& layers);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

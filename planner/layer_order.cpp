@@ -20,7 +20,7 @@
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
@@ -357,4 +357,4 @@ SearchResult search_orders(const Scenario& scenario, const SearchOptions& option
   return OrderSearch(scenario, options).answer();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

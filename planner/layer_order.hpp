@@ -16,7 +16,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct OrderFound {
   std::vector<LayerId> order;  // of the model as it stands; the same where no other is better
@@ -49,4 +49,4 @@ InOrder in_graph_order(std::shared_ptr<const Scenario> scenario);
 // holds for all orders of the layers, where cuts are open.
 SearchResult search_orders(const Scenario& scenario, const SearchOptions& options);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

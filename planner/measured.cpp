@@ -12,7 +12,7 @@
 #include "planner/price.hpp"
 #include "planner/what_if/speed_range.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr int kCalibratedOn = 5;  // every such line tells what the model leaves out
@@ -346,4 +346,4 @@ Fit fit(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const 
   return AnchorSearch(table, runs, scenario).found();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

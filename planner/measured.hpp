@@ -8,7 +8,7 @@
 #include "core/answers/measured.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The scenario with "key=value" changes. Throws InputError.
 using ScenarioOf = std::function<Scenario(const std::vector<std::string>& set)>;
@@ -60,4 +60,4 @@ struct Fit {
 };
 Fit fit(const MeasuredTable& table, const std::vector<MeasuredRun>& runs, const ScenarioOf& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

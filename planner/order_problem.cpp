@@ -4,7 +4,7 @@
 #include "core/cost/memory_model.hpp"
 #include "planner/price.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 namespace {
 
@@ -64,4 +64,4 @@ OrderProblem order_problem(const Plan& plan, const CostModel& cost) {
   return problem;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

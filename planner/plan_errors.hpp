@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "core/cluster/cluster.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Errors of independent parts of the plan, so that one run names them all.
 class PlanErrors {
@@ -65,4 +65,4 @@ inline const Place& or_else(const Place& place, const Place& otherwise) {
   return place.file.empty() ? otherwise : place;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

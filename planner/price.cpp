@@ -7,7 +7,7 @@
 #include "sim/steady_state.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 Schedule make_schedule(const Plan& plan, ScheduleShape shape) {
   const ScheduleRule* rule = find_schedule(plan.schedule);
@@ -79,4 +79,4 @@ void settle(Answer& answer, Engine engine) {
       summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, *answer.scenario, steady);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The plan's schedule over `micro_batches` micro-batches per copy. Aborts (our bug) when the generator's list does not
 // pass `validate`.
@@ -43,4 +43,4 @@ StepCosts folded_costs(const Plan& plan, const CostModel& cost);
 // tell them apart.
 void settle(Answer& answer, Engine engine);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

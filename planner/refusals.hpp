@@ -7,7 +7,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct Refusal {
   std::string key, why;  // of the plan: "context_inner"; with a way out
@@ -25,4 +25,4 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario);
 //                                        tests/planner/tensor_parallel_test.cpp
 std::optional<Refusal> overlap_refusal(const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Where there are many workers, not every number of replicas: all up to 16, then in steps of an eighth, and the
@@ -290,4 +290,4 @@ std::optional<ReplicaShape> ReplicaShapes::split(const ReplicaShape& shape, int 
   return parts;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

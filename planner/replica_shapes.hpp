@@ -13,7 +13,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/suffix_problem.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct ReplicaShape {
   enum class Order {
@@ -85,4 +85,4 @@ class ReplicaShapes {
   std::vector<int> in_order_, spread_;  // seats in a cluster of one class, by the place in the pipeline
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -19,7 +19,7 @@
 #include "sim/steady_state.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 using Shape = ReplicaShape;
@@ -356,4 +356,4 @@ ReplicatedAnswer replicated_plans(const Plan& shell, const CostModel& cost, cons
   return ReplicatedSearch(shell, cost, options).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -24,7 +24,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/suffix_problem.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct ReplicatedOptions {
   int workers = 0;                // to be used at most; 0: as many as the cluster has room for
@@ -64,4 +64,4 @@ struct ReplicatedAnswer {
 // Throws InputError when a tensor-parallel group does not fit the cluster, or a layer has no times.
 ReplicatedAnswer replicated_plans(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -15,7 +15,7 @@
 #include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // A variant of the scenario, and its priced plan once somebody asks: parameters need none.
@@ -44,7 +44,7 @@ class PricedVariant {
   std::unique_ptr<Answer> answer_;
 };
 
-double figure_of(PricedVariant& variant, const FigureSought& quantity) {
+double variant_figure(PricedVariant& variant, const FigureSought& quantity) {
   if (const auto figure = figure_of(variant.scenario(), quantity)) return *figure;
   return figure_of(variant.answer(), quantity);
 }
@@ -170,7 +170,7 @@ class TableEvaluation {
 
   double figure(const Expectation& row) {
     if (row.quantity->figure == Figure::Capacity) return static_cast<double>(largest(row.quantity->of, row));
-    return figure_of(variant(row), *row.quantity);
+    return variant_figure(variant(row), *row.quantity);
   }
 
   const Expectation& base_of(const Expectation& row) const {
@@ -223,7 +223,7 @@ class TableEvaluation {
     const auto [found, is_new] = box_.try_emplace({row.box[point], row.quantity->text}, 0.0);
     if (is_new) {
       PricedVariant variant(source_.scenario(row.box[point], {}));
-      found->second = figure_of(variant, *row.quantity);
+      found->second = variant_figure(variant, *row.quantity);
     }
     return found->second;
   }
@@ -269,4 +269,4 @@ std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& fi
   return cells;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "core/answers/expectation.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Where variants come from. Both throw InputError.
 struct VariantSource {
@@ -25,4 +25,4 @@ struct VariantSource {
 // Throws InputError where a variant is a bad scenario, with the row's place.
 std::vector<Cell> reproduce(const ExpectationTable& table, const std::string& file, const VariantSource& variants);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -11,7 +11,7 @@
 #include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Keys that say more of a division than there is.
@@ -253,4 +253,4 @@ void settle_units(const Scenario& scenario, Plan& plan) {
   plan.resharding = Resharding{.after_forward = after_forward, .after_backward = after_forward || one_stage};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -4,7 +4,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/plan_errors.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Settles Plan::shard, resharding and reduce_each; of weights that are sharded nothing is gathered yet.
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
@@ -30,4 +30,4 @@ void settle_units(const Scenario& scenario, Plan& plan);
 //     embedding, 2 blocks, norm, head: {0} {1} {2} {3, 4}
 std::vector<LayerRange> natural_units(const Model& model, LayerRange layers);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 
 #include "planner/plan_errors.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // "stages" or, where a stage holds several, "chunks": what the layers are divided into.
@@ -147,4 +147,4 @@ void refuse_mixed(const Scenario& scenario, const Plan& plan) {
                                  mixed, class_beginnings(scenario.cluster)));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The first device of every worker, copy by copy. Throws InputError for a list that does not place every worker on
 // devices of its own.
@@ -22,4 +22,4 @@ void refuse_mixed(const Scenario& scenario, const Plan& plan);
 std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<std::int64_t>& counts);
 std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std::int64_t>& first);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

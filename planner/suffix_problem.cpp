@@ -13,7 +13,7 @@
 #include "core/question/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 Recompute mode_of(const Plan& shell) {
@@ -250,4 +250,4 @@ Folded folded(const SuffixProblem& whole) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Of the shell of planner/replicated.hpp, layer by layer, for all device classes of the cluster. Backwards: as placed
 // by `replicated_plans`. Anywhere: of every contiguous plan, under-estimated. Throws InputError when a tensor-parallel
@@ -26,4 +26,4 @@ struct Folded {
 };
 Folded folded(const SuffixProblem& whole);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

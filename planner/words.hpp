@@ -9,7 +9,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // "naive, gpipe or 1f1b", with `last` between the last two.
 inline std::string listed(const std::vector<std::string>& names, std::string_view last) {
@@ -29,4 +29,4 @@ inline std::string bytes_text(Bytes bytes) {
   return fmt::format("{:.1f} KiB", value / (1 << 10));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 
 struct OpColumns {
   std::vector<std::int32_t> worker, stage, chunk, micro_batch;
@@ -17,4 +17,4 @@ struct OpColumns {
 // By worker, its compute ops, then those of its other streams, each in its order. `workers`: times of each.
 OpColumns op_columns(const Schedule& schedule, const std::vector<LaneTimes>& workers);
 
-}  // namespace pipewright
+}  // namespace pipewright::python

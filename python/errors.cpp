@@ -12,7 +12,7 @@
 #include "core/plain_words.hpp"
 #include "python/question.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -92,4 +92,4 @@ void translate_errors() {
   nb::register_exception_translator(translate);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

@@ -8,7 +8,7 @@
 #include "io/console.hpp"
 #include "python/question.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,4 +38,4 @@ NB_MODULE(_core, module) {
   add_runs(module);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

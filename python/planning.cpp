@@ -16,7 +16,7 @@
 #include "python/simulated.hpp"
 #include "study/planned.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -111,4 +111,4 @@ void add_planning(nb::module_& module) {
   module.def("plan", plan_asked);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

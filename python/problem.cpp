@@ -25,7 +25,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -191,4 +191,4 @@ void add_problem(nb::module_& module) {
   module.def("order_csv", order_csv);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

@@ -10,7 +10,7 @@
 
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 
 // What every call is asked about. It never changes, so that it is read without Python's lock.
 struct Asked {
@@ -57,4 +57,4 @@ void add_tables(nanobind::module_& module);
 void add_problem(nanobind::module_& module);
 void add_runs(nanobind::module_& module);
 
-}  // namespace pipewright
+}  // namespace pipewright::python

@@ -16,7 +16,7 @@
 #include "study/imported.hpp"
 #include "study/launched.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -75,4 +75,4 @@ void add_runs(nb::module_& module) {
   module.def("validate", validate_asked, "asked"_a, "log"_a, "traces"_a, "warmup"_a, "tolerance"_a);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

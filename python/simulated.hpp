@@ -5,10 +5,10 @@
 
 #include "planner/answer.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 
 struct Simulated {
   std::shared_ptr<const Answer> answer;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::python

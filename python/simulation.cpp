@@ -15,7 +15,7 @@
 #include "python/question.hpp"
 #include "python/simulated.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -226,4 +226,4 @@ void add_simulation(nb::module_& module) {
   module.def("simulate", simulate_asked, "asked"_a, "engine"_a, "ignore_memory"_a);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

@@ -31,7 +31,7 @@
 #include "study/reproduce_measured.hpp"
 #include "study/sweep_run.hpp"
 
-namespace pipewright {
+namespace pipewright::python {
 namespace {
 
 namespace nb = nanobind;
@@ -258,4 +258,4 @@ void add_tables(nb::module_& module) {
   module.def("config_folders", [](const std::vector<std::string>& shipped) { return config_folders(shipped); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::python

@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 Arena::Arena(Bytes alignment, Bytes cap) : alignment_(alignment.value), cap_(cap.value) {
   PP_CHECK(alignment_ > 0 && cap_ >= 0);
@@ -83,4 +83,4 @@ std::string text(const ArenaUse& use) {
   return parts.empty() ? "nothing" : parts;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -24,7 +24,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 enum class Tag : std::uint8_t { Weights, Gradients, Optimizer, Stash, Recompute, Workspace, Buffers };
 constexpr int kTags = 7;
@@ -84,4 +84,4 @@ class Arena {
 // "weights 1.2 MiB, stash 0.4 MiB": the parts that are not 0.
 std::string text(const ArenaUse& use);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

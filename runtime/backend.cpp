@@ -4,7 +4,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 void Backend::dropout(const DropoutMask&, std::int64_t, const void*, void*) {
   PP_CHECK(false);
@@ -28,7 +28,7 @@ double Backend::mark_cost() const {
 }
 
 Time Backend::probe() {
-  return pipewright::probe();
+  return runtime::probe();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

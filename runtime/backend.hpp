@@ -28,7 +28,7 @@
 #include "kernels/dropout_mask.hpp"
 #include "runtime/device_memory.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 enum class Pass : std::uint8_t { Forward, InputGradient, WeightGradient };
 
@@ -162,4 +162,4 @@ class BackendMaker {
   std::function<std::unique_ptr<Backend>(WorkerId)> make_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -13,7 +13,7 @@
 #include "runtime/gpu_places.hpp"
 #include "runtime/launch.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 constexpr int kStreams = 2;  // a worker's arithmetic, and its collectives
@@ -33,7 +33,7 @@ std::shared_ptr<VirtualDevices> devices_of(int gpu, int groups) {
   return devices;
 }
 
-std::string name_of(int gpu) {
+std::string gpu_name(int gpu) {
   for (const GpuFacts& facts : system_here().gpus)
     if (facts.device == gpu) return facts.name;
   return "";
@@ -102,7 +102,7 @@ BackendMaker backend_of(const Scenario& scenario, int workers, bool processes) {
     return [devices, groups = places.groups, how](WorkerId worker) {
       const auto all = static_cast<int>(devices.size()) * groups;
       const auto& device = devices[static_cast<std::size_t>(worker % all / groups)];
-      return gpu_backend(device, worker % groups, {name_of(device->device()), 0, system_here().driver}, how);
+      return gpu_backend(device, worker % groups, {gpu_name(device->device()), 0, system_here().driver}, how);
     };
   } catch (const GpuError& error) {
     throw InputError(run.place, std::string("run.backend: cuda: ") + error.what());
@@ -120,4 +120,4 @@ std::unique_ptr<Backend> backend_for_sizes(const Scenario& scenario) {
   return scenario.run.backend == RunBackend::Cpu ? cpu_backend() : gpu_sizes(scenario.training.precision);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

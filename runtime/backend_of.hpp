@@ -7,7 +7,7 @@
 #include "core/question/scenario.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Makes the backends of a run of so many workers. cuda: the GPUs' SMs are cut into groups now, one per worker
 // (gpu_places.hpp). `processes`: workers are processes, and this one is one of them. Throws InputError where the GPUs
@@ -20,4 +20,4 @@ std::string gpu_bus_of_process(const Scenario& scenario, int workers);
 // For sizes alone, on any machine: alignment and workspaces of the scenario's backend.
 std::unique_ptr<Backend> backend_for_sizes(const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -10,7 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 using Blob = std::vector<std::byte>;
 
@@ -77,4 +79,4 @@ class BytesIn {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

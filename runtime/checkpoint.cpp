@@ -20,7 +20,7 @@
 #include "runtime/bytes.hpp"
 #include "runtime/hash.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 namespace fs = std::filesystem;
@@ -387,4 +387,4 @@ void Checkpoints::tidy() const {
     fs::remove_all(folder(step) + ".partial", ignored);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -26,7 +26,7 @@
 
 #include "runtime/rank_run.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // What a worker carries from step to step for one virtual stage: views of its memory.
 struct ChunkState {
@@ -74,4 +74,4 @@ class Checkpoints {
   std::vector<MustMatch> identity_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -10,7 +10,7 @@
 #include "runtime/crossings.hpp"
 #include "runtime/runnable.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // ---- one virtual stage ----------------------------------------------------------------------------------------------
@@ -570,4 +570,4 @@ std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Train
   return chunks;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

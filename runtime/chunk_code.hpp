@@ -31,7 +31,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct PortTensor {
   LayerId layer = 0;  // that made it
@@ -132,4 +132,4 @@ inline std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
 // Compiles every virtual stage of the plan. Throws InputError with one line per reason why layers cannot be run.
 std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

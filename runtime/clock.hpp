@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 inline std::int64_t steady_ns() {
   using std::chrono::nanoseconds, std::chrono::steady_clock;
   return std::chrono::duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

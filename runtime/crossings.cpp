@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers) {
@@ -39,4 +39,4 @@ std::vector<Crossing> crossings(const Plan& plan, const Model& model) {
   return all;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

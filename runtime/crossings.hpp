@@ -6,7 +6,7 @@
 #include "core/model/graph.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct Crossing {
   VirtualStageId from = 0, to = 0;
@@ -16,4 +16,4 @@ struct Crossing {
 // Pairs of virtual stages of which one needs tensors of the other, in the order of StepCosts::edges.
 std::vector<Crossing> crossings(const Plan& plan, const Model& model);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

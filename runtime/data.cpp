@@ -9,7 +9,7 @@
 
 #include "runtime/hash.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 std::uint64_t drawn(std::uint64_t seed, std::uint64_t stream, std::uint64_t a, std::uint64_t b) {
@@ -269,4 +269,4 @@ float initial_value(const ParameterTensor& tensor, std::uint64_t seed, LayerId l
   return 0;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

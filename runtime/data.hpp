@@ -17,7 +17,7 @@
 
 #include "runtime/chunk_code.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // SplitMix64: the finaliser of a counter, uniform over 64 bits.
 std::uint64_t mixed(std::uint64_t counter);
@@ -62,4 +62,4 @@ std::unique_ptr<Data> image_data(std::vector<unsigned char> images, std::vector<
 // The initial value of element i of parameter tensor `parameter` (its number within the layer) of a layer.
 float initial_value(const ParameterTensor& tensor, std::uint64_t seed, LayerId layer, int parameter, std::int64_t i);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

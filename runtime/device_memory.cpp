@@ -9,7 +9,7 @@
 
 #include "runtime/arena.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 class HostMemory final : public DeviceMemory {
@@ -63,4 +63,4 @@ std::unique_ptr<Mover> host_mover() {
   return std::make_unique<HostMover>();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

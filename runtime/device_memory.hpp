@@ -10,7 +10,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // A stretch of addresses; given back with the object. What it holds at first is not said.
 class DeviceMemory {
@@ -50,4 +50,4 @@ struct Movers {
   Mover* collective = nullptr;  // beside it
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

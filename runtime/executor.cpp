@@ -28,7 +28,7 @@
 #include "runtime/transport.hpp"
 #include "runtime/worker.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // No peers: every message is there at once, with dummy values. For measuring what a worker's own work takes while all
@@ -323,4 +323,4 @@ std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker&
   return LayerRounds(run, backend, data, std::move(settings)).measured(seconds, busy);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -21,7 +21,7 @@
 #include "runtime/transport.hpp"
 #include "runtime/worker_result.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // A run that failed: which worker, at which op, why. The steps that all workers finished are kept.
 class RunFailed : public std::runtime_error {
@@ -70,4 +70,4 @@ class LayerRounds {
 std::vector<WorkerResult> measure_layers(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                          RunSettings settings, double seconds, const std::vector<WorkerId>& busy = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "core/model/step_name.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Dimensions = std::vector<std::int64_t>;
@@ -119,4 +119,4 @@ std::string exported(const RunPlan& run, const Model& model, const Data& data, c
   return file.text();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

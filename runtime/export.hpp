@@ -17,10 +17,10 @@
 #include "runtime/run_settings.hpp"
 #include "runtime/worker_result.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Of a run from its first step on.
 std::string exported(const RunPlan& run, const Model& model, const Data& data, const RunSettings& settings,
                      const std::vector<WorkerResult>& workers);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

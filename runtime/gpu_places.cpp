@@ -10,7 +10,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 constexpr std::int64_t kMostGroups = 1'000'000;  // a number that fits an int; what the GPU gives is looked up
@@ -141,4 +141,4 @@ bool one_gpu_at_most(const std::string& folder, const char* visible) {
   return nodes == 1;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

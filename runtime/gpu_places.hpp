@@ -10,7 +10,7 @@
 #include "core/question/run_request.hpp"
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct GpuPlaces {
   std::vector<int> gpus;  // worker w is on gpus[w / groups], in group w mod groups
@@ -31,4 +31,4 @@ GpuPlaces gpu_of_process(const RunRequest& run, int workers, int local, const Gp
 // unset), else by the nodes nvidia0, nvidia1, ... in the folder /dev. No node: not known, so no.
 bool one_gpu_at_most(const std::string& folder, const char* visible);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

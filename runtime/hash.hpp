@@ -10,7 +10,7 @@
 
 #include "runtime/data.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // FNV-1a [FNV].
 class Hash {
@@ -61,4 +61,4 @@ class Checksum {
   int held_ = 0;  // bytes of `word_`
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

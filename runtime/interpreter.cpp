@@ -9,7 +9,7 @@
 #include "kernels/storage.hpp"
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 std::int64_t samples_of_copy(const Plan& plan) {
@@ -138,4 +138,4 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

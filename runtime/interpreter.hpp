@@ -10,7 +10,7 @@
 #include "runtime/chunk_code.hpp"
 #include "runtime/data.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // One micro-batch of one virtual stage: where its blocks lie; nullptr: not held.
 struct Frame {
@@ -57,4 +57,4 @@ void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::
 // Weights as the layers read them, of their masters.
 void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -14,7 +14,7 @@
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 struct Names {
@@ -139,4 +139,4 @@ MeetingPoint meeting_point(const Environment& variables) {
   return point;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

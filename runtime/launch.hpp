@@ -14,7 +14,9 @@
 #include <optional>
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 struct Launch {
   int rank = 0, size = 1;
@@ -47,4 +49,4 @@ struct MeetingPoint {
 };
 MeetingPoint meeting_point(const Environment& variables = environment);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -12,7 +12,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 Time percentile(const std::vector<Time>& sorted, double share) {
   PP_CHECK(!sorted.empty());
@@ -105,4 +105,4 @@ int threads_of(const RunPlan& run) {
   return threads;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -10,7 +10,7 @@
 #include "core/plan/timeline.hpp"
 #include "runtime/executor.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 constexpr double kNoisy = 1.10;  // p95 / p5
 
@@ -47,4 +47,4 @@ void pin_to(int core);
 // Threads that a run has: a worker's compute stream, and its collective stream where it has one.
 int threads_of(const RunPlan& run);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -8,7 +8,7 @@
 #include "core/check.hpp"
 #include "runtime/rank_home.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // Of all ranks, at rank 0: "" or why they cannot run together.
@@ -78,4 +78,4 @@ AroundWire by_nccl(Ranks& ranks, const RunPlan& run, std::shared_ptr<const NcclL
   };
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

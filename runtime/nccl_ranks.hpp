@@ -13,7 +13,7 @@
 #include "runtime/ranks.hpp"
 #include "runtime/transports/nccl.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // What a process brings.
 struct NcclHere {
@@ -32,4 +32,4 @@ void agree_on_nccl(Ranks& ranks, const NcclHere& here);
 AroundWire by_nccl(Ranks& ranks, const RunPlan& run, std::shared_ptr<const NcclLibrary> library, NcclQueueMaker queue,
                    double timeout_s);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

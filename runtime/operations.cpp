@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 namespace {
 
@@ -239,4 +239,4 @@ std::int64_t tensor_bytes(const ProgramTensor& tensor, std::int64_t value_bytes)
   return (tensor.indices ? kIndexBytes : value_bytes) * element_count(tensor.shape);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

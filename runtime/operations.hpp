@@ -32,7 +32,7 @@
 #include "core/model/program.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 enum class Initial : std::uint8_t {
   Zero,
@@ -75,4 +75,4 @@ std::int64_t saved_bytes(const Program& program, const ProgramStep& step, std::i
 // Bytes of a tensor of one sample: of its values, or 8 per token number. Losses are fp32 and not asked for here.
 std::int64_t tensor_bytes(const ProgramTensor& tensor, std::int64_t value_bytes = 4);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

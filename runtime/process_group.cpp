@@ -13,7 +13,7 @@
 #include "core/ending.hpp"
 #include "core/plain_words.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 void kill_group(pid_t group) {
@@ -97,4 +97,4 @@ GroupEnd run_in_group(const std::vector<std::string>& command, const std::string
   return {"", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

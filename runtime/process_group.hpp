@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 struct GroupEnd {
   std::string not_started;    // why, or ""
@@ -20,4 +22,4 @@ struct GroupEnd {
 // sends to this program's own group only.
 GroupEnd run_in_group(const std::vector<std::string>& command, const std::string& log, double seconds);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

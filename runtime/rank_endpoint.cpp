@@ -6,7 +6,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/rank_state.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // Between a float segment of all members.
@@ -142,4 +142,4 @@ std::unique_ptr<Transport> Ranks::endpoint(const RunPlan& run) {
   return std::make_unique<RankEndpoint>(*state_, run);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

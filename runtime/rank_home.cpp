@@ -8,7 +8,7 @@
 
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 std::string first_line(const std::string& path) {
@@ -46,4 +46,4 @@ bool process_is_gone(const Home& there, const Home& here) {
   return name_ends == std::string::npos || stat.substr(name_ends + 2, 1) == "Z";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

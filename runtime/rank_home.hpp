@@ -7,7 +7,7 @@
 
 #include "runtime/bytes.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct Home {
   std::string boot;       // of the machine's system: processes with the same one share a clock
@@ -23,4 +23,4 @@ Home home_of(BytesIn in);
 // Ended, and not only silent. Of a process of another machine nothing is known.
 bool process_is_gone(const Home& there, const Home& here);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -20,7 +20,7 @@
 #include "runtime/transport.hpp"
 #include "runtime/transports/staged.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", "rmsprop", "adam"};  // by Optimizer
@@ -280,4 +280,4 @@ WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -13,7 +13,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // What must be alike: workers, plan, schedule, layers, settings and samples, the backend.
 std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& settings, const Data& data,
@@ -52,4 +52,4 @@ std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run, const
 Blob bytes_of(const WorkerResult& result);
 WorkerResult worker_result(const Blob& bytes, std::int64_t shift = 0);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -8,7 +8,7 @@
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 enum MailKind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kBye };
@@ -325,4 +325,4 @@ void Ranks::State::tell(int to, const FrameHeader& header, std::span<const std::
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

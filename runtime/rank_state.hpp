@@ -24,7 +24,7 @@
 #include "runtime/rank_home.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // What mail is about; all-reduces follow, two per group.
 enum About : std::int32_t {
@@ -208,4 +208,4 @@ class Ranks::State : public FrameReader {
   std::jthread receiver_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

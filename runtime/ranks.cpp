@@ -13,7 +13,7 @@
 #include "runtime/measurement.hpp"
 #include "runtime/rank_state.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -232,4 +232,4 @@ int Ranks::leave(int status, const std::function<void()>& left_alone) noexcept {
   return state_->leave(status, left_alone);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -26,7 +26,7 @@
 #include "runtime/transport.hpp"
 #include "runtime/wire.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // One question to another clock, ns: asked and answered by ours, and what the other one said.
 struct ClockReading {
@@ -106,4 +106,4 @@ class Ranks {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -9,7 +9,7 @@
 #include "core/plan/op_index.hpp"
 #include "runtime/synthetic.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 constexpr int kGradientSlots = 2;
@@ -414,4 +414,4 @@ ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap) {
   return Replay(run, position, cap).used();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

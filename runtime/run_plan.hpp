@@ -23,9 +23,11 @@
 #include "runtime/arena.hpp"
 #include "runtime/chunk_code.hpp"
 
-namespace pipewright {
-
+namespace pipewright::core {
 class CostModel;
+}
+
+namespace pipewright::runtime {
 
 // Messages of one edge and direction from one position to another, within every copy.
 struct RunChannel {
@@ -115,4 +117,4 @@ struct SteadyBlocks {
 };
 SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

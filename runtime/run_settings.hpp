@@ -9,7 +9,7 @@
 #include "core/units.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 class Checkpoints;
 
@@ -39,4 +39,4 @@ struct RunSettings {
 // Steps that a checkpoint says are done.
 int first_step(const RunSettings& settings);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

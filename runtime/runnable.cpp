@@ -10,7 +10,7 @@
 #include "core/cost/cost_model.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 std::string refusal(const Model& model, const Layer& layer, const Backend* backend) {
@@ -110,4 +110,4 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   if (!faults.empty()) throw InputError(std::move(faults));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

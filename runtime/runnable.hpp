@@ -7,7 +7,7 @@
 #include "core/plan/plan.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 const char* name_of(Precision precision);  // "bf16"
 
@@ -17,4 +17,4 @@ std::string layers_refused(const Model& model);
 // Throws InputError with one line per reason why it cannot be run.   tests/runtime/execute_test.cpp
 void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

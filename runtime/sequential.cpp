@@ -5,7 +5,7 @@
 
 #include "core/plan/op_index.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings)
     : run_(run),
@@ -174,4 +174,4 @@ std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const B
   return Sequential(run, *device, data, settings).gradients();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -11,7 +11,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/interpreter.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Every virtual stage in one place, no arena and no transport: every block has memory of its own.
 class Sequential {
@@ -70,4 +70,4 @@ class Sequential {
 std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                                      const RunSettings& settings);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

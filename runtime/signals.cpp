@@ -12,7 +12,7 @@
 
 #include "core/ending.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -131,4 +131,4 @@ LastWords::~LastWords() {
   shared().words.swap(before_);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -26,7 +26,9 @@
 #include <string>
 #include <thread>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 // One, in main, before any thread is started.
 class SignalGuard {
@@ -68,4 +70,4 @@ class LastWords {
   std::string before_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -10,7 +10,7 @@
 #include "core/cost/memory_model.hpp"
 #include "runtime/crossings.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Both = std::array<std::int64_t, 2>;  // bytes for the full and for the last micro-batch
@@ -258,4 +258,4 @@ std::vector<ChunkCode> compile_synthetic(const Plan& plan, const CostModel& cost
   return chunks;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

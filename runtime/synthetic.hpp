@@ -22,10 +22,10 @@
 #include "core/plan/plan.hpp"
 #include "runtime/chunk_code.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Every virtual stage of the plan. Throws InputError for what workers cannot do even without arithmetic: tensor
 // parallelism, ZeRO.
 std::vector<ChunkCode> compile_synthetic(const Plan& plan, const CostModel& cost, Bytes alignment);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

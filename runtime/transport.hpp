@@ -19,7 +19,7 @@
 #include "core/units.hpp"
 #include "runtime/device_memory.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 class Stopped : public std::runtime_error {
  public:
@@ -92,4 +92,4 @@ class RunWatch {
   ~RunWatch() = default;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -12,7 +12,7 @@
 
 #include "runtime/launch.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // As it travels: ranks run the same program on the same kind of processor.
 struct FrameHeader {
@@ -61,4 +61,4 @@ std::unique_ptr<Wire> tcp_wire(const Launch& launch, const MeetingPoint& point, 
 // variables.
 std::unique_ptr<Wire> mpi_wire(const Launch& launch);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

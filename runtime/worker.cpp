@@ -17,7 +17,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // Whether a backward op is the last of its round on its worker: then its gradients are complete.
@@ -587,4 +587,4 @@ void Worker::note_version(const Op& op, const OpVersions& versions) {
     if (read.virtual_stage == op.virtual_stage && read.micro_batch == m) read.backward = version;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -23,7 +23,7 @@
 #include "runtime/transport.hpp"
 #include "runtime/worker_result.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // One device's part of a run. Its many fields are what a step touches, each made once and kept for all steps.
 class Worker {
@@ -156,4 +156,4 @@ class Worker {
   WorkerResult result_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

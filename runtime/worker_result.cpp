@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // A list that has as many entries for each step.
@@ -81,4 +81,4 @@ double loss_of(const std::vector<WorkerResult>& workers, std::size_t step) {
   return samples > 0 ? sum / static_cast<double>(samples) : 0;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -12,7 +12,7 @@
 #include "runtime/arena.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // What one worker did in one step.
 struct WorkerStep {
@@ -65,4 +65,4 @@ Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step)
 // Mean loss of a step over all samples.
 double loss_of(const std::vector<WorkerResult>& workers, std::size_t step);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -9,7 +9,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr int kRounds = 20;
@@ -122,4 +122,4 @@ Timeline settle(const Schedule& schedule, StepCosts& costs, Engine engine) {
   return timeline = simulate(schedule, costs, engine);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -13,9 +13,9 @@
 
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // Fills costs.settled, and returns the timeline of those prices. Without loads: simulate.
 Timeline settle(const Schedule& schedule, StepCosts& costs, Engine engine);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -7,7 +7,7 @@
 #include "core/check.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr std::uint32_t kBegin = 0;   // the slot of what is there from the start
@@ -364,4 +364,4 @@ Time Makespans::operator()(const StepCosts& costs) {
   return order_ ? order_->makespan(costs) : static_order_makespan(schedule, costs);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -20,7 +20,7 @@
 #include "core/plan/schedule.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // Whether the prices are of passes of that shape in the same order, whatever the buckets and the copies.
 bool same_passes(const ScheduleShape& shape, const std::vector<Edge>& edges, const StepCosts& costs);
@@ -84,4 +84,4 @@ class Makespans {
   enum class Asked : std::uint8_t { Never, Once, Again } times_ = Asked::Never;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -1,6 +1,6 @@
 #include "sim/dependencies.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     : copies(schedule.shape.data_parallel),
@@ -23,4 +23,4 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

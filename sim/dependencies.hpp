@@ -9,7 +9,7 @@
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // The schedule must stay as it is.
 class Wiring {
@@ -54,4 +54,4 @@ class Wiring {
   Seating seating_;  // of a schedule that stays
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -20,7 +20,7 @@
 #include "sim/des/shared_link.hpp"
 #include "sim/stream_links.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
@@ -618,4 +618,4 @@ Timeline event_order(const Schedule& schedule, const StepCosts& costs, LinkUse l
   return EventOrder(schedule, costs, links).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -6,7 +6,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 enum class LinkUse {
   Shared,   // transfers divide links (max-min or fifo, StepCosts::sharing)
@@ -17,4 +17,4 @@ enum class LinkUse {
 // (2^29 messages or workers).
 Timeline event_order(const Schedule& schedule, const StepCosts& costs, LinkUse links = LinkUse::Shared);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -3,7 +3,7 @@
 
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 struct Use {
@@ -76,4 +76,4 @@ int first_shared_link(const Timeline& timeline, const Schedule& schedule, const 
   return -1;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -5,7 +5,7 @@
 #include "sim/event_order.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engine) {
   if (engine == Engine::EventQueue) {
@@ -32,4 +32,4 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
   return timeline;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -5,7 +5,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 enum class Engine { Auto, StaticOrder, EventQueue };
 
@@ -20,4 +20,4 @@ int first_shared_link(const Timeline& timeline, const Schedule& schedule, const 
 // it needs, durations as priced, messages of a channel in sequence, makespan the last end. "" or one sentence.
 std::string validate(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

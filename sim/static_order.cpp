@@ -14,7 +14,7 @@
 #include "sim/dependencies.hpp"
 #include "sim/stream_links.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // Inside the engine the clock begins at 1, so that the zero pages of a fresh allocation mean "has not arrived yet".
@@ -568,4 +568,4 @@ Timeline static_order(const Schedule& schedule, const StepCosts& costs) {
   return relaxation.timeline(makespan);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

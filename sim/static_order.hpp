@@ -10,7 +10,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // End of the last op. No timeline is kept. schedule must be valid (`validate`).
 Time static_order_makespan(const Schedule& schedule, const StepCosts& costs);
@@ -18,4 +18,4 @@ Time static_order_makespan(const Schedule& schedule, const StepCosts& costs);
 // The same with the times of every op and transfer.
 Timeline static_order(const Schedule& schedule, const StepCosts& costs);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

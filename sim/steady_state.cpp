@@ -6,7 +6,7 @@
 
 #include "core/plan/op_index.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // Micro-batches after which every stage is back at its first replica and at the begin of a round of updates: lcm of the
@@ -159,4 +159,4 @@ int micro_batches_for_steady_state(const ScheduleShape& shape) {
   return static_cast<int>(std::min(wanted, std::max(kMost / round, std::int64_t{1}) * round));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

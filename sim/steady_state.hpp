@@ -7,7 +7,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // Looks for a period in the ends of the workers' backward ops: p micro-batches (a multiple of lcm of the replica
 // counts) after which all workers' times have grown by one same D, over a window as long as the pipeline is deep. Exact
@@ -17,4 +17,4 @@ SteadyState steady_state(const Schedule& schedule, const StepCosts& costs, const
 // Micro-batches that a run needs so that `steady_state` can find a period of this shape.
 int micro_batches_for_steady_state(const ScheduleShape& shape);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

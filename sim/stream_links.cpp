@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr std::uint32_t kNoOp = std::numeric_limits<std::uint32_t>::max();
@@ -117,4 +117,4 @@ StreamLinks stream_links(const Schedule& schedule, PositionId position) {
   return Linker(schedule, position).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -10,7 +10,7 @@
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // Ops are named by their index in their stream.
 struct StreamLinks {
@@ -46,4 +46,4 @@ struct StreamLinks {
 
 StreamLinks stream_links(const Schedule& schedule, PositionId position);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -12,7 +12,7 @@
 #include "core/cost/low_precision.hpp"
 #include "sim/waiting.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string percent(double share) {
@@ -499,4 +499,4 @@ Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan&
   return report;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -5,7 +5,7 @@
 
 #include "core/answers/report.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // Of a step that begins with nothing under way: the makespan. Without a barrier between steps (plan.barrier: none) the
 // longest span of a stage, from its first op to its last, or of a channel between two stages. As all stages can begin
@@ -27,4 +27,4 @@ double samples_per_second(const Plan& plan, Time span, const std::optional<Stead
 Report summarize(const Timeline& timeline, const Schedule& schedule, const Plan& plan, const StepCosts& costs,
                  const MemoryModel& memory, const Scenario& scenario, const std::optional<SteadyState>& steady);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

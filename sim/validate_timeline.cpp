@@ -10,7 +10,7 @@
 
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 class Check {
@@ -295,4 +295,4 @@ std::string validate(const Timeline& timeline, const Schedule& schedule, const S
   return Check(timeline, schedule, costs).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -6,7 +6,7 @@
 
 #include "core/ids.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs)
     : timeline_(timeline), schedule_(schedule), index_(schedule), first_op_(timeline.workers.size() + 1) {
@@ -305,4 +305,4 @@ std::vector<CriticalPart> critical_path(const Causes& causes, const Timeline& ti
   return WalkBack(causes, timeline, schedule, costs).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

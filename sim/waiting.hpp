@@ -7,7 +7,7 @@
 #include "core/plan/op_index.hpp"
 #include "sim/stream_links.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // What an op needed from elsewhere and got last. A message was posted at the end of the op that made it; a collective
 // was posted when the unbroken run of collectives began that ends with it.
@@ -57,4 +57,4 @@ IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId wo
 std::vector<CriticalPart> critical_path(const Causes& causes, const Timeline& timeline, const Schedule& schedule,
                                         const StepCosts& costs);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -30,7 +30,7 @@
 #include "study/documents.hpp"
 #include "study/revision.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -359,4 +359,4 @@ AccuracyTable measured_accuracy(const AccuracyRequest& request) {
 constinit const JsonDocument kStudySummaryDocument{"pipewright.study-summary/2",
                                                    [](JsonFields& fields) { write(fields, {}, {}); }, nullptr, false};
 
-}  // namespace pipewright
+}  // namespace pipewright::study

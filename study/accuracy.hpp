@@ -13,7 +13,7 @@
 #include "core/question/scenario.hpp"
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct AccuracyItem {
   std::string name;  // as that of a folder, unique; of a variant "pipeline-k4-m16-1f1b"
@@ -37,4 +37,4 @@ struct AccuracyTable {
 // Throws InputError: a scenario that cannot run here, a folder of another scenario.
 AccuracyTable measured_accuracy(const AccuracyRequest& request);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

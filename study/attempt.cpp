@@ -17,7 +17,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/writers/compare.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 Attempt::Attempt(Scenario priced, double tolerance, bool forced, double seconds, const std::string& folder,
                  Ranks* ranks, FileWriter write)
@@ -197,4 +197,4 @@ Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ra
   return row;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

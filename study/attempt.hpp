@@ -11,7 +11,7 @@
 #include "study/comparison.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 using FileWriter = std::function<void(const std::string& path, const std::string& text)>;
 
@@ -117,4 +117,4 @@ struct AttemptSettings {
 // have the same outcome; others than rank 0 know nothing else of the row.
 Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ranks* ranks = nullptr);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

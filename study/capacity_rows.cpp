@@ -20,7 +20,7 @@
 #include "runtime/signals.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // What a run takes, from sizes alone.
@@ -135,4 +135,4 @@ CapacityRows capacity_rows(const ScenarioFile& file, const std::string& over, st
   return rows;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -10,7 +10,7 @@
 #include "core/answers/capacity.hpp"
 #include "io/read/scenario_file.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct CapacityRows {
   std::vector<Capacity> found;
@@ -22,4 +22,4 @@ struct CapacityRows {
 // for a bad scenario, and where no variant has an answer.
 CapacityRows capacity_rows(const ScenarioFile& file, const std::string& over, std::optional<std::int64_t> most);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

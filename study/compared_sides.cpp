@@ -11,7 +11,7 @@
 #include "io/read/read_result.hpp"
 #include "planner/answer.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 constexpr std::size_t kLargestDocument = std::size_t{256} << 20;  // 4096 workers are 6 MB
@@ -43,4 +43,4 @@ LoadedSide loaded_side(const std::string& path, const ReadOptions& how, const st
   return path.ends_with(".json") ? from_document(path, own) : simulated_side(path, how, own);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

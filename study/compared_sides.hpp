@@ -9,7 +9,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/writers/compare.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // With what the side is made from: the answer refers to the scenario, the side to the answer.
 struct LoadedSide {
@@ -22,4 +22,4 @@ struct LoadedSide {
 // Throws InputError.
 LoadedSide loaded_side(const std::string& path, const ReadOptions& how, const std::vector<std::string>& own);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

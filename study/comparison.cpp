@@ -18,7 +18,7 @@
 #include "io/writers/writers.hpp"
 #include "study/documents.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // Time per op of one kind on one virtual stage, ns: priced, and the mean over all timed steps.
@@ -387,4 +387,4 @@ std::string comparison_html(const RunComparison& c, const std::string& command) 
   return page.document();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

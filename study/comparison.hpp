@@ -9,7 +9,7 @@
 #include "study/judgement.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 enum class Verdict { Within, Outside, Withheld };
 inline constexpr Name<Verdict> kVerdictNames[] = {
@@ -74,4 +74,4 @@ std::string comparison_json(const RunComparison& c);  // schema pipewright.valid
 std::string comparison_html(const RunComparison& c, const std::string& command);
 std::string loss_csv(const std::vector<WorkerResult>& workers);  // "step,loss"
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -11,7 +11,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 std::optional<std::string> set_variable(const std::string& name) {
@@ -112,4 +112,4 @@ std::vector<std::string> config_folders(const std::vector<std::string>& shipped)
   return folders;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -11,7 +11,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 inline constexpr std::array<std::string_view, 4> kUserKeys = {"color", "jobs", "width", "path"};
 
@@ -28,4 +28,4 @@ const UserConfig& user_config();
 // that exist, each once.
 std::vector<std::string> config_folders(const std::vector<std::string>& shipped);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -5,7 +5,7 @@
 
 #include "io/text/format_quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 std::string line(std::string_view name, const std::string& text) {
@@ -109,4 +109,4 @@ std::string doctor_text(const CpuFindings& cpu, const GpuSystem& gpu) {
   return cpu_text(cpu) + "\n" + gpus_text(gpu) + "\n" + use_text(gpu);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

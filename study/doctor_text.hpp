@@ -8,7 +8,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct CpuFindings {
   std::string processor;   // "AMD EPYC 9965"
@@ -20,4 +20,4 @@ struct CpuFindings {
 
 std::string doctor_text(const CpuFindings& cpu, const GpuSystem& gpu);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

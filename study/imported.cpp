@@ -16,7 +16,7 @@
 #include "io/writers/json_fields.hpp"
 #include "study/documents.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 constexpr std::size_t kLargestResult = std::size_t{256} << 20;  // 4096 workers are 6 MB
@@ -185,4 +185,4 @@ std::string imported_html(const ImportedComparison& c, const std::string& comman
   return page.document();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -11,7 +11,7 @@
 #include "io/import/training_log.hpp"
 #include "io/writers/json_fields.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // predicted / measured - 1.
 double error_of(Time predicted, Time measured);
@@ -119,4 +119,4 @@ std::string imported_text(const ImportedComparison& c);
 std::string imported_json(const ImportedComparison& c);                              // schema pipewright.imported/1
 std::string imported_html(const ImportedComparison& c, const std::string& command);  // `command`: how it was made
 
-}  // namespace pipewright
+}  // namespace pipewright::study

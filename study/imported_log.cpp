@@ -10,7 +10,7 @@
 #include "study/documents.hpp"
 #include "study/imported.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 std::optional<Time> time_of(const LoggedStep& step, const Prediction& predicted) {
@@ -206,4 +206,4 @@ void write_log(JsonFields& json, const Prediction& predicted, const LogCompariso
   json.field("loss_first", c.loss_first).field("loss_last", c.loss_last);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

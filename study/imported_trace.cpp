@@ -13,7 +13,7 @@
 #include "study/documents.hpp"
 #include "study/imported.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 constexpr std::size_t kShownActions = 5;
@@ -300,4 +300,4 @@ void write_trace(JsonFields& json, const TraceComparison& c) {
   });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 constexpr double kNinety = 1.645;  // half the width of 90 % of a normal spread, in standard deviations
@@ -214,4 +214,4 @@ std::string movement_text(const Judgement& j, const std::string& cores) {
       cores, 100 * *slowest, 100 * *fastest, 100 * j.away);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -50,7 +50,7 @@
 #include "core/answers/report.hpp"
 #include "runtime/measurement.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // Beyond this the interval's upper end is more than twice its lower one: it does not tell two plans apart.
 constexpr double kWidest = 1.0 / 3;
@@ -90,4 +90,4 @@ SeenStep seen_step(const Answer& predicted, const StepCosts& bare, const Machine
 // "cores ran at 71 to 80 % of their calibrated speed; other programs used them for 24 % of the time"
 std::string movement_text(const Judgement& judgement, const std::string& cores);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

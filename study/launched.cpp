@@ -24,7 +24,7 @@
 #include "runtime/runnable.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // No command can name such a plan.
@@ -205,4 +205,4 @@ Launched launched(const LaunchAsked& launch) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -8,7 +8,7 @@
 
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 constexpr std::array<std::string_view, 5> kLaunchTargets = {"megatron", "torchtitan", "torch", "deepspeed", "slurm"};
 
@@ -30,4 +30,4 @@ struct Launched {
 // Throws InputError where the plan leaves fields open, or cannot be launched there.
 Launched launched(const LaunchAsked& launch);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -10,7 +10,7 @@
 #include "planner/search/explain.hpp"
 #include "planner/what_if/speed_range.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 Narrowed planning_question(Scenario scenario, const FrameworkWords* framework) {
   scenario = fitting_by_default(anchored(std::move(scenario)));
@@ -43,4 +43,4 @@ SearchResult planned(const Narrowed& question, SearchOptions& options, const Pla
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

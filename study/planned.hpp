@@ -8,9 +8,11 @@
 #include "planner/launch/narrowed.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
-
+namespace pipewright::planner {
 struct FrameworkWords;
+}
+
+namespace pipewright::study {
 
 // As every plan is searched: anchored, to fit with kFitByDefault where nothing is said, and of a framework's plans
 // alone where one is named. Throws InputError.
@@ -28,4 +30,4 @@ SearchResult planned(const Narrowed& question, SearchOptions& options, const Pla
 // "searched for Megatron-LM only: schedule: 1f1b", a line per field that the framework has narrowed.
 std::vector<std::string> restrictions(const Narrowed& question, const FrameworkWords* framework);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -15,7 +15,7 @@
 #include "planner/reproduce.hpp"
 #include "runtime/signals.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // A new table: its file in scenarios/ and a line here.
 const std::vector<Published>& published() {
@@ -145,4 +145,4 @@ std::vector<TableResult> reproduced_tables(const std::vector<const ScenarioFile*
   return tables;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

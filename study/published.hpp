@@ -8,7 +8,7 @@
 #include "core/answers/expectation.hpp"
 #include "io/read/scenario_file.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct Published {
   std::string_view name;
@@ -27,4 +27,4 @@ std::string shipped_scenario(const std::string& file, const std::vector<std::str
 // Every table of these files. The tables that are whole, should a signal ask to end. Throws InputError.
 std::vector<TableResult> reproduced_tables(const std::vector<const ScenarioFile*>& files);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

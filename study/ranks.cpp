@@ -11,7 +11,7 @@
 #include "kernels/nccl.hpp"
 #include "runtime/rank_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // A process belongs to one run at most.
@@ -42,7 +42,7 @@ bool speaks_mpi(RunTransport transport, const Launch& launch) {
 void check_one_process(const Scenario& scenario) {
   const RunTransport transport = scenario.run.transport;
   PP_CHECK(!is_of_processes(transport));
-  const std::optional<Launch> launch = launched();
+  const std::optional<Launch> launch = runtime::launched();
   if (launch && launch->size > 1)
     throw InputError(
         Place{}, "run.transport",
@@ -58,7 +58,7 @@ Ranks* joined_ranks(const Scenario& scenario) {
     check_one_process(scenario);
     return nullptr;
   }
-  const std::optional<Launch> launch = launched();
+  const std::optional<Launch> launch = runtime::launched();
   if (!launch && transport == RunTransport::Mpi)
     throw InputError(Place{}, "run.transport",
                      "mpi: no launcher has started this process; start it as `mpirun -n WORKERS pipewright "
@@ -115,7 +115,7 @@ bool reports_itself() {
 std::string rank_name() {
   if (ranks() != nullptr) return ranks()->first() ? "" : fmt::format("rank {}: ", ranks()->rank());
   try {  // it has not come as far as joining
-    const auto launch = launched();
+    const auto launch = runtime::launched();
     return launch && launch->rank > 0 ? fmt::format("rank {}: ", launch->rank) : "";
   } catch (const InputError&) {
     return "";
@@ -134,4 +134,4 @@ int leave_ranks(int status) noexcept {
   });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

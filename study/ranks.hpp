@@ -8,7 +8,7 @@
 #include "runtime/bytes.hpp"
 #include "runtime/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // Joins the other processes where the scenario's transport is tcp or mpi; nullptr: workers are threads of this one.
 // Throws InputError: a launcher has started several processes and the transport is one of threads; no launcher where
@@ -42,4 +42,4 @@ std::string rank_name();  // "rank 1: "; "" at rank 0
 int interrupted(const std::string& what);
 int leave_ranks(int status) noexcept;  // the last call of the program; the status to end with
 
-}  // namespace pipewright
+}  // namespace pipewright::study

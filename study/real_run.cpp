@@ -27,7 +27,7 @@
 #include "runtime/transports/staged.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // A whole file, unpacked where it is gzip, as Debian packs images.
@@ -149,10 +149,10 @@ RealRun::RealRun(const Scenario& asked, Ranks* ranks)
   backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);
   if (ranks != nullptr && scenario.run.transport == RunTransport::Nccl)
     agree_on_nccl(*ranks, nccl_here(gpu_bus_of_process(scenario, predicted_.plan.workers())));
-  run_plan_ = pipewright::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training, *backend_(),
-                                   {.weight_stashing = scenario.run.weight_stashing,
-                                    .loss_scale = loss_scale(scenario),
-                                    .synthetic = scenario.run.synthetic ? &cost : nullptr});
+  run_plan_ = runtime::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training, *backend_(),
+                                {.weight_stashing = scenario.run.weight_stashing,
+                                 .loss_scale = loss_scale(scenario),
+                                 .synthetic = scenario.run.synthetic ? &cost : nullptr});
   data_ = scenario.run.synthetic ? no_data() : data_of(scenario, sample_shape(run_plan_.code));
   // What is compared with a run is one step of it, with fill and drain, not a steady state.
   if (!predicted_.schedule.flush)
@@ -290,7 +290,7 @@ MachineProfile calibrated(const std::vector<const RealRun*>& runs, double second
     how.handoff = [&](Ranks& ranks, const BackendMaker& backend) {
       return measure_handoff(ranks, backend, NcclLibrary::open(), gpu_nccl_queue, run.timeout);
     };
-  return calibrate(measured, runs.front()->backend(), how, runs.front()->ranks());
+  return calibrate::calibrate(measured, runs.front()->backend(), how, runs.front()->ranks());
 }
 
 Scenario priced_with(const Scenario& scenario, MachineProfile profile) {
@@ -319,7 +319,7 @@ void check_can_run(const Scenario& scenario) {
   const Plan plan = find_plan(cost.scenario(), cost);
   check_gpu_keys(scenario.run, plan.workers());
   const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
-  static_cast<void>(pipewright::run_plan(
+  static_cast<void>(runtime::run_plan(
       plan, schedule, scenario.model, scenario.training, *backend_for_sizes(scenario),
       {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr}));
 }
@@ -417,4 +417,4 @@ Difference difference(std::span<const float> got, std::span<const float> referen
   return d;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -15,7 +15,7 @@
 #include "runtime/measurement.hpp"
 #include "study/ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 class RealRun {
  public:
@@ -98,4 +98,4 @@ struct Difference {
 // Values that `got` lacks count as zero.
 Difference difference(std::span<const float> got, std::span<const float> reference);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

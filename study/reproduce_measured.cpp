@@ -14,7 +14,7 @@
 #include "planner/what_if/speed_range.hpp"
 #include "runtime/signals.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 std::vector<std::pair<FittedConstant, std::string>> used(const MeasuredTable& table, const ScenarioFile& file) {
@@ -140,4 +140,4 @@ ComparedSets compared_sets(const std::vector<MeasuredSet>& sets, const std::stri
   return compared;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

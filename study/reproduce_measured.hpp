@@ -9,7 +9,7 @@
 #include "io/writers/measured.hpp"
 #include "planner/measured.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct MeasuredSet {
   std::string name;
@@ -30,4 +30,4 @@ std::string left_out_text(const ComparedSets& sets);
 // The constants of a set, searched again on the lines that were chosen for that, and these lines.
 std::string fit_text(const MeasuredSet& set, const std::string& folder);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -4,10 +4,12 @@
 
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::study {
 
 // Version and commit: "0.1.0 (1a2b3c4)", "0.1.0 (1a2b3c4-dirty)" where files differed from it; where the source was no
 // git checkout, or git was not there, "0.1.0".
 std::string version_with_commit();
 
-}  // namespace pipewright
+}  // namespace pipewright::study

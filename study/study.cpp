@@ -26,7 +26,7 @@
 #include "study/attempt.hpp"
 #include "study/documents.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 constexpr Time kShortOp{100'000};       // an op of less is a short one: told apart in the summary
@@ -345,4 +345,4 @@ int validate_all(const Study& study) {
   return status_of(rows);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

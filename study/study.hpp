@@ -10,7 +10,7 @@
 
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 struct Study {
   std::vector<std::string> scenarios;  // files, in the order of the runs
@@ -30,4 +30,4 @@ struct Study {
 // worst scenario: 1 before 2 before 0. Throws InputError.
 int validate_all(const Study& study);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -23,7 +23,7 @@
 #include "runtime/bytes.hpp"
 #include "runtime/signals.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -352,4 +352,4 @@ int SweepRanks::end(const std::string& failure) {
   return status;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -21,7 +21,7 @@
 #include "runtime/launch.hpp"
 #include "runtime/wire.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // The processes of one sweep: nothing where this is the only one. Variables of MPI launchers count; RANK and
 // WORLD_SIZE, and the number of tasks of a whole Slurm job, say nothing about a sweep.
@@ -57,4 +57,4 @@ class SweepRanks {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::study

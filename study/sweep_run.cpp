@@ -25,7 +25,7 @@
 #include "runtime/signals.hpp"
 #include "study/real_run.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // Where standard error is no terminal (a job's log): a line per tenth, the first one after so long.
@@ -327,4 +327,4 @@ TrainedGrid train_grid(const SweepFile& file) {
   return trained;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

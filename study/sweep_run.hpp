@@ -13,7 +13,7 @@
 #include "planner/what_if/sweep.hpp"
 #include "study/sweep_ranks.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 
 // How every process prices its points: by so many threads, with `replan` each point in at most so many seconds.
 SweepOptions pricing(const SweepFile& file, int threads, double seconds, std::function<bool()> stopped);
@@ -39,4 +39,4 @@ struct TrainedGrid {
 // Whatever is wrong with one point is said in its row, and the others are run.
 TrainedGrid train_grid(const SweepFile& file);
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -13,7 +13,7 @@
 #include "planner/price.hpp"
 #include "planner/what_if/speed_range.hpp"
 
-namespace pipewright {
+namespace pipewright::study {
 namespace {
 
 // No layer's time, nor that of the update, follows from FLOPs, bytes and shares.
@@ -58,4 +58,4 @@ std::string what_to_measure(const Scenario& priced) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::study

@@ -5,7 +5,7 @@
 
 #include "core/answers/report.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr double kHour = 3600, kSecond = 1e-9;
@@ -245,4 +245,4 @@ std::optional<Campaign> campaign(const Scenario& scenario, const Plan& plan, con
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -36,7 +36,7 @@
 #include "core/question/scenario.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Report;
 
@@ -111,4 +111,4 @@ std::optional<Time> mtbf(const Scenario& scenario, int device_class);
 // Of one device, for "cluster.other_nodes.old.device.mtbf".
 std::string device_key(const Cluster& cluster, int device_class, const char* key);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

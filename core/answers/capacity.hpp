@@ -11,7 +11,7 @@
 #include "core/ids.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct LargestModel {
   // With the largest value; absent largest: zero.
@@ -55,4 +55,4 @@ struct Capacity : LargestModel, NextModel {
   bool of_run = false;   // sizes are those of a real run's arena: memory its cap, peak and need its extent
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

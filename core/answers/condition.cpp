@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 const char* words(Unit unit) {
@@ -61,4 +61,4 @@ bool holds(const Comparison& comparison, const MagnitudeOf& magnitude) {
   return false;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

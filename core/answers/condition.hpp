@@ -13,7 +13,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // A number in SI base units, with what it counts: bytes are not compared with seconds.
 enum class Unit { None, Second, Byte, BytePerSecond, Flop, FlopPerSecond };
@@ -45,4 +45,4 @@ using MagnitudeOf = std::function<std::optional<Magnitude>(const std::string& ke
 //     2 * 4 <= 8: true.     tests/core/condition_test.cpp "a comparison of products"
 bool holds(const Comparison& comparison, const MagnitudeOf& magnitude);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

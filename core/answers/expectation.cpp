@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 
 Dimension dimension(Figure figure) {
   switch (figure) {
@@ -117,4 +117,4 @@ Accuracy TableResult::accuracy() const {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

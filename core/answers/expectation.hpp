@@ -17,7 +17,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/question/memory_anchor.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class CellStatus {
   Compared,       // counts
@@ -189,4 +189,4 @@ struct TableResult {
 //     (1, 2, 3) and (1, 3, 2): two pairs in order, one reversed: 1/3.
 std::optional<double> kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

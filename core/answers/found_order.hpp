@@ -8,7 +8,7 @@
 #include "core/answers/report.hpp"
 #include "core/plan/order_measure.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct OrderRow {
   std::string name;        // "found", "zb_h1"
@@ -42,4 +42,4 @@ struct ScheduleAnswer {
   Time value() const { return measure == OrderMeasure::Span ? rows.front().span : rows.front().step; }
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

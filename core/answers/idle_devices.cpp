@@ -1,6 +1,6 @@
 #include "core/answers/idle_devices.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 IdleDevices idle_devices(const Plan& plan, const Cluster& cluster) {
   IdleDevices idle;
@@ -85,4 +85,4 @@ std::vector<std::string> unused_classes(const Plan& plan, const Cluster& cluster
   return names;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

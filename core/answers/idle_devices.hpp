@@ -9,7 +9,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct IdleDevices {
   struct OfClass {
@@ -42,4 +42,4 @@ std::string idle_devices_in_words(const Plan& plan, const Cluster& cluster);
 // Names of the devices of classes that the plan does not use at all; of one class always none.
 std::vector<std::string> unused_classes(const Plan& plan, const Cluster& cluster);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

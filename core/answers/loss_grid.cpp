@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::vector<LossWindow> loss_windows(const std::vector<double>& losses, std::size_t steps,
                                      std::int64_t samples_per_step, std::size_t most) {
@@ -59,4 +59,4 @@ std::vector<LossCurve> loss_curves(const LossGrid& grid) {
   return list;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -8,7 +8,7 @@
 
 #include "core/answers/sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // A stretch of a run: samples that had been trained on at its end, and the mean loss over it.
 struct LossWindow {
@@ -52,4 +52,4 @@ std::vector<std::size_t> axes_beside_seed(const SweepQuestion& question);
 // By place of the grid, then variant.
 std::vector<LossCurve> loss_curves(const LossGrid& grid);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

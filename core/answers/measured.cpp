@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::optional<double> number(std::string_view text) {
@@ -25,4 +25,4 @@ bool CellTest::Choice::holds(std::string_view cell) const {
   return same != other;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

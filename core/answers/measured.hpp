@@ -18,7 +18,7 @@
 #include "core/answers/expectation.hpp"
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct RunFile {
   std::string name;  // of the group that its runs form: "one node"
@@ -183,4 +183,4 @@ struct MeasuredResult {
   std::vector<std::pair<FittedConstant, std::string>> constants;  // with the value that was used
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

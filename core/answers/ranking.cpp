@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::string in_words(const Layout& layout) {
   std::string text;
@@ -100,4 +100,4 @@ std::string in_words(const std::vector<Recompute>& recompute) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -12,7 +12,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Everything about a plan but its cuts and its recomputation.
 struct Layout {
@@ -136,4 +136,4 @@ std::string in_words(const std::vector<Recompute>& recompute);
 // The same with the layers that repeat their forward: "recompute layers 0-2, 5, full on stages 3-6"
 std::string recompute_in_words(const Plan& plan);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // [worker of the simulated copies]: where its transfers begin, and one more.
@@ -115,4 +115,4 @@ std::optional<double> hardware_flop_utilization(const Scenario& scenario, const 
   return *mfu * (3 * forward + again) / (3 * forward);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -12,7 +12,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Campaign;  // core/answers/campaign.hpp
 
@@ -201,4 +201,4 @@ Answer unfolded(const Answer& answer);
 // layer's FLOPs are not known.
 std::optional<double> hardware_flop_utilization(const Scenario& scenario, const Plan& plan, std::optional<double> mfu);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

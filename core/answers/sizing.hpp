@@ -7,7 +7,7 @@
 
 #include "core/answers/ranking.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // The same question on so many nodes.
 struct SizedNodes {
@@ -37,4 +37,4 @@ struct Sizing {
   std::string next;                // the command that writes the plan of the answer; "": there is none
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 
 const SweepFigureName* find_sweep_figure(std::string_view name) {
   const auto* found = std::find_if(kSweepFigures.begin(), kSweepFigures.end(),
@@ -134,4 +134,4 @@ Sweep swept(const SweepQuestion& question, std::vector<SweepFinding> findings, s
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -14,7 +14,7 @@
 #include "core/answers/condition.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Columns that a sweep can show, plot and be filtered by.
 enum class SweepFigure {
@@ -163,4 +163,4 @@ struct Sweep {
 Sweep swept(const SweepQuestion& question, std::vector<SweepFinding> findings, std::int64_t asked,
             const SweepShard& shard = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::core

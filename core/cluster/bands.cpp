@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 void divide(Time& time, double factor) {
@@ -74,4 +74,4 @@ void move(Network& network, double place) {
   divide(network.latency, factor);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

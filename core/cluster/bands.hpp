@@ -12,7 +12,7 @@
 
 #include "core/cluster/cluster.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 constexpr double kSigmas90 = 1.645;  // 90 % of a normal distribution lie within so many standard deviations
 
@@ -32,4 +32,4 @@ void move(HostTimes& host, double place);
 void move(NodeLinks& links, double place);
 void move(Network& network, double place);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 double interpolated(const std::vector<std::pair<double, double>>& curve, double work) {
@@ -57,4 +57,4 @@ double Efficiency::at(double work) const {
   return half_work > 0 && work > 0 ? share * work / (work + half_work) : share;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

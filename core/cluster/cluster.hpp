@@ -21,7 +21,7 @@
 #include "core/model/work.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class Precision { Fp32, Tf32, Fp16, Bf16, Fp8, Fp4 };  // the last two: of products alone, see LowPrecision
 
@@ -193,4 +193,4 @@ void each_device(Cluster& cluster, const auto& use) {
     use(other.device);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

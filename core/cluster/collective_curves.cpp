@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr double kAllChannels = 1.13;  // LL on all channels starts this much later than on one
@@ -95,4 +95,4 @@ std::vector<CollectiveWay> ways_between(const CollectiveCurve& curve, Collective
   return ways;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -34,7 +34,7 @@
 
 #include "core/cluster/kernel_curves.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // How the devices of a node are wired.
 enum class LinkKind {
@@ -111,4 +111,4 @@ struct NodeSpan {
 // The ways of such a group: start in us, rate in bytes per second of w.
 std::vector<CollectiveWay> ways_between(const CollectiveCurve& curve, CollectiveKind kind, const NodeSpan& span);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

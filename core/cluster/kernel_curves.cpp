@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 struct Tile {
@@ -150,4 +150,4 @@ double attention_us(const AttentionCurve& curve, const DeviceRates& rates, const
   return curve.launch + overlapped(block * blocks, bytes / (kAttentionMemory * rates.bandwidth * 1e-6));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

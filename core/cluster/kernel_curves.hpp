@@ -41,7 +41,7 @@
 #include "core/check.hpp"
 #include "core/model/work.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class Provenance { Assumed, Published, Measured };
 const char* in_words(Provenance provenance);  // "assumed"
@@ -119,4 +119,4 @@ const AttentionKernel* attention_kernel(const std::vector<AttentionKernel>& kern
 double attention_us(const AttentionCurve& curve, const DeviceRates& rates, const AttentionShape& shape, double samples,
                     double value_bytes, bool backward);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 double tiles_of(std::int64_t size, std::int64_t tile) {
@@ -154,4 +154,4 @@ std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double
   return other;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

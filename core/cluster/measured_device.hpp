@@ -33,7 +33,7 @@
 #include "core/cluster/measured_terms.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // A pass of an operation by what its time depends on: `count` products of {rows, depth} x {depth, columns}, and how
 // many values it reads and writes. Without a product: rows and columns of what it works on, depth 0.
@@ -200,4 +200,4 @@ double distance(const MeasuredSeries& series, const OperationSize& size);
 std::shared_ptr<const MeasuredDevice> moved(const MeasuredDevice& device, double sigmas,
                                             const std::string& operation = "");
 
-}  // namespace pipewright
+}  // namespace pipewright::core

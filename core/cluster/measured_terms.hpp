@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 enum class SizeTerms : std::uint8_t { Waves, Work, Values };
 enum class MeasuredPass : std::uint8_t { Forward, InputGradient, WeightGradient };
@@ -16,4 +18,4 @@ struct ProductAlgorithm {
   bool operator==(const ProductAlgorithm&) const = default;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 void require_rate(const Cluster& cluster, const char* key, Bandwidth bandwidth) {
@@ -234,4 +234,4 @@ void Topology::between_nodes(DeviceId from, DeviceId to, Route& route) const {
   if (through_ports) route.links.push_back(port(LinkPlace::Kind::PortIn, to));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -31,7 +31,7 @@
 
 #include "core/cluster/cluster.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Link {
   std::string name;     // "node 0 device 3 out", "node 1 NIC in", ...
@@ -104,4 +104,4 @@ class Topology {
 constexpr int kMostDevices = 1 << 18;
 constexpr std::int64_t kMostMeshLinks = 1 << 20;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -5,7 +5,7 @@
 
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit) {
   std::vector<Bucket> result;
@@ -61,4 +61,4 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   return shape;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

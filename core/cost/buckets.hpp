@@ -10,7 +10,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // One all-reduce bucket: gradients of consecutive layers, complete when backward has passed `first_layer`.
 struct Bucket {
@@ -28,4 +28,4 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
 // Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
 ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

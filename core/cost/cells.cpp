@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::span<const Op> cell_of(const StepCosts& costs, std::span<const Op> ops) {
   std::size_t size = 1;
@@ -46,4 +46,4 @@ std::vector<Time> ends_in_cell(const StepCosts& costs, std::span<const Op> cell)
   return ends;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -16,7 +16,7 @@
 
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // The ops of the cell that begins with the first of these; one, where ops run one after the other.
 std::span<const Op> cell_of(const StepCosts& costs, std::span<const Op> ops);
@@ -27,4 +27,4 @@ Time cell_time(const StepCosts& costs, std::span<const Op> cell);
 // When each of its ops ends in a timeline, from the begin of the cell.
 std::vector<Time> ends_in_cell(const StepCosts& costs, std::span<const Op> cell);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -5,7 +5,7 @@
 
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::string check_durations(const StepCosts& costs) {
@@ -135,4 +135,4 @@ std::string validate(const StepCosts& costs) {
   return {};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

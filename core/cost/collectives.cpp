@@ -8,7 +8,7 @@
 #include "core/cost/link_load.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 void add_ring(LinkLoad& load, const std::vector<DeviceId>& members) {
@@ -297,4 +297,4 @@ Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members,
   return AllReduceGroup(members, topology, devices_per_node).price(algorithm, bytes);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -33,7 +33,7 @@
 #include "core/cost/fold.hpp"
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class AllReduce { Ring, Tree, Hierarchical };
 
@@ -108,4 +108,4 @@ std::vector<DeviceId> members(const Plan& plan, StageId stage);
 Collective all_reduce(AllReduce algorithm, const std::vector<DeviceId>& members, Bytes bytes, const Topology& topology,
                       int devices_per_node);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

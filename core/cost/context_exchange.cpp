@@ -7,7 +7,7 @@
 
 #include "core/cost/tensor_exchange.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Keys that queries [begin, end) see.
@@ -226,4 +226,4 @@ double context_workspace(const ContextTensors& own, const PlanRequest& plan, dou
          (levels.ring > 1 ? 2 * own.keys * with_gradients : 0);  // one in use, one on its way
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

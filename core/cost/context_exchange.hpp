@@ -24,7 +24,7 @@
 #include "core/cost/exchange_link.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Pairs of query and key that each of c devices computes, per head. 8 tokens on 2 devices, causal: zigzag 18 and 18,
 // contiguous 10 and 26.                                        tests/core/context_exchange_test.cpp "pairs"
@@ -81,4 +81,4 @@ class ContextAttention {
   std::vector<AllReduceGroup> gathers_;  // of all_gather, groups that lie differently
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -11,7 +11,7 @@
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/low_precision.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 BackwardTimes split_backward(Time backward, std::int64_t parameters) {
   const Time weight{parameters > 0 ? backward.value / 2 : 0};
@@ -272,4 +272,4 @@ Bytes optimizer_bytes(Precision precision, Optimizer optimizer) {
   return master;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -14,7 +14,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // The kernels of a layer by pass; `rebuild`: of its modules that selective recomputation repeats; `again`: of a forward
 // that is repeated.
@@ -158,4 +158,4 @@ constexpr int kOptimizerSharded = 1, kGradientsSharded = 2, kWeightsSharded = 3;
 // experts those that hold the same.
 std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

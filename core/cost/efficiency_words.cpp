@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::string rounded_percent(double share) {
   return std::to_string(std::lround(share * 100)) + " %";
@@ -35,4 +35,4 @@ std::string in_words(std::span<const KindPriced> kinds) {
   return text.empty() ? "the same for operators of every kind" : text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 
 #include "core/cluster/cluster.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct KindPriced {
   const char* name = "";  // of the kind: "matrix_product"
@@ -19,4 +19,4 @@ std::string in_words(std::span<const KindPriced> kinds);
 std::string rounded_percent(double share);  // "55 %"
 std::string microseconds(double ns);        // "84", "1.5"
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -5,7 +5,7 @@
 #include "core/cost/collectives.hpp"
 #include "core/cost/link_load.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 ExchangeLink slower(const ExchangeLink& a, const ExchangeLink& b) {
   return {std::max(a.latency, b.latency), a.rate == 0 ? b.rate : b.rate == 0 ? a.rate : std::min(a.rate, b.rate)};
@@ -36,4 +36,4 @@ ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& groups, Exc
   return slower(link, most);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -5,7 +5,7 @@
 
 #include "core/cluster/topology.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // One exchange: of so many bytes that leave each device.
 struct ExchangeLink {
@@ -22,4 +22,4 @@ enum class ExchangeTo { All, Next };
 ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& groups, ExchangeTo to, const Topology& topology,
                            const Cluster& cluster);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

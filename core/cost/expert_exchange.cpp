@@ -6,7 +6,7 @@
 #include <set>
 #include <variant>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Devices of the first stage, tensor members first; at most as many as one group after the other may load.
@@ -150,4 +150,4 @@ double TokenExchange::time(const ExpertTokens& layer, double tokens, double row)
   return std::max(nodes_ > 1 ? between_.time(moved) : 0, here > 1 ? inside_.time(handed_on) : 0) + sharing;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -21,7 +21,7 @@
 #include "core/cost/exchange_link.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Nodes, of `nodes` that hold the experts between them, to which a token is sent: k experts drawn at random, on at most
 // `most` nodes.      most (1 - C(E most / nodes - E / nodes, k) / C(E most / nodes, k))
@@ -53,4 +53,4 @@ class TokenExchange {
   std::vector<AllReduceGroup> whole_, sharing_;  // e x devices; the x of an expert
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -11,7 +11,7 @@
 #include "core/cost/state_exchange.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tokens = std::vector<std::int64_t>;  // what is equal for copies, components or links that are alike
@@ -323,4 +323,4 @@ WorkerId simulated_worker(const Fold* fold, WorkerId worker, int positions) {
   return fold == nullptr ? worker : fold->like[at(worker / positions)] * positions + worker % positions;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -35,7 +35,7 @@
 
 #include "core/ids.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class CostModel;
 struct Plan;
@@ -66,4 +66,4 @@ std::shared_ptr<const Fold> fold_copies(const Plan& plan, const CostModel& cost,
 // The worker of the simulated copies that runs as `worker` of the plan does.
 WorkerId simulated_worker(const Fold* fold, WorkerId worker, int positions);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -10,7 +10,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/memory_anchor.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr double kLogitBytesKept = 4;         // fp32 probabilities, from the loss to its backward
@@ -317,4 +317,4 @@ void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario) 
   if (framework.first_logit_bytes) add_first_step(memory, plan, scenario);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

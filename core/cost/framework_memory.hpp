@@ -39,7 +39,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/question/framework_memory.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Of one layer and one micro-batch, on a device.
 struct BesideOperators {
@@ -83,4 +83,4 @@ double activation_band(const Scenario& scenario);  // 0: the model states what i
 // Fills MemoryModel::fixed from its chunks; the loss's scratch memory becomes the first step's where that is more.
 void add_fixed(MemoryModel& memory, const Plan& plan, const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

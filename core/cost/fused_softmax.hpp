@@ -10,7 +10,7 @@
 
 #include "core/model/work.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 constexpr int kSoftmaxKernels = 5;
 constexpr double kSoftmaxForward = 18.5 / 2, kSoftmaxBackward = 20.5 / 3;
@@ -25,4 +25,4 @@ inline bool softmax_apart(const Operator& op, const ProductOfLayer& scores, doub
            by_four(matrices));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

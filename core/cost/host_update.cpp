@@ -4,7 +4,7 @@
 
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::int64_t updated_by_host(std::int64_t parameters, const Training& training) {
   return std::llround(training.offload_optimizer.value * static_cast<double>(parameters));
@@ -30,4 +30,4 @@ Bytes states_on_device(Bytes states, const Training& training) {
   return states - Bytes{updated_by_host(states.value, training)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -16,7 +16,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Of `parameters`, those that the host updates.
 std::int64_t updated_by_host(std::int64_t parameters, const Training& training);
@@ -30,4 +30,4 @@ Time host_update(std::int64_t parameters, const Training& training, const Device
 // Of the optimizer's states of a device, those that stay on it.
 Bytes states_on_device(Bytes states, const Training& training);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

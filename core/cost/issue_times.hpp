@@ -7,7 +7,7 @@
 #include "core/cluster/cluster.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct IssueTimes {
   double forward, backward, collective;
@@ -24,4 +24,4 @@ inline IssueTimes issue_times(const HostTimes& host, Execution execution) {
   return times;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

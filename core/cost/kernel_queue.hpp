@@ -18,7 +18,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // `Duration`: Time, or double for ns that are rounded later. Lists begin with both clocks at 0; an empty one is all 0.
 template <class Duration>
@@ -42,4 +42,4 @@ struct KernelQueueOf {
 };
 using KernelQueue = KernelQueueOf<Time>;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -9,7 +9,7 @@
 #include "core/cluster/topology.hpp"
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Adds up what the hops of one phase load, then turns it into the phase.
 class LinkLoad {
@@ -70,4 +70,4 @@ class LinkLoad {
   Time latency_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

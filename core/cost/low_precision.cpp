@@ -6,7 +6,7 @@
 
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::array<LowPrecisionRule, 5> kLowPrecisionRules = {{
@@ -89,4 +89,4 @@ double cast_bytes(std::int64_t low, const Training& training, const Device& devi
   return static_cast<double>(low) * (each * (rule->finds_largest ? 2 : 1) + copies_of(*rule, device) * rule->bytes);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

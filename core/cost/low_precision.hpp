@@ -21,7 +21,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct LowPrecisionRule {
   LowPrecision recipe = LowPrecision::None;
@@ -53,4 +53,4 @@ double gathered_weight_bytes(const Scenario& scenario);
 // Bytes that casting `low` weights moves, once per update; 0 where they are cast for every use.
 double cast_bytes(std::int64_t low, const Training& training, const Device& device);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

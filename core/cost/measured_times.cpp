@@ -6,7 +6,7 @@
 
 #include "core/cost/low_precision.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::array kPasses = {MeasuredPass::Forward, MeasuredPass::InputGradient, MeasuredPass::WeightGradient};
@@ -150,4 +150,4 @@ std::string MeasuredTimes::provenance() const {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

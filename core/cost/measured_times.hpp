@@ -15,7 +15,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/cost/operation_size.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class MeasuredTimes {
  public:
@@ -44,4 +44,4 @@ class MeasuredTimes {
 // Operation of an optimizer's step in a device's series; its values are the parameters. "update adam"
 std::string update_operation(Optimizer optimizer);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -12,7 +12,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Versions of one chunk's weights on one worker: the current one, and those that a backward still needs.
 class Versions {
@@ -126,8 +126,8 @@ class Moved {
     for (std::size_t i = 0; i < at_.size(); ++i) {
       if (at_[i].returns < 0) continue;
       const auto found = std::find_if(outs.begin(), outs.end(),
-                                      [&](const Op& one) { return is_of(one, ins[pipewright::at(at_[i].returns)]); });
-      const auto j = pipewright::at(found - outs.begin());
+                                      [&](const Op& one) { return is_of(one, ins[core::at(at_[i].returns)]); });
+      const auto j = core::at(found - outs.begin());
       if (gone[j] < i)
         at_[gone[j]].gone = static_cast<std::int32_t>(j);
       else
@@ -363,4 +363,4 @@ class Ledger {
   int in_flight_ = 0, most_in_flight_ = 0, most_versions_ = 1;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

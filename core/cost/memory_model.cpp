@@ -13,7 +13,7 @@
 #include "core/cost/low_precision.hpp"
 #include "core/question/memory_anchor.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Virtual stage of every layer.
@@ -537,4 +537,4 @@ NeedSum main_need_sum(const Scenario& scenario, const Device& device) {
   return need_sums(memory).back();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

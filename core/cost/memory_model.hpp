@@ -53,7 +53,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct MemoryBytes {
   Bytes weights;  // all versions
@@ -276,4 +276,4 @@ MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule
 std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                               const Timeline& timeline);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

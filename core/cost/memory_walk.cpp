@@ -11,7 +11,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::size_t slot_of(int number) {
@@ -411,7 +411,7 @@ MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule
   const auto fuller = [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes.total() < b.bytes.total(); };
   const MemoryPoint& most = *std::max_element(series.begin(), series.end(), fuller);  // the first of equals
   MemoryPeak peak{.bytes = most.bytes, .owner = most.owner, .at = most.at};
-  const MemoryPeak walk = pipewright::peak(
+  const MemoryPeak walk = core::peak(
       MemoryModel{.chunks = std::vector<ChunkMemory>(slot_of(schedule.shape.chunks())), .reserve = {}, .capacity = {}},
       schedule, static_cast<PositionId>(slot_of(worker) % schedule.positions.size()));
   peak.in_flight = walk.in_flight;
@@ -448,4 +448,4 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
   return peaks;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Numbers channels (ordered pairs of workers) and their routes in the order of first use.
@@ -193,4 +193,4 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -12,7 +12,7 @@
 #include "core/cost/step_pricer.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Bytes of the tensors that live across each cut of the model, and how many those are.
 StepPricer::TensorsOverCuts tensors_over_cuts(const Model& model, const std::vector<Bytes>& tensor);
@@ -73,4 +73,4 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
                   const std::function<Route(WorkerId, WorkerId)>& route,
                   const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

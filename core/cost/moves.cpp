@@ -4,7 +4,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/cost/messages.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 Collective over(Bytes bytes, const Route& route, Time slower) {
@@ -61,4 +61,4 @@ void price_moves(StepCosts& costs, const Plan& plan, const CostModel& cost,
     }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 #include "core/cost/step_costs.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Fills StepCosts::moves where the plan moves anything. Every device of a worker moves what it holds itself.
 //     to a partner    bytes / bandwidth of the route + its latency, over the links of messages        [BPipe23]
@@ -16,4 +16,4 @@ void price_moves(StepCosts& costs, const Plan& plan, const CostModel& cost,
                  const std::function<Route(WorkerId, WorkerId)>& route,
                  const std::function<DeviceId(WorkerId)>& device);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

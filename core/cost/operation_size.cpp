@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::int64_t elements(const Shape& shape) {
@@ -113,4 +113,4 @@ std::optional<OperationSize> operation_size(const Program& program, const Progra
   return size;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -20,10 +20,10 @@
 #include "core/cluster/measured_device.hpp"
 #include "core/model/program.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Nothing where the step has nothing to do in that pass.
 std::optional<OperationSize> operation_size(const Program& program, const ProgramStep& step, std::int64_t samples,
                                             MeasuredPass pass);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

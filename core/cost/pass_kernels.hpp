@@ -8,7 +8,7 @@
 #include "core/cost/kernel_queue.hpp"
 #include "core/cost/tensor_overlap.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // The kernels of one pass over a layer as they are issued one after the other, its all-reduces spread among them.
 struct PassKernels {
@@ -44,4 +44,4 @@ struct PassKernels {
   }
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 
 #include "core/cost/low_precision.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost, const Topology& topology) {
@@ -134,4 +134,4 @@ Collective StateExchange::gather(Share weights) const {
   return all;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

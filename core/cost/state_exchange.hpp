@@ -20,7 +20,7 @@
 #include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class StateExchange {
  public:
@@ -50,4 +50,4 @@ class StateExchange {
   std::vector<AllReduceGroup> groups_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

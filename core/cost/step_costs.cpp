@@ -12,7 +12,7 @@
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::size_t of(Kind kind) {
@@ -565,4 +565,4 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
   return costs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -17,7 +17,7 @@
 #include "core/plan/timeline.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class CostModel;
 struct Plan;
@@ -164,4 +164,4 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
 // carries more than its links do. Returns "" or one sentence that names what is wrong.
 std::string validate(const StepCosts& costs);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -11,7 +11,7 @@
 #include "core/cost/fold.hpp"
 #include "core/cost/state_exchange.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class Sending;
 
@@ -60,4 +60,4 @@ class StepPricer {
   std::vector<std::map<std::pair<std::int64_t, std::int64_t>, Time>> prices_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

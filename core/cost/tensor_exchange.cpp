@@ -7,7 +7,7 @@
 
 #include "core/cost/collectives.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::int64_t different_blocks(const Cluster& cluster, std::int64_t block) {
   const std::int64_t leaf =
@@ -66,4 +66,4 @@ double TensorExchange::time(double bytes, int count, double skew) const {
   return longest > 0 ? longest + count * skew : 0;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -9,7 +9,7 @@
 #include "core/cluster/topology.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class AllReduceGroup;
 
@@ -42,4 +42,4 @@ class TensorExchange {
 // switch are alike.
 std::int64_t different_blocks(const Cluster& cluster, std::int64_t block);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

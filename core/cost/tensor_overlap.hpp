@@ -16,7 +16,9 @@
 #include <cstddef>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 // A product of one pass in one piece and in t, one part after the other; in any unit of time.
 struct DividedProduct {
@@ -40,4 +42,4 @@ inline double left_of_exchanges(const std::vector<DividedProduct>& gathers, cons
   return left;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr FlopConvention kConventions[] = {
@@ -90,4 +90,4 @@ std::int64_t active_parameters(const Model& model) {
   return sum;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -18,7 +18,7 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct FlopConvention {
   enum class Pairs : std::uint8_t { AsComputed, All, HalfIfCausal };  // of queries and keys
@@ -45,4 +45,4 @@ FlopCount flop_count(const Model& model, const FlopConvention& convention = flop
 //     Mixtral 8x7B, 2 of 8 experts: 46,702,792,704 in all, 12,879,925,248 active
 std::int64_t active_parameters(const Model& model);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

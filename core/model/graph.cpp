@@ -5,7 +5,7 @@
 #include <functional>
 #include <queue>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Position of the last layer that uses the output of each layer; -1 where nobody does.
@@ -244,4 +244,4 @@ Model& Model::operator=(const Model&) = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -19,7 +19,7 @@
 #include "core/model/work.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Layer {
   std::string name;
@@ -111,4 +111,4 @@ std::vector<Bytes> bytes_over_cuts(const Model& model);
 // The same with other sizes for the tensors (output of layer i: tensor[i]), e.g. those of one micro-batch.
 std::vector<Bytes> bytes_over_cuts(const Model& model, const std::vector<Bytes>& tensor);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -41,7 +41,7 @@
 
 #include "core/model/layer_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 using namespace layer_rules;
 
@@ -230,4 +230,4 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
   return std::move(work_);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -37,7 +37,7 @@
 #include "core/model/program.hpp"
 #include "core/model/work.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class LayerBuilder {
  public:
@@ -141,4 +141,4 @@ class LayerBuilder {
   Module module_ = Module::Other;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

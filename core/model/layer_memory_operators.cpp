@@ -3,7 +3,7 @@
 
 #include "core/model/layer_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 using namespace layer_rules;
 
@@ -305,4 +305,4 @@ LayerBuilder::Value LayerBuilder::parameters(Value x, std::int64_t count) {
   return x;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -4,7 +4,7 @@
 
 #include "core/model/layer_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 using namespace layer_rules;
 
@@ -362,4 +362,4 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   return y;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

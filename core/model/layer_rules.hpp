@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright::layer_rules {
+namespace pipewright::core::layer_rules {
 
 inline constexpr double kIndexBytes = 8;  // token numbers and positions of maxima, as PyTorch keeps them
 
@@ -72,4 +72,4 @@ inline Shape with_features(Shape shape, std::int64_t features) {
   return shape;
 }
 
-}  // namespace pipewright::layer_rules
+}  // namespace pipewright::core::layer_rules

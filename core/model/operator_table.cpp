@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Value = LayerBuilder::Value;
@@ -266,4 +266,4 @@ const OperatorRule* find_operator(std::string_view name) {
   return found == kOperatorRules.end() ? nullptr : &*found;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

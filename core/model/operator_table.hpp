@@ -10,7 +10,7 @@
 #include "core/model/families/table.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct OperatorRule {
   std::string_view name;
@@ -23,4 +23,4 @@ struct OperatorRule {
 std::span<const OperatorRule> operator_rules();
 const OperatorRule* find_operator(std::string_view name);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

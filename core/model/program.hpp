@@ -15,7 +15,9 @@
 #include <variant>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 struct Shape {
   std::array<std::int64_t, 4> dim{};
@@ -148,4 +150,4 @@ class SharedProgram {
   std::shared_ptr<const Program> program_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

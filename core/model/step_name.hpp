@@ -6,11 +6,11 @@
 
 #include "core/model/program.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // "linear_3": step 3 of the program.
 inline std::string step_name(const Program& program, std::size_t step) {
   return std::string(program.steps[step].operation) + "_" + std::to_string(step);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 // Rotary positions turn pair i of a head's d features by position / rope_theta^(2i/d). Scaling stretches these
 // wavelengths for samples longer than those of the first training.
@@ -30,4 +32,4 @@ struct TrainedAs {
   bool operator==(const TrainedAs&) const = default;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

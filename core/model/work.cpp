@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::core {
 
 Amount& Amount::operator+=(const Amount& other) {
   values += other.values, fixed += other.fixed;
@@ -131,4 +131,4 @@ std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split)
   return split.sends_tokens() ? (work.expert_parameters + devices - 1) / devices : 0;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -14,7 +14,7 @@
 #include "core/model/program.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Devices that compute one layer together.                                                            [Shoeybi19]
 struct TensorParallel {
@@ -256,4 +256,4 @@ std::size_t repeated_until_read(const Work& work);
 std::int64_t parameters_on_device(const Work& work, TensorParallel split);
 std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split);  // of them; 0: tokens are not sent
 
-}  // namespace pipewright
+}  // namespace pipewright::core

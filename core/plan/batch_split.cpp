@@ -3,7 +3,7 @@
 
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Count = std::optional<Placed<std::int64_t>>;
@@ -148,4 +148,4 @@ void open_micro_batches(Training& training, bool plan_open) {
   if (plan_open && only_batch_given) training.open[kSize] = {};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // As the file calls it.
@@ -134,11 +134,11 @@ class Settled {
     if (const auto entry = stray(ChunkOrder::BothWays); entry != entries_.end() &&
                                                         stray(ChunkOrder::InTurns) != entries_.end() &&
                                                         stray(ChunkOrder::Alternate) != entries_.end())
-      throw InputError(place(*entry),
-                       pipewright::label(entry->op) + " is of a micro-batch of the other direction; of " +
-                           std::to_string(given_.micro_batches) + " micro-batches the first half runs stages 0 to " +
-                           std::to_string(given_.stages - 1) + ", the second half the others, or " +
-                           std::to_string(given_.stages / 2) + " at a time in turns, or one at a time");
+      throw InputError(place(*entry), core::label(entry->op) + " is of a micro-batch of the other direction; of " +
+                                          std::to_string(given_.micro_batches) +
+                                          " micro-batches the first half runs stages 0 to " +
+                                          std::to_string(given_.stages - 1) + ", the second half the others, or " +
+                                          std::to_string(given_.stages / 2) + " at a time in turns, or one at a time");
     for (Entry& entry : entries_) {
       if (!up(entry)) continue;
       entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
@@ -329,4 +329,4 @@ void settle(GivenSchedule& given) {
   GivenRun(given).check();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

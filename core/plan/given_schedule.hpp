@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 constexpr std::string_view kGivenSchedule = "file";  // the name of its schedule, and the key in YAML
 
@@ -45,4 +45,4 @@ struct GivenSchedule {
 //                                             tests/io/schedule_csv_test.cpp "A deadlock names who waits for whom"
 void settle(GivenSchedule& given);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

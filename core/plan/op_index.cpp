@@ -2,7 +2,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 OpIndex::OpIndex(const Schedule& schedule, PositionId only)
     : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)),
@@ -25,4 +25,4 @@ void OpIndex::add(const Lane& lane) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

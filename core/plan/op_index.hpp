@@ -7,7 +7,7 @@
 #include "core/ids.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // One pass over the lists; look-ups are O(1). The worker is known from (v, m) alone (core/plan/seating.hpp), so one number per
 // virtual stage and micro-batch is enough. The schedule must be valid.
@@ -37,4 +37,4 @@ inline bool recomputed(const ScheduleShape& shape, VirtualStageId v, MicroBatchI
   return shape.recomputes(shape.stage_of(v)) && !(shape.recompute_except_last && m + 1 == shape.micro_batches);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::core {
 
 bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
   switch (recompute[static_cast<std::size_t>(k)]) {
@@ -173,4 +173,4 @@ std::map<int, int> devices_by_node(const Plan& plan, const Cluster& cluster) {
   return taken;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

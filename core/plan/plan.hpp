@@ -17,7 +17,7 @@
 #include "core/question/scenario.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct LayerRange {
   LayerId begin = 0, end = 0;  // [begin, end), never empty
@@ -159,4 +159,4 @@ std::map<int, int> devices_by_node(const Plan& plan, const Cluster& cluster);
 //                                                          tests/io/read_scenario_test.cpp "opens the micro-batches"
 void open_micro_batches(Training& training, bool plan_open);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

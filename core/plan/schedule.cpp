@@ -2,7 +2,7 @@
 
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 namespace {
 
@@ -65,4 +65,4 @@ std::string_view name(EngineRan engine) {
   return "";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

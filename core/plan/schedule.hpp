@@ -34,7 +34,7 @@
 #include "core/ids.hpp"
 #include "core/plan/seating.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload };
 
@@ -206,4 +206,4 @@ std::vector<int> updates_seen(const Schedule& schedule);
 // of all workers can be run in the given order). Returns "" or one sentence that names the offending op.
 std::string validate(const Schedule& schedule);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -28,7 +28,7 @@
 
 #include "core/ids.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // Which of r replicas runs micro-batch m.
 constexpr int dealt_to(std::int64_t m, int r) {
@@ -161,7 +161,7 @@ struct Seating {
   int members(VirtualStageId v) const { return copies * holders(v); }
 
  private:
-  bool both_ways() const { return pipewright::both_ways(chunk_order); }
+  bool both_ways() const { return core::both_ways(chunk_order); }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
   // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
   StageId place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }
@@ -226,4 +226,4 @@ struct Rounds {
   bool whole() const { return flush && !reduce_each; }
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -11,7 +11,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Span {
   Time start, end;
@@ -60,4 +60,4 @@ struct SteadyState {
   EngineRan engine{};              // that simulated it
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

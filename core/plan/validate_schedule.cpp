@@ -13,7 +13,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 enum Seen : std::uint8_t { kForward = 1, kRecomputed = 2, kInput = 4, kWeight = 8, kBackward = kInput | kWeight };
@@ -494,4 +494,4 @@ std::string validate(const Schedule& schedule) {
   return check.run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct CampaignLength {
   enum class Of { Tokens, Samples, Epochs } of = Of::Samples;
@@ -37,4 +37,4 @@ struct CampaignRequest {
   Place place;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

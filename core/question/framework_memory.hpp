@@ -8,7 +8,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct MemoryAnchor;      // core/question/memory_anchor.hpp
 struct MemoryCorrection;  // likewise
@@ -65,4 +65,4 @@ struct FrameworkMemory {
   bool operator==(const FrameworkMemory&) const = default;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

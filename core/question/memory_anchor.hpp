@@ -11,7 +11,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct Scenario;
 
@@ -43,4 +43,4 @@ struct MemoryCorrection {
   std::string text;  // how it is known: "anchored on 3 figures of a run with model.layers 4 (...): ..."
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -1,8 +1,10 @@
 // The optimizers that are priced, counted and run.
 #pragma once
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
 
 enum class Optimizer { Sgd, Momentum, RmsProp, Adam };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 std::string joined(const Shape& shape) {
@@ -191,4 +191,4 @@ BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model
   return beyond;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

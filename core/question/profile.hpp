@@ -16,7 +16,7 @@
 #include "core/question/optimizer.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 constexpr int kProfileVersion = 3;
 
@@ -135,4 +135,4 @@ BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model
 // memory bandwidth is not modelled beside it".
 std::string loads_text(const MachineProfile& profile);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

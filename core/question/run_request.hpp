@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class RunBackend { Cpu, Cuda };
 enum class RunTransport {
@@ -49,4 +49,4 @@ struct RunRequest {
   Place place;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 
 Scenario::Scenario() = default;
 Scenario::Scenario(const Scenario&) = default;
@@ -28,4 +28,4 @@ std::string expert_caution(const Scenario& scenario) {
          "1.3 times the mean, and the layer takes as long as it does";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -18,7 +18,7 @@
 #include "core/question/optimizer.hpp"
 #include "core/question/run_request.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 struct CampaignRequest;  // core/question/campaign_request.hpp
 struct MachineProfile;   // core/question/profile.hpp
@@ -287,4 +287,4 @@ struct Scenario {
 // report's warnings; "": the model has no experts, or its times are stated.   tests/cli/told_test.cpp "with experts"
 std::string expert_caution(const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

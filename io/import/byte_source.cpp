@@ -9,7 +9,7 @@
 
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
@@ -116,4 +116,4 @@ Place ByteSource::place() const {
   return {name(), number(line_), number(std::max<std::int64_t>(1, bytes() - line_begin_))};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

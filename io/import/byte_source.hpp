@@ -9,7 +9,7 @@
 #include "core/check.hpp"
 #include "io/read/read_file.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Unpacked bytes that are read of one file at most: about 40 s of JSON, and the end of a file that unpacks without one.
 constexpr std::int64_t kLargestImport = std::int64_t{4} << 30;
@@ -47,4 +47,4 @@ class ByteSource {
   bool opened_ = false, ended_ = false;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

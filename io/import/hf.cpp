@@ -15,7 +15,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kDeepestConfig = 32;  // levels of nesting; configurations have three
@@ -118,4 +118,4 @@ Model read_hf_config(const std::string& path, const HfOptions& options) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

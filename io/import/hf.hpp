@@ -15,7 +15,7 @@
 #include "core/model/families/transformer.hpp"
 #include "core/model/trained_as.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct HfOptions {
   std::optional<std::int64_t> sequence_length;  // default: the longest that the configuration states
@@ -39,4 +39,4 @@ Model read_hf_config(const std::string& path, const HfOptions& options);
 
 std::vector<std::string_view> hf_model_types();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 constexpr std::int64_t kLargestHfCount = 100'000'000;  // products of two fit in 64 bits
 
@@ -178,4 +178,4 @@ class HfFields {
   std::set<std::string> read_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

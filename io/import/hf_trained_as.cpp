@@ -8,7 +8,7 @@
 #include "io/import/hf_types.hpp"
 #include "io/read/trained_as.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // The object that holds the rotary positions' parameters, and under which key; of types that rotate blocks with a
@@ -105,4 +105,4 @@ void read_hf_trained_as(const HfReading& r) {
     r.out.notes.emplace_back("rope_local_base_freq, the base of blocks with a window, is not kept");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

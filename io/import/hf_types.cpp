@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::int64_t kMostBlocks = 100'000;
@@ -569,4 +569,4 @@ std::span<const HfType> hf_types() {
   return kTypes;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,7 @@
 #include "io/import/hf.hpp"
 #include "io/import/hf_fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // One configuration, on its way to a transformer.
 struct HfReading {
@@ -28,4 +28,4 @@ std::span<const HfType> hf_types();  // by name
 // What every type states beside its shapes: rotary base and scaling, epsilon of the norms. `transformer` is read.
 void read_hf_trained_as(const HfReading& reading);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kDeepestRecorded = 2;  // objects whose keys are recorded: the outer one and those in it
@@ -90,4 +90,4 @@ Place json_place(std::string_view text, std::size_t offset, const std::string& f
   return {file, static_cast<int>(line) + 1, static_cast<int>(column) + 1};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

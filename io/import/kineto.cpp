@@ -16,7 +16,7 @@
 #include "io/text/letters.hpp"
 #include "io/text/quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::int64_t kMostBetweenValues = std::int64_t{16} << 20;  // bytes between two values
@@ -253,4 +253,4 @@ ActionTrace read_action_trace(const std::string& path) {
   return Events(source).read();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -19,7 +19,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct TracedAction {
   char kind = 'F';  // PyTorch's: F, B (whole backward), I (gradient of the input), W (of the weights)
@@ -48,4 +48,4 @@ void join_streams(std::vector<TracedAction>& actions);
 // times that are none, values deeper or longer than any trace has.
 ActionTrace read_action_trace(const std::string& path);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

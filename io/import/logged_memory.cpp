@@ -10,7 +10,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kGibi = 1024 * kMebi, kGiga = 1e9;
@@ -87,4 +87,4 @@ LoggedMemory read_logged_memory(const std::string& path) {
   return most;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -16,7 +16,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 inline constexpr double kMebi = 1024.0 * 1024;
 inline constexpr std::size_t kLongestLogLine = std::size_t{1} << 20;
@@ -33,4 +33,4 @@ LoggedMemory memory_of_line(std::string_view line);
 // holds belongs together. Text or gzip. Throws InputError naming the file where no line says anything of memory.
 LoggedMemory read_logged_memory(const std::string& path);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -22,7 +22,7 @@
 #include "io/text/trimmed.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::int64_t kMostChunks = 65535;  // an op keeps its chunk in 16 bits
@@ -339,4 +339,4 @@ Model read_pieces(const std::string& path, std::optional<std::int64_t> batch) {
   return parse_pieces(read_bytes(path, kLargestPieces), path == "-" ? "standard input" : path, batch);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -19,11 +19,11 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // `batch`: samples of a micro-batch that was measured; absent: the file's, else 1. A chain of a layer per chunk, with
 // stated times. Throws InputError with the line or path of what is wrong.
 Model read_pieces(const std::string& path, std::optional<std::int64_t> batch);
 Model parse_pieces(const std::string& text, const std::string& file, std::optional<std::int64_t> batch);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

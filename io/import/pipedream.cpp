@@ -17,7 +17,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kSeparator = " -- ";
@@ -239,4 +239,4 @@ std::string model_yaml(const Model& model, const std::string& provenance) {
   return header + text.text();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

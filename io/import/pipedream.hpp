@@ -9,7 +9,7 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Times (ms) and sizes (bytes) are kept as profiled. Input nodes are dropped (their time is data loading), and so are
 // `__getitem__` nodes without users. `batch`: samples the profile was taken with; absent: derived from the Input
@@ -21,4 +21,4 @@ Model parse_pipedream_profile(const std::string& text, const std::string& file, 
 // The model as a reviewable YAML file with a provenance header (file name, sha256, tool version).
 std::string model_yaml(const Model& model, const std::string& provenance);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

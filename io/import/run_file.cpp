@@ -18,7 +18,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kRunSchema = "pipewright.run/1";
@@ -430,4 +430,4 @@ ImportedRun import_kineto(const std::string& path) {
   return run;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

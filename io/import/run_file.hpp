@@ -21,7 +21,7 @@
 #include "io/import/kineto.hpp"
 #include "io/import/training_log.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Above this size a file is identified by its size and date alone: reading a trace of a gigabyte twice takes seconds.
 constexpr std::int64_t kLargestHashed = std::int64_t{64} << 20;
@@ -75,4 +75,4 @@ ImportedRun parse_run_file(const std::string& text, const std::string& file);
 struct SectionDoc;
 std::vector<SectionDoc> run_file_docs();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

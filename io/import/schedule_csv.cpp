@@ -10,7 +10,7 @@
 #include "io/text/letters.hpp"
 #include "io/text/trimmed.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::uint32_t kMostStages = 65535;  // an op keeps its stage in 16 bits
@@ -204,4 +204,4 @@ GivenSchedule read_schedule_csv(const std::string& path) {
   return parse_schedule_csv(read_file(path, kLargestSchedule), path);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -13,11 +13,11 @@
 
 #include "core/plan/given_schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Settled. Throws InputError with one line per wrong cell (file:line:column); quotes, CRLF and a byte order mark are
 // taken as csv readers do.
 GivenSchedule parse_schedule_csv(std::string_view text, const std::string& file);
 GivenSchedule read_schedule_csv(const std::string& path);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

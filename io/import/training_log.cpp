@@ -15,7 +15,7 @@
 #include "io/text/trimmed.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kMostSteps = std::size_t{1} << 22;
@@ -237,4 +237,4 @@ TrainingLog read_training_log(const std::string& path) {
   return LogReader(path).read();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

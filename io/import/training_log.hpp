@@ -23,7 +23,7 @@
 #include "core/check.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct LoggedStep {
   std::int64_t number = 0;
@@ -54,4 +54,4 @@ LoggedLayout logged_layout(std::string_view line);
 // lines of both frameworks, a figure that is none, a line that is cut off.
 TrainingLog read_training_log(const std::string& path);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "io/launch/launch.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr const char* kDeepspeedVersion =
@@ -187,4 +187,4 @@ for step in range(STEPS):
   return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string figures(const Report& report) {
@@ -239,4 +239,4 @@ std::vector<std::string> changed_keys(const Scenario& from, const Scenario& to) 
   return changes;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -13,7 +13,7 @@
 #include "core/model/trained_as.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct LaunchRequest {
   const Answer& asked;    // the plan
@@ -97,4 +97,4 @@ std::string megatron_layout(const std::vector<LayoutChunk>& chunks);
 // where `to` has none.
 std::vector<std::string> changed_keys(const Scenario& from, const Scenario& to);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

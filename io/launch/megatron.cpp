@@ -12,7 +12,7 @@
 #include "io/read/trained_as.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr const char* kMegatronVersion =
@@ -365,4 +365,4 @@ std::string megatron_layout(const std::vector<LayoutChunk>& chunks) {
   return layout;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -4,7 +4,7 @@
 #include "io/launch/launch.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string slurm_launch(const LaunchRequest& request) {
   const Plan& plan = request.written.plan;
@@ -23,4 +23,4 @@ std::string slurm_launch(const LaunchRequest& request) {
                      plan.workers(), plan_named(request));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,7 @@
 #include "io/text/quote.hpp"
 #include "io/writers/schedule_csv.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr const char* kTorchVersion = "PyTorch 2.13 (torch/distributed/pipelining/schedules.py)";
@@ -337,4 +337,4 @@ std::string torch_launch(const LaunchRequest& request) {
   return request.sbatch ? torchrun_job(request, text, "pipewright_plan.py") : text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/read/trained_as.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kHelpers = R"(def gated(activation, x):
@@ -228,4 +228,4 @@ std::string torch_inputs(const Model& model) {
                      fmt::join(inputs, ", "));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,7 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct TorchLayers {
   // "class Layer0(nn.Module): ..": one for every program, and BUILT, the class of every layer. The loss of the last one
@@ -21,4 +21,4 @@ TorchLayers torch_layers(const Model& model);
 // "INPUTS = [(), (0,), ..": the layers whose output each layer takes; none: the model's own input.
 std::string torch_inputs(const Model& model);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

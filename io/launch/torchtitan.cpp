@@ -11,7 +11,7 @@
 #include "io/text/quote.hpp"
 #include "io/writers/schedule_csv.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr const char* kTorchtitanVersion = "torchtitan 0.3.0 (torchtitan/config/configs.py)";
@@ -201,4 +201,4 @@ std::string torchtitan_launch(const LaunchRequest& request) {
              torchrun(written, "\"$SLURM_JOB_ID\"", "\"$head\""), kTrain);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

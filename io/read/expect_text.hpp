@@ -10,7 +10,7 @@
 
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 constexpr std::size_t kMostVariedPoints = 10'000;
 
@@ -60,4 +60,4 @@ void read_row_text(Reader& reader, const At& at, RowText& text) {
 // What a cell must have, told once it is read.
 void check_row(Reader& reader, const At& at, RowText& text);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

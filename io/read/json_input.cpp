@@ -9,7 +9,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kNumberTooLarge = 406;  // nlohmann's id of the error
@@ -208,4 +208,4 @@ std::optional<double> JsonValue::number_or_null() const {
   return is_null() ? std::nullopt : std::optional(number());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

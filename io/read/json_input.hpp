@@ -20,7 +20,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 using Json = nlohmann::json;
 
@@ -80,4 +80,4 @@ class JsonValue {
   std::shared_ptr<const Source> source_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

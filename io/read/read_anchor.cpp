@@ -12,7 +12,7 @@
 #include "io/yaml/flat_values.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Whether it sets an anchor, or keys that hold one.
@@ -173,4 +173,4 @@ SectionDoc anchor_doc() {
   return document<MemoryAnchor>("training.framework.anchor", kAnchor);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kLargestAmount = 1e21;
@@ -153,4 +153,4 @@ std::vector<SectionDoc> campaign_docs() {
   return {document<CampaignRequest>("campaign", kCampaign)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // What is known of single figures is kept by the section that owns them, without the path that leads to it.
@@ -464,4 +464,4 @@ std::vector<SectionDoc> cluster_docs() {
   return docs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 using Relation = Comparison::Relation;
@@ -146,4 +146,4 @@ std::vector<Comparison> parse_condition(std::string_view text, const Place& plac
   return Parser(text, place).condition();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

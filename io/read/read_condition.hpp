@@ -8,7 +8,7 @@
 
 #include "core/answers/condition.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // A plain number, true (1), false (0), a share ("30 %") or a quantity with its unit, in SI base units.
 std::optional<Magnitude> parse_magnitude(std::string_view text);
@@ -16,4 +16,4 @@ std::optional<Magnitude> parse_magnitude(std::string_view text);
 // Throws InputError at `place` with what is wrong and a way out. Keys are taken as they are.
 std::vector<Comparison> parse_condition(std::string_view text, const Place& place);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct UniformTimes {
@@ -70,4 +70,4 @@ std::vector<SectionDoc> cost_docs() {
   return {document<UniformTimes>("cost.uniform", kUniform)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

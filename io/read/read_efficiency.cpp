@@ -8,7 +8,7 @@
 #include "io/text/quote.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct AtLeast0 {
@@ -384,4 +384,4 @@ std::vector<SectionDoc> kernel_curve_docs() {
           document<MessageCurve>("device.messages", kMessages)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,7 @@
 
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 void read_efficiency(Reader& reader, const At& at, Device& device);
 void write_efficiency(YamlText& out, std::string_view key, const Device& device);
@@ -15,4 +15,4 @@ void read_messages(Reader& reader, const At& at, Device& device);
 void write_messages(YamlText& out, std::string_view key, const Device& device);
 std::vector<SectionDoc> kernel_curve_docs();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 
 #include "io/read/expect_text.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // An axis of a table's box: a name, and the changes that stand for its other values than the nominal one.
@@ -200,4 +200,4 @@ std::vector<SectionDoc> expect_docs() {
           document<RowText>("expect.rows", expect_row_fields())};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

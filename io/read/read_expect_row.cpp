@@ -8,7 +8,7 @@
 #include "io/text/quantity.hpp"
 #include "io/yaml/changes.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr Name<Figure> kFigures[] = {{"step_time_s", Figure::StepTime},
@@ -288,7 +288,7 @@ void check_row(Reader& reader, const At& at, RowText& text) {
     if (predicted) missing_key(reader, at, "quantity", "e.g. step_time_s, here or for the whole table");
     return;
   }
-  const Dimension dimension = pipewright::dimension(row.quantity->figure);
+  const Dimension dimension = core::dimension(row.quantity->figure);
   place_quantity(reader, at, *row.quantity, text.where);
   if (!row.ratio_to.empty() && !at.yaml.find("unit")) row.unit.clear();
   if (!row.unit.empty()) {
@@ -335,4 +335,4 @@ void check_row(Reader& reader, const At& at, RowText& text) {
            "samples_per_s_per_device");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -14,7 +14,7 @@
 #include "core/plain_words.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 class OpenFile {
@@ -140,4 +140,4 @@ std::string read_bytes(const std::string& path, std::size_t limit) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

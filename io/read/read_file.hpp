@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 constexpr std::size_t kLargestInput = std::size_t{8} << 20;
 
@@ -32,4 +34,4 @@ class FilePieces {
   std::unique_ptr<File> file_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -2,7 +2,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct LogitBytes {
@@ -80,4 +80,4 @@ SectionDoc framework_doc() {
   return document<FrameworkMemory>("training.framework", kFramework);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/yaml/flat_values.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct HfText {
@@ -121,4 +121,4 @@ void came_from(Reader& reader, const std::string& file, const Model& model) {
     reader.origins.try_emplace(key, from);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,7 @@
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 template <class T>
@@ -277,4 +277,4 @@ std::vector<SectionDoc> measured_docs() {
           document<FittedConstant>("measured.constants", kConstant)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/text/quote.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct ZeroOrMore {
@@ -455,4 +455,4 @@ std::string device_yaml(const Device& device) {
   return out.text();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -22,7 +22,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::int64_t kMostLayers = 1'000'000;  // what `repeat` may ask for in all; beyond any network in use
@@ -231,7 +231,7 @@ void add_works(Model& model, const std::vector<LayerText>& texts) {
                       "model.input_tokens"
                 : fmt::format("{}: the output of layer {} has no known shape; describe that layer by operators, too",
                               path, in_quotes(model.layers[static_cast<std::size_t>(layer.inputs[k])].name)));
-      shapes += (inputs[k].tokens ? "tokens " : "") + pipewright::text(inputs[k].shape) +
+      shapes += (inputs[k].tokens ? "tokens " : "") + core::text(inputs[k].shape) +
                 (inputs[k].model_input ? " input, " : ", ");
     }
     const auto key = std::pair(texts[text].ops.text, shapes);
@@ -553,4 +553,4 @@ std::vector<SectionDoc> model_docs() {
   return docs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 #include "io/text/quote.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
@@ -70,4 +70,4 @@ std::string open_text(const OpenField& field) {
   return fmt::format("{{auto: [{}]}}", list);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 #include "core/model/families/described.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::vector<std::string_view> operator_names() {
@@ -193,4 +193,4 @@ std::vector<SectionDoc> family_docs() {
   return docs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

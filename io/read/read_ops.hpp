@@ -21,7 +21,7 @@
 #include "core/model/operator_table.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct OpText {
   const OperatorRule* rule = nullptr;
@@ -58,4 +58,4 @@ BuiltLayer build_layer(const LayerOps& ops, const std::vector<InputShape>& input
 std::vector<SectionDoc> operator_docs();  // one section per operator
 std::vector<SectionDoc> family_docs();    // one section per family
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/text/trimmed.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::size_t at_place(LayerId layer) {
@@ -129,4 +129,4 @@ void write_order(YamlText& out, std::string_view key, const PlanRequest& plan) {
   out.line(key, "[" + list + "]");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

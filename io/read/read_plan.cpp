@@ -13,7 +13,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Whole numbers, each at least 1; an error names the entry.
@@ -538,4 +538,4 @@ std::vector<SectionDoc> plan_docs() {
   return {document<PlanRequest>("plan", kPlan)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

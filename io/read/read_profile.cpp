@@ -8,7 +8,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct NotNegative {
@@ -250,4 +250,4 @@ std::vector<SectionDoc> profile_docs() {
           document<LinearTime>("profile.send", kLinear)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

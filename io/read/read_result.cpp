@@ -5,7 +5,7 @@
 #include "core/check.hpp"
 #include "io/read/json_input.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kResultSchema = "pipewright.result/1";
@@ -119,4 +119,4 @@ ResultFigures parse_result(const std::string& text, const std::string& file) {
   return figures_of(JsonValue(json, file, fmt::format("this is not a whole {} document: {}", kResultSchema, way_out)));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

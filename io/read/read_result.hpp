@@ -8,7 +8,7 @@
 
 #include "io/yaml/flat_values.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Figures in SI base units; a field for each key of pipewright.result/1 that `compare` sets side by side.
 struct ResultFigures {
@@ -49,4 +49,4 @@ struct ResultFigures {
 // (which has no figures), and for figures that are missing or of another type.
 ResultFigures parse_result(const std::string& text, const std::string& file);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

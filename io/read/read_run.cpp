@@ -4,7 +4,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct StepCount {
@@ -105,4 +105,4 @@ std::vector<SectionDoc> run_docs() {
   return {document<RunRequest>("run", kRun)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -14,7 +14,7 @@
 #include "io/text/quantity.hpp"
 #include "io/text/trimmed.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 class RunReader {
@@ -232,4 +232,4 @@ std::vector<MeasuredRun> read_runs(const MeasuredTable& table, const std::string
   return runs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 
 #include "core/answers/measured.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // The runs of all files of the table, in the order of their lines. Columns that the table does not name are skipped.
 // Throws InputError with one line per error, "file:line: column: ...": a folder or file that is not there, a column
@@ -20,4 +20,4 @@ std::vector<MeasuredRun> parse_runs(const MeasuredTable& table, const RunFile& g
 // DIR/runs/a.csv or, where that is not there, DIR/a.csv.
 std::string file_of_runs(const RunFile& group, const std::string& folder);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -17,7 +17,7 @@
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr Field<Scenario> kScenario[] = {
@@ -470,4 +470,4 @@ std::vector<SectionDoc> scenario_docs() {
   return docs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

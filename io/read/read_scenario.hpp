@@ -7,7 +7,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct ReadOptions {
   std::vector<std::string> set;          // "key=value", in order; keys that choose the form of `model` first
@@ -37,4 +37,4 @@ std::string resolved_yaml(const Scenario& scenario);
 // Paths of configs/<kind>/*.yaml ("models", "devices", "clusters"), by name, from all config folders.
 std::vector<std::string> config_files(const std::string& kind, const ReadOptions& options);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

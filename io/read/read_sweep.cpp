@@ -11,7 +11,7 @@
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Each is read alone before the sweep begins.
@@ -359,4 +359,4 @@ std::vector<SectionDoc> sweep_docs() {
   return {document<SweepText>("sweep", kSweep)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

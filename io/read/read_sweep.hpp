@@ -9,7 +9,7 @@
 #include "core/answers/sweep.hpp"
 #include "io/yaml/point_reader.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct SectionDoc;
 
@@ -37,4 +37,4 @@ class SweepFile {
 
 std::vector<SectionDoc> sweep_docs();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "io/yaml/sections.hpp"
 #include "io/yaml/value_rules.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 void read_zero(Reader& reader, const At& at, Training& training) {
@@ -125,4 +125,4 @@ std::vector<SectionDoc> training_docs() {
   return {document<Training>("training", kTraining), framework_doc(), anchor_doc()};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 #include "io/read/expect_text.hpp"
 #include "io/yaml/changes.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string text_of(const std::vector<Assignment>& changes) {
@@ -120,4 +120,4 @@ SectionDoc vary_doc() {
   return document<VaryDoc>("vary", kVary);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -14,7 +14,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // One point of `vary:`: the keys that it sets, with their values as text, and which changes of the file make it.
 struct VariedPoint {
@@ -57,4 +57,4 @@ class ScenarioFile {
   std::optional<MeasuredTable> measured_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,7 @@
 #include "io/yaml/changes.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // A word, as it goes into comments of launch files.
@@ -113,4 +113,4 @@ std::vector<SectionDoc> trained_as_docs() {
           document<RopeScaling>("model.trained_as.rope_scaling", kRopeScaling)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

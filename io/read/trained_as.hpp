@@ -8,15 +8,7 @@
 #include "core/model/trained_as.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
-
-inline constexpr Name<RopeScalingType> kRopeScalingTypes[] = {{"linear", RopeScalingType::Linear},
-                                                              {"dynamic", RopeScalingType::Dynamic},
-                                                              {"llama3", RopeScalingType::Llama3},
-                                                              {"yarn", RopeScalingType::Yarn}};
-constexpr std::span<const Name<RopeScalingType>> names_of(RopeScalingType) {
-  return kRopeScalingTypes;
-}
+namespace pipewright::io {
 
 // Reads the map over what is there already. `rotary`: whether the model's positions are. Errors are added.
 void read_trained_as(Reader& reader, const At& at, bool rotary, TrainedAs& trained);
@@ -30,4 +22,4 @@ std::string rope_type_word(std::string_view type);
 
 std::vector<SectionDoc> trained_as_docs();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -2,7 +2,7 @@
 #include "core/check.hpp"
 #include "io/store/store.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct Store::Connection {};
 
@@ -33,4 +33,4 @@ void check_store_available() {
       "libsqlite3-dev) and build again, or write -o results.csv");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

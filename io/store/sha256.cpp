@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 void demand(bool done) {
@@ -41,4 +41,4 @@ std::string sha256(std::string_view text) {
   return sum.digits();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

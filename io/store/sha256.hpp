@@ -5,9 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "core/rooms.hpp"
+
 struct evp_md_ctx_st;  // OpenSSL's
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string sha256(std::string_view text);
 
@@ -25,4 +27,4 @@ class Sha256 {
   evp_md_ctx_st* state_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kMagic{"SQLite format 3\0", 16};
@@ -204,4 +204,4 @@ std::string store_status() {
 
 void check_store_available() {}
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -16,7 +16,9 @@
 #include <string>
 #include <variant>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // A value of a row: nothing, a whole number, a real number, a text.
 using StoreValue = std::variant<std::monostate, std::int64_t, double, std::string>;
@@ -56,4 +58,4 @@ std::string store_status();  // "3.40.1", or "no: ..."
 // Throws InputError where this program was built without SQLite.
 void check_store_available();
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/store/sweep_store.hpp"
 #include "io/yaml/flat_values.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Texts are kept to say what differs; of models with thousands of layers a hash must do.
@@ -118,4 +118,4 @@ std::string difference(const SweepIdentity& there, const SweepIdentity& here) {
   return "";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

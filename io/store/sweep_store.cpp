@@ -12,7 +12,7 @@
 #include "io/read/read_condition.hpp"
 #include "io/writers/json_text.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 using Json = nlohmann::json;
@@ -356,4 +356,4 @@ void SweepStore::note(const SweepShard& shard) {
   if (std::find(shards_.begin(), shards_.end(), shard) == shards_.end()) shards_.push_back(shard);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

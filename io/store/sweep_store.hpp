@@ -13,7 +13,7 @@
 #include "core/answers/sweep.hpp"
 #include "io/store/store.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 class SweepFile;
 
@@ -69,4 +69,4 @@ class SweepStore {
   std::string insert_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -4,7 +4,7 @@
 
 #include "io/text/trimmed.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::vector<CsvField> csv_fields(std::string_view line) {
   std::vector<CsvField> fields;
@@ -29,4 +29,4 @@ std::vector<CsvField> csv_fields(std::string_view line) {
   return fields;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // A field and where it begins. Quotes around a field are removed, "" inside of them is one quote.
 struct CsvField {
@@ -14,4 +16,4 @@ struct CsvField {
 };
 std::vector<CsvField> csv_fields(std::string_view line);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

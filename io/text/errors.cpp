@@ -9,7 +9,7 @@
 
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t longest = 72;
@@ -49,4 +49,4 @@ void Errors::throw_if_any() const {
   throw InputError(std::move(sorted));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // "text" in quotes for a message: control characters escaped, long texts cut in the middle.
 std::string in_quotes(std::string_view text);
@@ -32,4 +32,4 @@ class Errors {
   std::size_t count_ = 0;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct ShownUnit {
@@ -21,7 +21,7 @@ constexpr std::array<ShownUnit, 5> kShownCounts{{{1, ""}, {1e3, "k"}, {1e6, "M"}
 
 // Largest unit in which the value, once rounded to `digits`, is at least 1.
 template <std::size_t N>
-const ShownUnit& unit_of(double value, const std::array<ShownUnit, N>& units, int digits) {
+const ShownUnit& shown_unit(double value, const std::array<ShownUnit, N>& units, int digits) {
   const double just_below = 1 - 0.5 * std::pow(10.0, -digits);
   std::size_t best = 0;
   for (std::size_t i = 1; i < N; ++i)
@@ -39,7 +39,7 @@ int decimals_for(double value, int digits) {
 
 template <std::size_t N>
 std::string in_unit(double value, const std::array<ShownUnit, N>& units, int digits) {
-  const ShownUnit& unit = unit_of(value, units, digits);
+  const ShownUnit& unit = shown_unit(value, units, digits);
   const bool whole = unit.size == 1;
   return (whole ? fmt::format("{:.0f}", value) : significant(value / unit.size, digits)) +
          (unit.name.empty() ? "" : " ") + std::string(unit.name);
@@ -73,7 +73,7 @@ std::string brief(double value) {
 std::string brief_time(Time time) {
   if (time.value == 0) return "0 s";
   const auto value = static_cast<double>(time.value);
-  const ShownUnit& unit = unit_of(value, kShownTimes, 4);
+  const ShownUnit& unit = shown_unit(value, kShownTimes, 4);
   return brief(value / unit.size) + " " + std::string(unit.name);
 }
 
@@ -106,13 +106,13 @@ std::string signed_percent(double share) {
 
 Scale time_scale(Time largest) {
   const double value = static_cast<double>(largest.value);
-  const ShownUnit& unit = unit_of(value, kShownTimes, 4);
+  const ShownUnit& unit = shown_unit(value, kShownTimes, 4);
   return {unit.size, std::string(unit.name), unit.size == 1 ? 0 : decimals_for(value / unit.size, 4)};
 }
 
 Scale bytes_scale(Bytes largest) {
   const double value = static_cast<double>(largest.value);
-  const ShownUnit& unit = unit_of(value, kShownSizes, 3);
+  const ShownUnit& unit = shown_unit(value, kShownSizes, 3);
   return {unit.size, std::string(unit.name), unit.size == 1 ? 0 : decimals_for(value / unit.size, 3)};
 }
 
@@ -131,4 +131,4 @@ int display_width(std::string_view text) {
   return width;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

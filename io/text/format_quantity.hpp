@@ -10,7 +10,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string exact_seconds(Time time);  // 33 ms: "0.033000000"
 
@@ -40,4 +40,4 @@ std::string in_scale(std::int64_t value, const Scale& scale);
 // Columns that a UTF-8 text takes on a terminal: its code points (no wide or combining characters are written here).
 int display_width(std::string_view text);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 constexpr bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -17,4 +19,4 @@ inline std::string lower(std::string_view text) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,9 +10,10 @@
 #include "core/answers/expectation.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/measured_terms.hpp"
+#include "core/model/trained_as.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 template <class E>
 using Name = std::pair<std::string_view, E>;
@@ -108,6 +109,10 @@ inline constexpr Name<RunTransport> kRunTransports[] = {
     {"nccl", RunTransport::Nccl}};
 inline constexpr Name<RunKernels> kRunKernels[] = {{"own", RunKernels::Own}, {"library", RunKernels::Library}};
 inline constexpr Name<RunLoss> kRunLosses[] = {{"cross_entropy", RunLoss::CrossEntropy}};
+inline constexpr Name<RopeScalingType> kRopeScalingTypes[] = {{"linear", RopeScalingType::Linear},
+                                                              {"dynamic", RopeScalingType::Dynamic},
+                                                              {"llama3", RopeScalingType::Llama3},
+                                                              {"yarn", RopeScalingType::Yarn}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 inline constexpr Name<CellStatus> kCellStatuses[] = {
     {"compared", CellStatus::Compared},         {"fitted", CellStatus::Fitted},
@@ -223,6 +228,9 @@ constexpr std::span<const Name<PlacementOrder>> names_of(PlacementOrder) {
 constexpr std::span<const Name<CellStatus>> names_of(CellStatus) {
   return kCellStatuses;
 }
+constexpr std::span<const Name<RopeScalingType>> names_of(RopeScalingType) {
+  return kRopeScalingTypes;
+}
 
 template <class E>
 concept Enumeration = requires(E e) {
@@ -244,4 +252,4 @@ inline std::string words(Modules modules, std::string_view between) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -16,7 +16,7 @@
 #include "io/text/letters.hpp"
 #include "io/text/trimmed.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Which unit was meant by one that is none: "Gbit/s" -> "Gb/s", "gib" -> "GiB", "100 gb/s" -> "GB/s" or "Gb/s".
@@ -532,4 +532,4 @@ std::string to_text(Power power) {
   return shortest(power, parse_power, kPowers);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // A value, or why there is none: a clause that follows the quoted text, with a way out.
 template <class T>
@@ -56,4 +56,4 @@ std::string to_text(Flops flops);
 std::string to_text(FlopRate rate);
 std::string to_text(Power power);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

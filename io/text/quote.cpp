@@ -12,7 +12,7 @@
 #include "io/text/letters.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 bool is_letter(char c) {
@@ -283,4 +283,4 @@ std::string dot_string(std::string_view text) {
   return out + "\"";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

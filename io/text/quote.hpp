@@ -20,7 +20,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 std::string comment(std::string_view text);       // "# text" and a line end; "#" alone of an empty text
 std::string comment_text(std::string_view text);  // the same without the line end, to stand behind something
@@ -39,4 +41,4 @@ std::string markdown_code(std::string_view text);  // in backticks, where it hol
 std::string xml(std::string_view text);            // for content and for attributes in double quotes
 std::string dot_string(std::string_view text);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -3,7 +3,9 @@
 
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 inline constexpr std::string_view kSpaces = " ", kBlanks = " \t";
 inline constexpr std::string_view kLineBlanks = " \t\r";  // of a line that may end as on Windows
@@ -15,4 +17,4 @@ inline std::string_view trimmed(std::string_view text, std::string_view blanks) 
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

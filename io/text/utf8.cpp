@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::uint8_t byte_at(std::string_view text, std::size_t i) {
@@ -143,4 +143,4 @@ std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with(mark) ? text.substr(mark.size()) : text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

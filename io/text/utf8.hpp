@@ -15,7 +15,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // Length of the well-formed UTF-8 character at the head of `text` (overlong forms and surrogates are none), or 0.
 // `text` is not empty.   RFC 3629 section 4
@@ -46,4 +48,4 @@ std::string for_terminal(std::string_view text);
 // section 6
 std::string_view without_byte_order_mark(std::string_view text);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

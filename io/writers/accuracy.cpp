@@ -12,7 +12,7 @@
 #include "io/writers/html_page.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Decimals of the published figure, or none: it is written with an exponent.
@@ -435,4 +435,4 @@ std::vector<std::string> misses_that_hit(const std::vector<TableResult>& tables)
   return list;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "core/answers/expectation.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string accuracy_text(const TableResult& table, const TableOptions& options);
 std::string accuracy_markdown(const TableResult& table);
@@ -32,4 +32,4 @@ std::string accuracy_summary_markdown(const std::vector<TableResult>& tables);
 // Known misses that are within their tolerance after all: a sentence each.
 std::vector<std::string> misses_that_hit(const std::vector<TableResult>& tables);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -4,7 +4,7 @@
 #include "io/writers/documents.hpp"
 #include "io/writers/json_fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string_view verdict_of(const Cell& cell) {
@@ -66,4 +66,4 @@ std::string accuracy_json(const std::vector<TableResult>& tables, const std::vec
   return kReproductionDocument.text([&](JsonFields& json) { write_reproduction(json, tables, written); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "core/cost/framework_memory.hpp"
 #include "io/text/format_quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 inline bool is_anchored(const Scenario& scenario) {
   return scenario.training.framework.correction != nullptr;
@@ -23,4 +23,4 @@ inline std::string anchored_text(const MemoryNeed& need) {
                      short_bytes(Bytes{std::abs(need.anchored.value)}), memory_verdict(need));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

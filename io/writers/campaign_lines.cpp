@@ -8,7 +8,7 @@
 #include "io/writers/interval_text.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
@@ -219,4 +219,4 @@ void write_campaign(JsonFields& json, const Campaign* campaign, const Report& re
             [&] { json.object("campaign", [&] { write_members(json, campaign ? *campaign : Campaign{}, report); }); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

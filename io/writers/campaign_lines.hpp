@@ -10,7 +10,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // "time", "412 days on 64 devices ...": a line each, as summary_lines. No lines: the scenario does not ask.
 // BesideFigures: without what a page's figures say.
@@ -27,4 +27,4 @@ void write_campaign(JsonFields& json, const Campaign* campaign, const Report& re
 std::string days_text(double days);    // "8.68 hours", "31.4 days", "2.10 years"
 std::string money_text(double money);  // "208.33", "1.580 M"
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -11,7 +11,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // GiB, or MiB where no device has one.
@@ -21,11 +21,11 @@ struct SizeUnit {
   std::string operator()(Bytes value) const { return fmt::format("{:.2f}", static_cast<double>(value.value) / bytes); }
 };
 
-SizeUnit unit_of(Bytes largest) {
+SizeUnit size_unit(Bytes largest) {
   return largest < Bytes{std::int64_t{1} << 30} ? SizeUnit{"MiB", 1048576.0} : SizeUnit{};
 }
-SizeUnit unit_of(const Capacity& row) {
-  return unit_of(std::max({row.device_memory, row.peak, row.next_need}));
+SizeUnit size_unit(const Capacity& row) {
+  return size_unit(std::max({row.device_memory, row.peak, row.next_need}));
 }
 
 // The last part of a key is enough for a column.
@@ -42,7 +42,7 @@ std::vector<TextColumn> capacity_columns(const std::vector<Capacity>& rows) {
   Bytes most;
   for (const Capacity& row : rows)
     most = std::max({most, row.device_memory, row.peak, row.next_need});
-  const SizeUnit unit = unit_of(most);
+  const SizeUnit unit = size_unit(most);
   for (const char* head : {"largest", "devices", "parameters", "state {}", "activations {}", "per device", "peak {}",
                            "left {}", "next", "needs {}"})
     all.push_back({fmt::format(fmt::runtime(head), unit.name)});
@@ -100,7 +100,7 @@ std::vector<std::string> changes(const Capacity& row) {
 
 // What stops the next one, and between which amounts of memory the answer stays what it is.
 std::vector<std::string> explanation(const Capacity& row) {
-  const SizeUnit unit = unit_of(row);
+  const SizeUnit unit = size_unit(row);
   std::vector<std::string> lines;
   if (!row.largest) {
     lines.push_back(
@@ -241,4 +241,4 @@ std::string capacity_markdown(const std::vector<Capacity>& rows) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,11 +9,11 @@
 #include "core/answers/capacity.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions& options);
 std::string capacity_json(const std::vector<Capacity>& rows, const std::string& scenario);
 std::string capacity_csv(const std::vector<Capacity>& rows);
 std::string capacity_markdown(const std::vector<Capacity>& rows);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

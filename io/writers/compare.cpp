@@ -14,7 +14,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kInputRows = 24;  // of the terminal; Markdown and JSON have all
@@ -276,7 +276,7 @@ class ComparePage {
 
   std::string print() {
     text_ = wrapped("A  ", a_.name, options_.width) + wrapped("B  ", b_.name, options_.width);
-    if (pipewright::same(a_, b_)) return text_ + "\nno difference: the inputs and all figures are the same\n";
+    if (io::same(a_, b_)) return text_ + "\nno difference: the inputs and all figures are the same\n";
     input_rows();
     table("", figures(a_.figures, b_.figures), 100);
     for (const ComparedSide* side : {&a_, &b_})
@@ -474,4 +474,4 @@ std::string compare_json(const ComparedSide& a, const ComparedSide& b) {
   return kComparisonDocument.text([&](JsonFields& json) { write_comparison(json, a, b); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,7 @@
 #include "io/read/read_result.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // One side: a scenario that was simulated, or a result document read back.
 struct ComparedSide {
@@ -31,4 +31,4 @@ std::string text_timelines(const Answer& a, const Answer& b, int width);
 std::string svg_timelines(const Answer& a, const Answer& b, std::string_view name_a = "A",
                           std::string_view name_b = "B");
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 std::string csv_report(const Answer& answer) {
   std::string text =
       "worker,copy,stage,replica,device,layers,busy_s,forward_s,backward_s,recompute_s,update_s,idle_s,fill_s,"
@@ -33,4 +33,4 @@ std::string csv_report(const Answer& answer) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -15,7 +15,7 @@
 #include "io/text/quantity.hpp"
 #include "io/text/trimmed.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kValueBytes = 2;  // of bf16 and fp16
@@ -223,4 +223,4 @@ CurveErrors errors_of(const std::vector<double>& predicted_over_measured) {
   return errors;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

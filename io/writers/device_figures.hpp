@@ -9,7 +9,7 @@
 #include "core/cluster/collective_curves.hpp"
 #include "core/cluster/kernel_curves.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // What the curves are shares of: the peak of bf16, or of fp16 where there is none.
 struct CurveBase {
@@ -82,4 +82,4 @@ struct CurveErrors {
 };
 CurveErrors errors_of(const std::vector<double>& predicted_over_measured);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -4,7 +4,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/shown_device.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 void write_known(JsonText& json, double band, Provenance provenance, const std::string& source) {
@@ -180,4 +180,4 @@ std::string device_json(const ShownDevice& shown) {
   return kShowDocument.text([&](JsonFields& json) { write_shown(json, shown); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

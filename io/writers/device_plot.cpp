@@ -12,7 +12,7 @@
 #include "io/writers/shown_device.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Curves over sizes: panels with lines and clouds of points over a logarithmic axis.
@@ -236,4 +236,4 @@ std::string device_curve_svg(const ShownDevice& shown) {
                    "as a short measurement has them: without `sustained`, the lower clock of a long training", panels);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

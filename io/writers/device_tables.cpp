@@ -12,7 +12,7 @@
 #include "io/writers/shown_device.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string tflops(const KernelFigure& figure) {
@@ -306,4 +306,4 @@ std::string device_tables(const ShownDevice& shown, int width) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -2,12 +2,17 @@
 // (cli/schema.cpp).
 #pragma once
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::core {
+struct Answer;
+struct MemoryBytes;
+}  // namespace pipewright::core
+
+namespace pipewright::io {
 
 class JsonFields;
 struct JsonDocument;
-struct Answer;
-struct MemoryBytes;
 
 extern const JsonDocument kResultDocument;        // json.cpp
 extern const JsonDocument kRankingDocument;       // ranking.cpp
@@ -26,4 +31,4 @@ void write_memory(JsonFields& json, const MemoryBytes& bytes);
 // Under the key "timeline": ops, messages and memory over time; timeline_data.cpp.
 void write_timeline(JsonFields& json, const Answer& answer);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 #include "io/writers/drawing.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kDotColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
@@ -74,4 +74,4 @@ std::string dot_graph(const Model& model) {
   return text + edges(model, model.batch) + "}\n";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

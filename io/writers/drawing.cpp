@@ -10,7 +10,7 @@
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kMostDrawnOps = std::size_t{1} << 24;  // some 100 bytes each, and as many again for messages
@@ -246,4 +246,4 @@ ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<
   return rows;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 
 #include "core/answers/report.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // The answer with the timelines of all copies that are drawn: unfolded only where it has to be. An InputError where
 // that is too much to hold.                                   tests/planner/folding_test.cpp "too many ops to draw"
@@ -79,4 +79,4 @@ std::size_t op_count(const Answer& answer);
 // the same time, so it is drawn once, below the last of them. Where no such op takes any time there is none.
 ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<WorkerId>& shown);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

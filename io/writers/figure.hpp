@@ -9,7 +9,7 @@
 #include "core/answers/report.hpp"
 #include "io/writers/palette.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct FigurePanel {
   std::string name;  // above the timeline; of one panel alone "": the question
@@ -36,4 +36,4 @@ std::optional<std::string> css_fonts(std::string_view names);
 // Throws InputError where the width has no room for a timeline.
 std::string svg_figure(std::span<const FigurePanel> panels, const FigureStyle& style);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

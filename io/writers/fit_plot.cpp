@@ -15,7 +15,7 @@
 #include "io/text/quote.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kReach = 0.3;    // of both plots, to either side
@@ -250,4 +250,4 @@ std::string fit_svg(const MeasuredDevice& device) {
   return FitPlot(device).draw();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,7 @@
 
 #include "core/cluster/measured_device.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // One line per operation, pass and precision of all its series together: sizes, where the sizes lie between 30 % below
 // and above what the formula says (a character is 2 %), and the cross-validated errors, weighted by sizes:
@@ -21,4 +21,4 @@ std::string fit_table(const MeasuredDevice& device);
 // precision, filled: alone, hollow: while other virtual devices computed.
 std::string fit_svg(const MeasuredDevice& device);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

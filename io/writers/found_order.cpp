@@ -9,7 +9,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string_view measure_word(OrderMeasure measure) {
@@ -123,4 +123,4 @@ std::string found_order_json(const ScheduleAnswer& found) {
   return kFoundOrderDocument.text([&](JsonFields& json) { write_found_order(json, found); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

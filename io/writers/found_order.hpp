@@ -6,9 +6,9 @@
 #include "core/answers/found_order.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string found_order_text(const ScheduleAnswer& found, const TableOptions& options);
 std::string found_order_json(const ScheduleAnswer& found);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,7 @@
 #include "core/check.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -35,4 +35,4 @@ std::string gzip(const std::string& text) {
   return packed;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

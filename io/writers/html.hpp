@@ -12,7 +12,7 @@
 #include "io/writers/html_page.hpp"
 #include "io/writers/sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // `command`: how it was made, "pipewright simulate x.yaml"; "": not said.
 std::string html_report(const Answer& answer, std::string_view command);
@@ -40,4 +40,4 @@ void add_timeline_and_tables(HtmlPage& page, const Answer& answer);
 void add_differing(HtmlPage& page, std::vector<TextColumn> columns);
 void add_making(HtmlPage& page, std::string_view command, const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -14,7 +14,7 @@
 #include "io/writers/report_tables.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kMostTableRows = 256;  // of a table; more stages are listed evenly spread
@@ -199,4 +199,4 @@ std::string html_report(const Answer& answer, std::string_view command) {
   return page.document();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

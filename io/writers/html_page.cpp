@@ -12,7 +12,7 @@
 #include "io/writers/page_text.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Class names of one letter belong to the drawings, whose rules hold for the whole page.
@@ -218,4 +218,4 @@ std::string HtmlPage::document() const {
       xml(title_), kPageStyle, narrow_style(), body_, PIPEWRIGHT_VERSION);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -13,7 +13,7 @@
 #include "io/writers/report_tables.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 class HtmlPage {
  public:
@@ -47,4 +47,4 @@ class HtmlPage {
   int tables_ = 0;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

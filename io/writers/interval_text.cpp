@@ -6,7 +6,7 @@
 
 #include "io/text/format_quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kMostCauses = 4;
@@ -69,4 +69,4 @@ std::string memory_within_90(const MemoryNeed& need) {
                      percent(1 - allocator), percent(allocator));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

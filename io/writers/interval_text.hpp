@@ -9,7 +9,7 @@
 #include "core/answers/report.hpp"
 #include "core/cost/memory_model.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string within_90(std::string_view low, std::string_view high);  // "90 % within 13.1 s to 16.2 s"
 
@@ -24,4 +24,4 @@ std::vector<std::pair<std::string, std::string>> interval_lines(const Report& re
 // nothing where that is less than 2 %.
 std::string memory_within_90(const MemoryNeed& need);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

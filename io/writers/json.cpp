@@ -12,7 +12,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 void scenario(JsonFields& json, const Scenario& s) {
@@ -279,4 +279,4 @@ std::string json_infeasible(const Infeasible& why) {
   return kResultDocument.text([&](JsonFields& json) { infeasible(json, why); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -1,6 +1,6 @@
 #include "io/writers/json_fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 JsonFields& JsonFields::anything(std::string_view name, const std::function<void(JsonText&)>& members) {
   key(name);
@@ -122,4 +122,4 @@ std::string JsonDocument::schema() const {
   return std::move(text).text();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

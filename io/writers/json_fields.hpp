@@ -25,9 +25,10 @@
 #include <utility>
 #include <vector>
 
+#include "io/text/names.hpp"
 #include "io/writers/json_text.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Of an element of a list: its members are those of one kind, or of another.
 struct JsonEither {
@@ -229,4 +230,4 @@ void write_compared(JsonFields& json, std::string_view name, const T& predicted,
   json.object(name, [&] { json.field("predicted", predicted).field("measured", measured); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 void JsonText::before_value() {
   if (after_key_) {
     after_key_ = false;
@@ -74,4 +74,4 @@ JsonText& JsonText::null() {
   return raw("null");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

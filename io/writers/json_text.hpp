@@ -9,7 +9,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 class JsonText {
  public:
@@ -56,4 +56,4 @@ class JsonText {
   bool first_ = true, after_key_ = false;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

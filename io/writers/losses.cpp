@@ -9,7 +9,7 @@
 #include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string last_of(const LossCurve& curve) {
@@ -96,4 +96,4 @@ std::string losses_json(const LossGrid& grid) {
   return kLossesDocument.text([&](JsonFields& json) { write_losses(json, grid); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

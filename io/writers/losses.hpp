@@ -5,7 +5,7 @@
 
 #include "core/answers/loss_grid.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Mean loss of the last window over the seeds, with the least and the largest: a row per place of the grid, a column
 // per variant.
@@ -18,4 +18,4 @@ std::string losses_json(const LossGrid& grid);
 // that they span as a band. All panels have one scale.
 std::string losses_svg(const LossGrid& grid);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

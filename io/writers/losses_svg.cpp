@@ -10,7 +10,7 @@
 #include "io/writers/losses.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kPanelWidth = 260, kPanelHeight = 150, kLossGap = 18, kLossLeft = 104, kLossTop = 84;
@@ -204,4 +204,4 @@ std::string losses_svg(const LossGrid& grid) {
   return Panels(grid).draw();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

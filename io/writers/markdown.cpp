@@ -13,7 +13,7 @@
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string gib(Bytes bytes) {
@@ -127,4 +127,4 @@ std::string markdown_report(const Answer& answer) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

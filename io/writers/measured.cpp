@@ -9,7 +9,7 @@
 #include "io/writers/accuracy.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kErrorsHead =
@@ -270,4 +270,4 @@ std::string measured_csv(const std::vector<MeasuredResult>& results) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 #include "core/answers/measured.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // One set: every run, what became of the other rows, the errors by split, how often the layout ranked first was the
 // fastest, and what was fitted.
@@ -22,4 +22,4 @@ std::string measured_csv(const std::vector<MeasuredResult>& results);  // one ro
 // Schema pipewright.measured-runs/2.
 std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

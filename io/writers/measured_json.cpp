@@ -4,7 +4,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/measured.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "failed", "not_priced"};
@@ -81,4 +81,4 @@ std::string measured_json(const std::vector<MeasuredResult>& results, const std:
   return kMeasuredRunsDocument.text([&](JsonFields& json) { write_measured_runs(json, results, published); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

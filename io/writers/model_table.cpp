@@ -8,7 +8,7 @@
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Layers first..last look alike: the same operators, or the same figures.
@@ -178,4 +178,4 @@ std::string flop_tables(const Model& model, const TableOptions& options) {
          text_table({kind, of_kind, share}, options.width);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

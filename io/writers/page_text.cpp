@@ -4,7 +4,7 @@
 
 #include "io/text/letters.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 bool is_one_of(char letter, std::string_view letters) {
@@ -92,4 +92,4 @@ std::string without_folders(std::string_view text) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // Of whole parts with `least` digits or more.
 std::string with_separators(std::string_view text, std::size_t least = 4);
@@ -17,4 +19,4 @@ std::string with_separators(std::string_view text, std::size_t least = 4);
 // Absolute paths lose the folders above `configs`, or all of them. URLs stay.
 std::string without_folders(std::string_view text);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

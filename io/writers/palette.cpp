@@ -7,7 +7,7 @@
 
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Blue, vermilion, green, yellow and purple of [OkabeIto08], with paler ones for second chunks.
@@ -93,4 +93,4 @@ std::string style_sheet(const Palette& palette, std::string_view fonts) {
   return rules + "\n</style>\n<defs>\n" + patterns + "</defs>\n";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 
 #include "io/writers/drawing.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // How the boxes of one class are filled.
 struct Paint {
@@ -31,4 +31,4 @@ std::span<const Palette> palettes();
 // Rules and patterns of a palette that has paints, with fonts as CSS names them.
 std::string style_sheet(const Palette& palette, std::string_view fonts);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

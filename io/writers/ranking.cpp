@@ -20,7 +20,7 @@
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 using namespace ranked;
 
@@ -344,4 +344,4 @@ std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario
   return text + resolved_yaml(scenario);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

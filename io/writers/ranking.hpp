@@ -7,7 +7,7 @@
 #include "core/answers/ranking.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct RankingText {
   TableOptions table;
@@ -26,4 +26,4 @@ std::string no_plan_json(const NoPlanYet& none, const Scenario& asked, Objective
 // `command`: how it was made.
 std::string plan_yaml(const Ranking& ranking, const Found& found, const Scenario& asked, const std::string& command);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -21,7 +21,7 @@
 #include "io/writers/ranking_parts.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 namespace {
 
@@ -142,4 +142,4 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
   return page.document();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

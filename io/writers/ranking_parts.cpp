@@ -12,7 +12,7 @@
 #include "io/text/names.hpp"
 #include "io/writers/campaign_lines.hpp"
 
-namespace pipewright::ranked {
+namespace pipewright::io::ranked {
 namespace {
 
 // What a device is called in a head: a TPU or a processor's core is no GPU.
@@ -20,7 +20,7 @@ bool is_gpu(const Device& device) {
   return !device.name.starts_with("tpu") && !device.name.starts_with("xeon");
 }
 
-std::string unit_of(const Ranking& ranking, double value) {
+std::string in_unit_of(const Ranking& ranking, double value) {
   switch (ranking.objective) {
     case Objective::Throughput: return fmt::format("{:.4g} samples/s", value > 0 ? 1 / value : 0);
     case Objective::StepTime: return fmt::format("{:.4g} s per step", value);
@@ -85,7 +85,7 @@ std::optional<double> tokens_per_s_per_device(const Found& found) {
 
 std::optional<double> fit_probability(const Found& found) {
   if (found.scenario->model.works.empty()) return std::nullopt;
-  return pipewright::fit_probability(found.report);
+  return core::fit_probability(found.report);
 }
 
 std::string memory_text(const Found& found, const Sizes& sizes) {
@@ -237,15 +237,15 @@ std::string quality(const Ranking& ranking) {
                           : !ranking.gap_left.empty() ? "; what is left: " + ranking.gap_left
                                                       : "";
   if (ranking.bound <= 0)
-    return fmt::format("{}; how much better another plan could be is not known", unit_of(ranking, best)) + why;
+    return fmt::format("{}; how much better another plan could be is not known", in_unit_of(ranking, best)) + why;
   if (ranking.proven())
-    return fmt::format("optimal within the model: {}, and no plan in the search space is {}", unit_of(ranking, best),
+    return fmt::format("optimal within the model: {}, and no plan in the search space is {}", in_unit_of(ranking, best),
                        better);
   constexpr double kShown = 5e-5;  // of two decimals of a percent
   const std::string gap =
       ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
-  return fmt::format("{}: {}, and no plan in the search space can be {} than {}", gap, unit_of(ranking, best), better,
-                     unit_of(ranking, ranking.bound)) +
+  return fmt::format("{}: {}, and no plan in the search space can be {} than {}", gap, in_unit_of(ranking, best),
+                     better, in_unit_of(ranking, ranking.bound)) +
          why;
 }
 
@@ -300,4 +300,4 @@ std::string flip_text(const Flip& flip) {
                      short_bandwidth(Bandwidth{flip.at.value * (flip.below ? 0.5 : 2)}));
 }
 
-}  // namespace pipewright::ranked
+}  // namespace pipewright::io::ranked

@@ -10,7 +10,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright::ranked {
+namespace pipewright::io::ranked {
 
 // One unit for all sizes of a ranking: that of a device's memory.
 class Sizes {
@@ -70,4 +70,4 @@ std::string quality(const Ranking& ranking);     // how far from the best possib
 std::vector<std::string> tried(const Ranking& ranking);
 std::string flip_text(const Flip& flip);
 
-}  // namespace pipewright::ranked
+}  // namespace pipewright::io::ranked

@@ -12,7 +12,7 @@
 #include "io/writers/drawing.hpp"
 #include "io/writers/interval_text.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kShortfallLines = 4;
@@ -291,7 +291,7 @@ class Tables {
     return text;
   }
 
-  const StageReport* fullest() const { return pipewright::fullest(report_); }
+  const StageReport* fullest() const { return core::fullest(report_); }
 
   const Cluster& cluster() const { return answer_.scenario->cluster; }
   bool several_classes() const { return cluster().classes() > 1; }
@@ -429,4 +429,4 @@ std::vector<std::string> reference_lines(const Answer& answer) {
   return lines;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -8,7 +8,7 @@
 #include "core/answers/report.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct ReportTable {
   std::string heading;
@@ -47,4 +47,4 @@ std::string critical_path_text(const Answer& answer, std::size_t parts);
 // "one device: 30.2 samples/s, this plan is 3.1x as fast"
 std::vector<std::string> reference_lines(const Answer& answer);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

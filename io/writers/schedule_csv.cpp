@@ -6,7 +6,7 @@
 #include "core/check.hpp"
 #include "core/plan/given_schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 bool is_written(const Op& op) {
@@ -178,4 +178,4 @@ std::string schedule_csv(const Schedule& given, ScheduleActions actions) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

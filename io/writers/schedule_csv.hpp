@@ -5,7 +5,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 enum class ScheduleActions {
   Compute,      // forwards and backwards: PyTorch's "compute_only"
@@ -20,4 +20,4 @@ std::string not_in_schedule_csv(const Schedule& schedule);
 // where `not_in_schedule_csv` has a reason.
 std::string schedule_csv(const Schedule& schedule, ScheduleActions actions = ScheduleActions::Compute);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

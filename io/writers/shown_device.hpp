@@ -8,7 +8,7 @@
 
 #include "io/writers/device_figures.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // What is known of one device, and what was asked of it.
 struct ShownDevice {
@@ -31,4 +31,4 @@ std::string device_tables(const ShownDevice& shown, int width);  // device_table
 std::string device_json(const ShownDevice& shown);               // device_json.cpp: schema pipewright.show/1
 std::string device_curve_svg(const ShownDevice& shown);          // device_plot.cpp
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -19,7 +19,7 @@
 #include "io/writers/sweep.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 using namespace ranked;
 
@@ -387,4 +387,4 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
   return page.document();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

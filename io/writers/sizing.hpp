@@ -9,7 +9,7 @@
 #include "core/question/scenario.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string sizing_text(const Sizing& sizing, const Scenario& asked, const TableOptions& options);
 std::string sizing_json(const Sizing& sizing, const Scenario& asked);
@@ -17,4 +17,4 @@ std::string sizing_csv(const Sizing& sizing);
 std::string sizing_markdown(const Sizing& sizing);
 std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string_view command);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -19,7 +19,7 @@
 #include "io/writers/svg_canvas.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kPlotWidth = 1000;
@@ -541,4 +541,4 @@ std::string svg_figure(std::span<const FigurePanel> panels, const FigureStyle& s
   return canvas.document(width, y + 12, name, sheet, scale);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

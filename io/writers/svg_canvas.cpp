@@ -9,7 +9,7 @@
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::string_view kCanvasStyle = R"svg(<style>
@@ -166,4 +166,4 @@ void Legend::entry(std::string_view css, std::string_view text) {
   entry(kSign, text, [&](double x, double y) { canvas_.rect(x, y, kSign, 11, css); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

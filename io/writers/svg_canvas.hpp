@@ -12,7 +12,7 @@
 #include "core/units.hpp"
 #include "io/writers/drawing.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string coordinate(double value);  // at most two decimals: 12.5, 3, 0.33
 
@@ -96,4 +96,4 @@ class MemoryStrips {
 // The strips of the stages of one schedule, with their legend. Returns the height it took.
 double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, double top, bool explained = true);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/text/format_quantity.hpp"
 #include "io/writers/svg_canvas.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kMostStrips = 8;
@@ -153,4 +153,4 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
   return y - top;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -17,7 +17,7 @@
 #include "io/writers/sweep_cells.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kMostSweepRows = 200, kRowsOfCut = 40;  // a longer table is cut to so many rows
@@ -70,7 +70,7 @@ std::vector<TextColumn> sweep_columns(const Sweep& sweep) {
     TextColumn column{head_of(figure, scale)};
     column.drop_zero = sweep.question.metrics.empty() && figure != SweepFigure::StepTime;
     for (const SweepRow& row : sweep.rows) {
-      const std::optional<double> value = pipewright::figure(row, figure);
+      const std::optional<double> value = core::figure(row, figure);
       column.cells.push_back(value ? cell_of(figure, *value, scale) : "-");
     }
     all.push_back(std::move(column));
@@ -399,4 +399,4 @@ std::string sweep_json(const Sweep& sweep) {
   return kSweepDocument.text([&](JsonFields& json) { write_sweep(json, sweep); });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "core/answers/sweep.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // A table of more than 200 rows is cut to the first that fit, and says so.
 enum class SweepTable { Cut, All };
@@ -34,4 +34,4 @@ std::string sweep_svg(const Sweep& sweep, const SweepAxes& axes);
 // "no_nvlink, 64": a row's variant (where there are several) and values of the grid.
 std::string point_name(const SweepQuestion& question, std::int64_t point);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/writers/sweep_cells.hpp"
 #include "io/writers/text_table.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kGlance = 24;  // rows that are looked over as they stand
@@ -188,4 +188,4 @@ std::string reasons(const Sweep& sweep, int width) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

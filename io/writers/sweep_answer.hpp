@@ -7,7 +7,7 @@
 
 #include "core/answers/sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 class HtmlPage;
 class JsonFields;
@@ -35,4 +35,4 @@ void write_answer(JsonFields& json, const Sweep& sweep);  // members "outcomes" 
 // A line per reason, with the first points that have it; many that differ in their figures only are one.
 std::string reasons(const Sweep& sweep, int width);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string head_of(const SweepQuestion& question, std::size_t axis) {
   const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
@@ -73,7 +73,7 @@ std::string cell_of(SweepFigure figure, double value, const Scale& scale) {
 Scale scale_of(const Sweep& sweep, SweepFigure figure) {
   double largest = 0;
   for (const SweepRow& row : sweep.rows)
-    largest = std::max(largest, std::abs(pipewright::figure(row, figure).value_or(0)));
+    largest = std::max(largest, std::abs(core::figure(row, figure).value_or(0)));
   if (figure == SweepFigure::StepTime || figure == SweepFigure::LongestSpan)
     return time_scale(Time{std::llround(largest * 1e9)});
   // One point that is far too large must not blur the others.
@@ -100,4 +100,4 @@ bool less_is_better(SweepFigure figure) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -7,7 +7,7 @@
 #include "core/answers/sweep.hpp"
 #include "io/text/format_quantity.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Of a key: the last part is enough for a column, unless another key ends alike.
 std::string head_of(const SweepQuestion& question, std::size_t axis);
@@ -19,4 +19,4 @@ Scale scale_of(const Sweep& sweep, SweepFigure figure);
 
 bool less_is_better(SweepFigure figure);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

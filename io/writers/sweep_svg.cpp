@@ -16,7 +16,7 @@
 #include "io/writers/sweep.hpp"
 #include "io/writers/sweep_cells.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 // Of a panel, by how many stand side by side; all are at most 1176 wide, as a page is.
@@ -441,4 +441,4 @@ std::string sweep_svg(const Sweep& sweep, const SweepAxes& axes) {
   return Plot(sweep, axes).draw();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kStageRows = 16;  // more stages than that: evenly spread ones, the limiting and the fullest
@@ -137,4 +137,4 @@ std::string terminal_report(const Answer& answer, const TableOptions& options) {
   return Page(answer, options).print();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

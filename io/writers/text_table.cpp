@@ -6,7 +6,7 @@
 #include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kColumnGap = 2;
@@ -135,4 +135,4 @@ std::string markdown_table(const std::vector<TextColumn>& columns) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 struct TextColumn {
   std::string head;
@@ -30,4 +32,4 @@ std::string markdown_head(const std::vector<TextColumn>& columns);  // the row o
 std::string markdown_row(const std::vector<std::string>& cells);
 std::string markdown_table(const std::vector<TextColumn>& columns);  // "" of no columns
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 #include "io/writers/text_table.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr double kFillShare = 1.5;  // a window is at least that many times as long as the pipeline takes to fill
@@ -270,8 +270,8 @@ std::pair<Frame, Frame> common_frames(const Answer& a, const Answer& b, int colu
 }  // namespace
 
 std::string text_timeline(const Answer& answer, int width) {
-  const Drawn drawn = pipewright::drawn(answer);
-  const Frame frame = pipewright::frame(answer, columns_beside(drawn.label, width));
+  const Drawn drawn = io::drawn(answer);
+  const Frame frame = io::frame(answer, columns_beside(drawn.label, width));
   return rows(answer, drawn, drawn.label, frame, width) + legend({&answer}, frame, width);
 }
 
@@ -283,4 +283,4 @@ std::string text_timelines(const Answer& a, const Answer& b, int width) {
          legend({&a, &b}, frame_a, width);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -13,7 +13,7 @@
 #include "io/writers/json_fields.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 struct TimedOp {
@@ -138,4 +138,4 @@ void write_timeline(JsonFields& json, const Answer& simulated) {
   });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -18,7 +18,7 @@
 #include "io/writers/trace_text.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr int kCompute = 0, kFirstStream = 1;  // thread ids; messages come behind the streams
@@ -366,4 +366,4 @@ std::string trace_json(const Answer& simulated, const Answer& measured) {
   return end(document);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

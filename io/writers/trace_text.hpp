@@ -9,7 +9,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 class TraceText {
  public:
@@ -60,4 +60,4 @@ class TraceText {
   std::string text_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::io

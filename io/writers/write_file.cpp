@@ -13,7 +13,7 @@
 #include "core/plain_words.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, int error, const std::string& way_out) {
@@ -162,4 +162,4 @@ void write_file(const std::string& path, const std::string& bytes) {
   if (const int error = temporary.rename_to(target.name)) fail(path, error, way_out(error, folder_of(path)));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -5,7 +5,7 @@
 #include "io/writers/html.hpp"
 #include "io/writers/schedule_csv.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string json_figures(const Answer& answer) {
@@ -66,4 +66,4 @@ std::string size_warning(std::string_view path, std::size_t bytes) {
                      bytes / 1'000'000);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

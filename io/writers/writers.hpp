@@ -9,9 +9,11 @@
 
 #include "core/answers/report.hpp"
 
-namespace pipewright {
-
+namespace pipewright::core {
 struct Model;
+}
+
+namespace pipewright::io {
 
 struct TableOptions {
   int width = 100;  // columns of the terminal
@@ -67,4 +69,4 @@ void write_file(const std::string& path, const std::string& bytes);
 // nothing behind.
 void check_writable(const std::string& path);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

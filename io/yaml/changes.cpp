@@ -7,7 +7,7 @@
 #include "io/text/quote.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 bool chooses_model(const Assignment& assignment) {
@@ -119,4 +119,4 @@ void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignmen
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

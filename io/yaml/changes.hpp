@@ -7,7 +7,7 @@
 
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // A value on one line, as YAML reads it back: "8", "[1, 2]", "{layers: [3, 3]}".
 std::string flow_text(const Yaml& yaml);
@@ -22,4 +22,4 @@ bool read_keys(Reader& reader, const Place& place, const std::string& where, con
 void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignments);
 void expand_references(Reader& reader, Yaml& root, const Assignment& assignment);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

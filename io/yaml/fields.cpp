@@ -11,7 +11,7 @@
 #include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 std::string path(const At& at) {
   if (!at.parent) return std::string(at.key);
@@ -462,4 +462,4 @@ void YamlText::close() {
   path_.pop_back();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

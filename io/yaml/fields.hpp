@@ -25,12 +25,15 @@
 #include "io/text/names.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
+struct Model;
+}
+
+namespace pipewright::io {
 
 struct ExpectAndVary;
 struct KnownFiles;
 struct ReadOptions;
-struct Model;
 
 // A value and the keys that lead to it. The path is put together when a message needs it.
 struct At {
@@ -355,4 +358,4 @@ void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& targ
     field.access.write(out, field.key, target);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

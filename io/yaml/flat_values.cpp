@@ -5,7 +5,7 @@
 
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 KeysAndValues flat_lines(const std::string& yaml) {
   KeysAndValues values;
@@ -50,4 +50,4 @@ KeysAndValues flat_values(const Scenario& scenario) {
   return values;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

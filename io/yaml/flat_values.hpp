@@ -7,7 +7,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 using KeysAndValues = std::vector<std::pair<std::string, std::string>>;  // "plan.stages", "4"
 
@@ -19,4 +19,4 @@ KeysAndValues flat_values(const Scenario& scenario);
 // quotes around a text are left out.
 KeysAndValues flat_lines(const std::string& yaml);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -10,7 +10,7 @@
 #include "io/yaml/flat_values.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 const Field<Scenario>& field(std::string_view key) {
@@ -143,4 +143,4 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
   return of_batch(scenario, key);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

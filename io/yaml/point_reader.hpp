@@ -19,7 +19,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 struct KnownFiles;
 
@@ -59,4 +59,4 @@ class PointReader {
 // where it is a number or a quantity. Of the batch, what follows from the other figures is filled in.
 std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::string& key);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

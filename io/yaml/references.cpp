@@ -11,7 +11,7 @@
 #include "io/text/utf8.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 std::string stem(const std::string& path) {
@@ -141,4 +141,4 @@ Yaml read_reference(Reader& reader, const std::string& file, std::string_view ki
   return value;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -15,7 +15,7 @@
 #include "io/read/read_sweep.hpp"
 #include "io/yaml/sections.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -283,4 +283,4 @@ std::string json_schema(std::string_view name) {
   return schema.dump(2) + "\n";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

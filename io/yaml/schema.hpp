@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::io {
 
 // A kind of file each. Documents in JSON have their forms next to their writers (io/writers/json_fields.hpp).
 inline constexpr std::array<std::string_view, 7> kSchemaNames = {"scenario", "sweep",   "model", "device",
@@ -18,4 +20,4 @@ inline constexpr std::array<std::string_view, 7> kSchemaNames = {"scenario", "sw
 // The document. Throws InputError for a name that there is not.
 std::string json_schema(std::string_view name);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -12,7 +12,7 @@
 #include "io/read/scenario_file.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // Each takes the whole value of its key: a name, a path or a map. Errors are added to the reader.
 void read_model_section(Reader& reader, const At& at, Model& model);
@@ -140,4 +140,4 @@ std::string relative_to(const YamlPlace& place, const std::string& path);
 // A file that cannot be read at all is an error of the place that names it.
 Yaml read_reference(Reader& reader, const std::string& file, std::string_view kind, const YamlPlace& named_at);
 
-}  // namespace pipewright
+}  // namespace pipewright::io

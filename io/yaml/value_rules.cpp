@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::io {
 namespace {
 
 constexpr Time kYear{365LL * 24 * 3600 * 1'000'000'000};
@@ -67,4 +67,4 @@ constinit const ValueRule<Time> kIntervalRule{
 constinit const ValueRule<Power> kPowerRule{"what one device draws at most, more than 0, e.g. \"700 W\"", parse_power,
                                             more_than_0<Power>};
 
-}  // namespace pipewright
+}  // namespace pipewright::io

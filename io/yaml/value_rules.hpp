@@ -10,7 +10,7 @@
 #include "io/text/quantity.hpp"
 #include "io/yaml/fields.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 template <class T>
 struct ValueRule {
@@ -39,4 +39,4 @@ void read_by_rule(Reader& reader, const At& at, Owner& target) {
   read_value(reader, at, target.*Member);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

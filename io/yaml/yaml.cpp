@@ -16,7 +16,7 @@
 #include "io/text/errors.hpp"
 #include "io/text/utf8.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 YamlPlace::operator Place() const {
   if (!source) return {};
@@ -412,4 +412,4 @@ void set(Yaml& root, const Assignment& assignment) {
   *node = assignment.value;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

@@ -15,7 +15,7 @@
 #include "core/check.hpp"
 #include "io/read/read_file.hpp"
 
-namespace pipewright {
+namespace pipewright::io {
 
 // What a text was read from. `name` as the user typed it, for messages; paths in the text are relative to `folder`
 // ("": the working directory).
@@ -90,4 +90,4 @@ inline void set(Yaml& root, const std::string& assignment) {
   set(root, parse_assignment(assignment));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::io

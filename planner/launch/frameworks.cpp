@@ -10,7 +10,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/model/families/described.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 using Words = std::string_view;
@@ -409,4 +409,4 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
                        scattered ? GradientSync::Overlapped : words(framework).gradient_sync, differs);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -15,7 +15,7 @@
 #include "core/question/scenario.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 enum class Framework : std::uint8_t { Megatron, Torchtitan, Torch, DeepSpeed };
 
@@ -50,4 +50,4 @@ void check_model(const Scenario& scenario, Framework framework);
 void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages,
                      const std::function<void(const std::string&)>& differs);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -13,7 +13,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::string either(const std::vector<std::string>& values) {
@@ -244,4 +244,4 @@ Narrowed narrowed(const Scenario& scenario, Framework framework) {
   return Narrowing(scenario, framework).all();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 #include "planner/launch/frameworks.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct Narrowed {
   Scenario scenario;                    // what is open is open for values that the framework has
@@ -22,4 +22,4 @@ struct Narrowed {
 // values that the scenario fixes and the framework lacks.
 Narrowed narrowed(const Scenario& scenario, Framework framework);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

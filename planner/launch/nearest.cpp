@@ -15,7 +15,7 @@
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::string mode_name(Recompute mode) {
@@ -326,4 +326,4 @@ NearestPlan nearest_plan(const Scenario& scenario, const Plan& plan, Framework f
   return Nearness(scenario, plan, framework).all();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -11,7 +11,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/launch/frameworks.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct NearestPlan {
   Scenario scenario;                     // of the nearest plan, every field settled
@@ -26,4 +26,4 @@ NearestPlan nearest_plan(const Scenario& scenario, const Plan& plan, Framework f
 //     10 layers on 4 stages: 3 3 2 2                            tests/planner/launch_test.cpp "uniform"
 std::vector<std::int64_t> uniform_cut(std::int64_t layers, std::int64_t stages);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

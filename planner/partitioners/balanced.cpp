@@ -19,7 +19,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to) {
   const int shift = from < to ? -1 : 1;
@@ -310,4 +310,4 @@ std::vector<LayerRange> balanced_layers(const Plan& plan, const CostModel& cost)
   return found == earliest ? earliest : looked_over(plan, cost, within, std::move(earliest), std::move(found));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

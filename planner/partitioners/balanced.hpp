@@ -23,7 +23,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Forward + backward of every layer.
 std::vector<Time> layer_loads(const Plan& plan, const CostModel& cost);
@@ -43,4 +43,4 @@ std::vector<LayerRange> balanced_layers(const Plan& plan, const CostModel& cost)
 //     2 3 3 layers, from 2 to 0: 3 3 2                               tests/planner/balanced_test.cpp "one layer moves"
 std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

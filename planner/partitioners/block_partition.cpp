@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Blocks as cut positions: block k is [cuts[k], cuts[k + 1]).
@@ -102,4 +102,4 @@ std::vector<LayerRange> equal_blocks(const std::vector<LayerId>& blocks, int lay
   return ranges;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

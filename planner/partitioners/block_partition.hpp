@@ -21,7 +21,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // 1 <= parts <= load.size(). Starts, as torchgpipe does, with load.size() / parts layers each and the rest in the last
 // block. Ties: the last of the largest blocks; of two blocks equally near the earlier one. torchgpipe takes the first
@@ -40,4 +40,4 @@ std::vector<LayerRange> equal_layers(int layers, int parts);
 //     embedding, 4 blocks, head in 2 parts: 3 3.                       tests/planner/block_partition_test.cpp
 std::vector<LayerRange> equal_blocks(const std::vector<LayerId>& blocks, int layers, int parts);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -12,7 +12,7 @@
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kNoneFits = std::numeric_limits<std::int64_t>::max();
@@ -339,4 +339,4 @@ Time plain_step(const std::string& schedule, const PipelineTimes& times, int mic
   return StraightPipeline(schedule, static_cast<int>(times.forward.size()), micro_batches).step(times);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

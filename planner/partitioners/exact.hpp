@@ -29,7 +29,7 @@
 #include "core/units.hpp"
 #include "planner/partitioners/fitting.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Times of a straight pipeline of K stages: forward, backward, and hop[k], the time of one message between stage k and
 // k + 1 (K - 1 of them).
@@ -77,4 +77,4 @@ ExactAnswer exact(const ExactProblem& problem);
 PipelineTimes stage_times(const ExactProblem& problem, const std::vector<LayerRange>& layers);
 Time plain_step(const std::string& schedule, const PipelineTimes& times, int micro_batches);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -14,7 +14,7 @@
 #include "planner/price.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr int kMostTries = 8;  // cuts that are simulated for their buffers
@@ -284,4 +284,4 @@ FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
   return {std::move(nearest.layers), false, nearest.memory};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Whether layers [begin, end) fit as stage k. Must be monotone in `end`: what a range needs, a longer one needs, too.
 using StageFits = std::function<bool(StageId, LayerRange)>;
@@ -77,4 +77,4 @@ bool some_cut_fits(const Plan& plan, const CostModel& cost);
 // much on every stage as they do in the plan as it stands.
 Bytes least_memory(const Plan& plan, const CostModel& cost);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

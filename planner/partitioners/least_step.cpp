@@ -13,7 +13,7 @@
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kMostStepSimulations = 2000;
@@ -82,4 +82,4 @@ LeastStepPlan least_step(const Plan& plan, const CostModel& cost) {
                                            100 * answer.gap(), tried)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct LeastStepPlan {
   std::vector<LayerRange> layers;
@@ -28,4 +28,4 @@ bool every_cut_is_crossed(const Scenario& scenario);
 // (balanced.hpp) is taken where it is shorter than what was found.
 LeastStepPlan least_step(const Plan& plan, const CostModel& cost);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kMostCells = std::size_t{1} << 24;  // layers x parts of the weighted search: about a second
@@ -121,4 +121,4 @@ std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts) {
   return ranges;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Cuts a chain of loads into `parts` consecutive, non-empty ranges so that the largest sum is minimal; ties go to the
 // earliest cuts (the lexicographically smallest list of cut positions among the optima). 1 <= parts <= loads.size().
@@ -20,4 +20,4 @@ std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts);
 //     loads 1 1 1 1, replicas 2 1 1: 2 1 1, largest 1;  unweighted: 1 1 2 with largest 2.
 std::vector<LayerRange> min_max(const std::vector<Time>& load, const std::vector<int>& replicas);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 #include "core/check.hpp"
 #include "planner/partitioners/min_max.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Stage loads under cuts: cuts[j] is the first layer of chunk j, cuts[chunks] the number of layers.
@@ -145,4 +145,4 @@ Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chu
   return *std::max_element(stage.begin(), stage.end());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

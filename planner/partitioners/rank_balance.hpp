@@ -6,7 +6,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Cuts a chain into as many consecutive, non-empty chunks as the seating has; of it only their places matter. Looks
 // for a small largest sum per stage, and among those for chunks of even size: from the cut with the least largest chunk
@@ -23,4 +23,4 @@ std::vector<LayerRange> rank_balanced(const std::vector<Time>& load, const Seati
 // Largest sum of a stage's chunks.
 Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chunks, const Seating& seating);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

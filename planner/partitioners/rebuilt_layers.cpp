@@ -13,7 +13,7 @@
 #include "planner/price.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr int kMostRebuildTries = 8;
@@ -189,4 +189,4 @@ Plan asking_again(Plan plan, const Scenario& scenario) {
   return plan;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

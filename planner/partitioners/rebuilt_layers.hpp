@@ -10,7 +10,7 @@
 #include "core/plan/schedule.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct RebuiltStage {
   std::vector<LayerId> layers;  // ascending; empty: everything is kept
@@ -42,4 +42,4 @@ void choose_rebuilt(Plan& plan, const CostModel& cost);
 // The plan with Recompute::Knapsack where the scenario asks for it: for searches of other cuts.
 Plan asking_again(Plan plan, const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kNoChoice = std::numeric_limits<std::int64_t>::max();
@@ -181,4 +181,4 @@ RebuildSet most_freeing(std::span<const RebuildItem> items, std::int64_t in_flig
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

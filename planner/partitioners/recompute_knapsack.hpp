@@ -21,7 +21,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct RebuildItem {
   Time extra;
@@ -48,4 +48,4 @@ std::optional<RebuildSet> least_rebuild(std::span<const RebuildItem> items, std:
 // Empty when no set frees anything.
 RebuildSet most_freeing(std::span<const RebuildItem> items, std::int64_t in_flight);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 #include "core/plan/op_index.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 int micro_batches_walked(const Plan& plan, int all) {
@@ -40,8 +40,7 @@ Bytes StageNeeds::need(StageId k, LayerRange range) {
     if (plan_.recompute[at(k)] == Recompute::Knapsack)
       return entry->second = least_need_of_stage(plan_, cost_, costs_, schedule_, k).need;
     const MemoryModel memory = memory_of_stage(plan_, cost_, costs_, k);
-    entry->second =
-        pipewright::need(memory, peak(memory, schedule_, schedule_.seating().first_position(k)).bytes, k).to_fit;
+    entry->second = core::need(memory, peak(memory, schedule_, schedule_.seating().first_position(k)).bytes, k).to_fit;
   }
   return entry->second;
 }
@@ -68,4 +67,4 @@ void StageNeeds::lay_out(StageId k, LayerRange range) {
                                            : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

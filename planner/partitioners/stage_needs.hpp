@@ -11,7 +11,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // `plan` has everything but its layers, and one chunk per stage.
 class StageNeeds {
@@ -50,4 +50,4 @@ class StageNeeds {
   std::map<std::tuple<StageId, LayerId, LayerId>, Bytes> known_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -8,7 +8,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 SuffixProblem SuffixProblem::of_class(int device_class) const {
   SuffixProblem one = *this;
@@ -394,4 +394,4 @@ std::vector<SuffixAnswer> suffix_dp_on_classes_by_stages(const SuffixProblem& pr
   return ClassSearch(problem).by_stages(most_stages);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

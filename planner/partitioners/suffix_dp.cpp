@@ -6,7 +6,7 @@
 #include "core/check.hpp"
 #include "planner/partitioners/suffix_classes.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // One label per first layer (0..L) and number of devices (0..N).
@@ -288,4 +288,4 @@ std::vector<SuffixAnswer> suffix_dp_by_stages(const SuffixProblem& problem, int 
                                 : suffix_dp_on_classes_by_stages(problem, most_stages);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -73,7 +73,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 constexpr std::int64_t kNoPlan = kNever.value;  // a label that no plan has reached
 
@@ -218,4 +218,4 @@ Bytes stage_memory(const SuffixProblem& problem, LayerRange layers, std::int64_t
 // ceil((replicas + behind) / replicas)
 std::int64_t replica_in_flight(int replicas, int behind);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -5,7 +5,7 @@
 #include "core/check.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // sums[i]: of layers 0..i-1.
@@ -186,4 +186,4 @@ std::int64_t replica_in_flight(int replicas, int behind) {
   return ceil_div(std::int64_t{replicas} + behind, replicas);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

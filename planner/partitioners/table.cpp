@@ -12,7 +12,7 @@
 #include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 const Place& place_of_partition(const Scenario& scenario) {
@@ -118,4 +118,4 @@ const Partitioner* partitioner_of(const Partition& request) {
   return find_partitioner(std::visit(Name{}, request));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

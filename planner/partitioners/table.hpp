@@ -11,7 +11,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct Partitioner {
   // What it is asked with, and what it settles.
@@ -42,4 +42,4 @@ const Partitioner* find_partitioner(std::string_view name);
 // The one that a scenario asks for; nullptr where it gives the layers itself.
 const Partitioner* partitioner_of(const Partition& request);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

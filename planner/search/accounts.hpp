@@ -19,7 +19,7 @@
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct OpenLayout {
   enum class Bound : std::uint8_t { Raised, Tight, Simple, Anywhere, OfGroup };  // of equal bounds this comes first
@@ -190,4 +190,4 @@ class Values {
   Evaluator& evaluator_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

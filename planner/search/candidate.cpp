@@ -24,7 +24,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 bool cuts_can_be_bounded(const Layout& layout) {
@@ -489,4 +489,4 @@ std::int64_t Evaluator::refine(Candidate& candidate, const Modes& modes, std::in
   return bench.simulations();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

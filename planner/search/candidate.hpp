@@ -15,7 +15,7 @@
 #include "core/units.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct Candidate {
   Layout layout;
@@ -155,4 +155,4 @@ class Evaluator {
   std::map<Layout, Time> bounds_;  // tight ones, as far as they are known
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 
 #include "core/answers/ranking.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 class Deadline {
  public:
@@ -38,4 +38,4 @@ class Deadline {
   Ended ended_{};
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -15,7 +15,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kWidest = 16;           // times today's bandwidth
@@ -275,4 +275,4 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
   answer.pareto = std::move(all);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // For the network and for the links inside a node, at 1/16 to 16 times today's bandwidth: where another of the plans
 // found, or of those that a short search finds at either end, overtakes the best one. By fixed orders (shared links
@@ -25,4 +25,4 @@ void check_pareto_axes(const std::vector<std::string>& axes);
 void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,
                 SearchAnswer& answer);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

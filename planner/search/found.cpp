@@ -8,7 +8,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::vector<Bytes> walked_needs(const Answer& answer) {
@@ -110,4 +110,4 @@ PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Obj
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

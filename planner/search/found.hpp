@@ -9,7 +9,7 @@
 #include "planner/search/candidate.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Plans whose values differ by so little, but by no more than the gap, are told apart by their devices: the one that
 // has fewer is the better one. Of the least memory there are no ties.
@@ -46,4 +46,4 @@ struct PricedPlan {
 
 PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Objective objective);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

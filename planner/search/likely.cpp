@@ -6,7 +6,7 @@
 #include "core/units.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kNearlyAll = 0.95;  // of the devices that any group uses
@@ -66,4 +66,4 @@ std::vector<Layout> likely_layouts(const Space& space, Evaluator& evaluator) {
   return layouts;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -6,7 +6,7 @@
 #include "planner/search/candidate.hpp"
 #include "planner/search/space.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // From how many layouts on that is worth it.
 constexpr std::int64_t kLargeSpace = std::int64_t{1} << 17;
@@ -15,4 +15,4 @@ constexpr std::int64_t kLargeSpace = std::int64_t{1} << 17;
 // is kept for the backward: best bound first, a few of each group.
 std::vector<Layout> likely_layouts(const Space& space, Evaluator& evaluator);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

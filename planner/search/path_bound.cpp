@@ -7,7 +7,7 @@
 #include "core/plan/schedule.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -491,4 +491,4 @@ Time path_bound(const PathProblem& problem, Time enough, int rounds) {
   return bound >= static_cast<double>(kLargest) ? kNever : Time{static_cast<std::int64_t>(bound * (1 - kRounding))};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -28,7 +28,7 @@
 #include "core/units.hpp"
 #include "planner/search/run_memory.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // What every layer of the model, and every layer that is rebuilt, takes at least.
 struct PathProblem {
@@ -45,4 +45,4 @@ struct PathProblem {
 // 0: none is known, for a schedule with ops other than whole forwards and backwards.
 Time path_bound(const PathProblem& problem, Time enough, int rounds);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

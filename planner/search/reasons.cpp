@@ -7,7 +7,7 @@
 #include "planner/search/remedies.hpp"
 #include "planner/words.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 std::string layouts_need(std::int64_t count) {
@@ -84,4 +84,4 @@ std::string gap_left(const Ranking& answer, const SearchOptions& options, const 
   return fmt::format("the search for cuts came to the most prefixes that it keeps ({})", in_words(open.lowest->layout));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // "2 x training.micro_batches: ...", a line per reason.
 std::vector<std::string> reasons_in_words(const Ranking& answer);
@@ -34,4 +34,4 @@ struct OpenBounds {
 // "" where the gap is reached, or `answer.ended` says what ended the search. `answer` has plans and a bound.
 std::string gap_left(const Ranking& answer, const SearchOptions& options, const OpenBounds& open);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -9,7 +9,7 @@
 #include "core/cluster/topology.hpp"
 #include "planner/words.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr Bytes kMoreThanAny{std::int64_t{1} << 50};
@@ -245,4 +245,4 @@ std::vector<std::string> cheapest_changes(const Scenario& scenario, const Search
   return remedies;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

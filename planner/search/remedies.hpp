@@ -7,7 +7,7 @@
 
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The plan of the scenario's space that needs least memory per device, whatever its devices have; `bound`: what every
 // plan needs at least. Nothing: none was found.
@@ -25,4 +25,4 @@ StageId fullest_stage(const Found& found);
 std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
                                           const std::optional<SearchAnswer>& least);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -17,7 +17,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr int kFewestRanked = 5;  // fewer are asked for: as many are looked at, so that the best one stays the same
@@ -269,4 +269,4 @@ SearchResult search_replicas(const Scenario& scenario, const SearchOptions& opti
   return ReplicaSearch(scenario, options).answer();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

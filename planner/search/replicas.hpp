@@ -5,7 +5,7 @@
 
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Whether the scenario asks for it: `plan.replicas: auto`, or a partition that makes whole plans.
 bool asks_for_replicas(const Scenario& scenario);
@@ -20,4 +20,4 @@ void check_classes_of_search(const Scenario& scenario);
 // bound. plan.stages is open, too. On several classes of devices each stage lies on those of one. As `search`.
 SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

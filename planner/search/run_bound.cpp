@@ -6,7 +6,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // The least T such that stages 0 .. K-1 can take `layers` layers in all, stage k no more than before(k) + times[k][n]
@@ -156,4 +156,4 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   return Time{std::max(least, even)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "core/units.hpp"
 #include "planner/search/run_memory.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // The longest run of a model; none, where it is not half of it.
 std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
@@ -34,4 +34,4 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs);
 Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, const LayerCosts& layers,
                const std::vector<Recompute>& modes);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include "core/cost/buckets.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kRoundedUp = 64;  // bytes by which a layer's share of divided states is rounded up
@@ -163,4 +163,4 @@ std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

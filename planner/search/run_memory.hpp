@@ -15,7 +15,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/plan.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Layers [begin, end) of a model form a chain, cost and hold the same.
 struct EqualRun {
@@ -70,4 +70,4 @@ class EqualRunMemory {
   std::array<std::vector<std::vector<InFlight>>, 2> moments_;  // by stage
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

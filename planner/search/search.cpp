@@ -18,7 +18,7 @@
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr int kMostTriesForBuffers = 3;
@@ -595,4 +595,4 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options) {
   return LayoutSearch(scenario, options).answer();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

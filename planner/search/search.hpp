@@ -24,7 +24,7 @@
 #include "core/plan/plan.hpp"
 #include "planner/search/candidate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct Progress {
   // Of what so many are done: "layouts" are opened, then "cuts" of layouts searched and "plans" priced; where nothing
@@ -64,4 +64,4 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options = {})
 
 constexpr double kSettling = 0.01;
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

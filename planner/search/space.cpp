@@ -16,7 +16,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::int64_t kMostContext = 64;                  // that `auto` opens; more are written down
@@ -560,4 +560,4 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -10,7 +10,7 @@
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Layouts that share all but schedule, chunks, ZeRO, its groups and placement: they have one bound in common.
 struct LayoutGroup {
@@ -65,4 +65,4 @@ std::vector<Recompute> recomputations(const Scenario& scenario);
 // The scenario with the layout, cuts and recomputation of a plan, nothing left open. The model is settled for it.
 Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

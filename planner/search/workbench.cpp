@@ -7,7 +7,7 @@
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
   if (mode == Recompute::Full) return layers.forward[layer];
   return mode == Recompute::Selective ? layers.rebuild[layer] : Time{};
@@ -78,7 +78,7 @@ std::optional<std::vector<LayerRange>> Workbench::fitting() {
 }
 
 LeastCut Workbench::least_cut(Bytes most) {
-  return pipewright::least_cut(
+  return planner::least_cut(
       problem_of(modes_.size() - 1),
       [&](StageId k, LayerRange range) {
         Bytes least = need(0, k, range);
@@ -294,7 +294,7 @@ std::pair<Bytes, StageId> Workbench::fullest_of_chunks(const std::vector<LayerRa
   std::pair<Bytes, StageId> most{Bytes{-1}, 0};
   for (StageId i = 0; i < shell_.stages && most.first < enough; ++i) {
     const StageId k = (first + i) % shell_.stages;
-    const Bytes needed = pipewright::need(memory, peak(memory, schedule, k).bytes, k).to_fit;
+    const Bytes needed = core::need(memory, peak(memory, schedule, k).bytes, k).to_fit;
     if (needed > most.first || (needed == most.first && k < most.second)) most = {needed, k};
   }
   return most;
@@ -321,7 +321,7 @@ Workbench::Fit Workbench::fit_of_chunks(const std::vector<LayerRange>& cut, Aim 
                                       : rebuild_stage(plan, cost_, sizes(), schedule, k, room(k)));
       } else {
         if (!memory) memory = memory_of_stages(plan, cost_, sizes());
-        const Bytes needed = pipewright::need(*memory, peak(*memory, schedule, k).bytes, k).to_fit;
+        const Bytes needed = core::need(*memory, peak(*memory, schedule, k).bytes, k).to_fit;
         choice = {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k), true};
       }
       (aim == Aim::Least ? offer_least : offer)(choices[at(k)], std::move(choice));
@@ -369,7 +369,7 @@ Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
   plan.layers = cut;
   plan.recompute.assign(at(shell_.stages), Recompute::Full);
   const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
-  return pipewright::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit;
+  return core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit;
 }
 
 void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {
@@ -394,4 +394,4 @@ const Schedule& Workbench::walked(const Plan& plan) {
   }
   return known;
 }
-}  // namespace pipewright
+}  // namespace pipewright::planner

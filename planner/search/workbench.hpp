@@ -20,7 +20,7 @@
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // What recomputation adds to a layer's backward; of some layers only: not known here, at least nothing.
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode);
@@ -149,4 +149,4 @@ class Workbench {
   bool all_tried_ = true;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

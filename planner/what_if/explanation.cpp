@@ -20,7 +20,7 @@
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // "memory of v100: 15.8 GiB (measured: ...), of it 1.31 GiB is reserved before the model gets any (assumed: ...)"; "":
@@ -329,4 +329,4 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
   return lines;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

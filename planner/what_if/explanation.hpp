@@ -9,7 +9,7 @@
 #include "core/cost/cost_model.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Fills what `summarize` leaves open in the report of a priced answer. order: how its layers were ordered, or "".
 void explain(Answer& answer, const CostModel& cost, const std::string& order, Engine engine);
@@ -20,4 +20,4 @@ std::vector<std::string> campaign_warnings(const Scenario& scenario, const Repor
 // One line per option of a plan that changes nothing about it, ready for Report::warnings: the user expected something.
 std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

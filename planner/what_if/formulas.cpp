@@ -7,7 +7,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 Time time_of(const StepCosts& costs, VirtualStageId v, Kind kind) {
@@ -157,4 +157,4 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
   return list;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

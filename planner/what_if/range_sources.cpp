@@ -16,7 +16,7 @@
 #include "core/cost/measured_times.hpp"
 #include "core/question/profile.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::array<std::string_view, kOperatorKinds> kKindWords = {
@@ -241,4 +241,4 @@ std::vector<RangeSource> profile_sources(const Scenario& scenario) {
   return sources;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

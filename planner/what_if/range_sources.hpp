@@ -7,7 +7,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 struct RangeSource {
   std::string what, known, measure;  // as in RangeCause
@@ -23,4 +23,4 @@ std::vector<RangeSource> range_sources(const Scenario& scenario);
 // Of a measured profile: what all its times have in common, and each layer's own.
 std::vector<RangeSource> profile_sources(const Scenario& scenario);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

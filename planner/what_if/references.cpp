@@ -14,7 +14,7 @@
 #include "sim/static_order.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // The whole model as one stage, on every device of `devices`.
@@ -165,4 +165,4 @@ void add_references(Answer& answer, const CostModel& planned) {
   report.references.push_back(std::move(reference));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -4,7 +4,7 @@
 #include "core/answers/report.hpp"
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Fills references, speedup_one_device, speedup_data_parallel and scaling_efficiency of `answer.report`.
 //   one device            every micro-batch of the global batch, one after the other, whether it fits or not
@@ -12,4 +12,4 @@ namespace pipewright {
 //   each
 void add_references(Answer& answer, const CostModel& cost);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include "sim/at_load.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Runs up to this size choose their engine anew: a change can make transfers meet that did not, or the reverse.
@@ -165,4 +165,4 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
   return {runs.rows(), ""};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -7,7 +7,7 @@
 #include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Runs of more ops and messages than this are not repeated for a hint or a comparison: about 0.2 s of the engine.
 std::int64_t largest_repeated_run(const Timeline& timeline);
@@ -25,4 +25,4 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine);
 // Step time of the answer's schedule under other prices.
 Time repeated_step_time(const Answer& answer, const StepCosts& costs, Engine engine);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -12,7 +12,7 @@
 #include "core/cluster/topology.hpp"
 #include "planner/answer.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kWorthMore = 1.001;  // nodes that bring less bring nothing
@@ -333,4 +333,4 @@ Sizing size_cluster(const Scenario& scenario, const SizingQuestion& question, co
   return Sizes(scenario, question, options).all();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

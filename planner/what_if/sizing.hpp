@@ -8,7 +8,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 constexpr int kMostNodesByItself = 64;  // of `auto`
 
@@ -33,4 +33,4 @@ SizingQuestion nodes_between(int first, int last);
 // without a length of the training, and as `search` does.
 Sizing size_cluster(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

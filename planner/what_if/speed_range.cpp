@@ -12,7 +12,7 @@
 #include "planner/what_if/range_sources.hpp"
 #include "planner/what_if/sensitivity.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kNothing = 1e-6;  // effects below it are rounding
@@ -161,4 +161,4 @@ std::optional<SpeedRange> speed_range(const Found& found) {
   return speed_range(whole, Engine::Auto).range;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -21,7 +21,7 @@
 #include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // 90 % of what a price from operators leaves out (other work of the framework, clocks, neighbours): a step takes
 // between 1 / (1 + kLeftOut) and 1 + kLeftOut of it. Of every fifth line of the measured
@@ -48,4 +48,4 @@ std::optional<SpeedRange> speed_range(const Found& found);
 // Steps and rates of `stated` from the effects of its causes alone: fills everything but what they are.
 SpeedRange combined(Time stated, double samples_per_s, std::vector<RangeCause> causes);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -19,7 +19,7 @@
 #include "planner/what_if/speed_range.hpp"
 #include "sim/at_load.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr double kMostSigmas = 3;
@@ -259,4 +259,4 @@ std::shared_ptr<const Campaign> whole_training(const Answer& answer, Engine engi
   return std::make_shared<const Campaign>(std::move(*found));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -20,7 +20,7 @@
 #include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Draws by answer.scenario->campaign, which there is. Runs too long to be repeated 20 times within some seconds leave
 // step_time out, with the reason in its place.
@@ -29,4 +29,4 @@ SpreadReport spread(const Answer& answer, Engine engine);
 // The whole training of an answer, with what is simulated and drawn of it; nullptr: not asked for.
 std::shared_ptr<const Campaign> whole_training(const Answer& answer, Engine engine);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -20,7 +20,7 @@
 #include "planner/price.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 constexpr std::size_t kTakenAtOnce = 16;
@@ -307,4 +307,4 @@ Sweep sweep(const SweepQuestion& question, SweepOptions options) {
   return swept(question, std::move(findings), question.points());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

@@ -13,7 +13,7 @@
 #include "core/question/scenario.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // What one thread reads points with. `scenario` throws InputError; what it returns holds until its next call.
 struct SweepPoints {
@@ -58,4 +58,4 @@ std::variant<Answer, Infeasible> replanned(const Scenario& scenario, const Searc
 // A plan in the words of its table: "PP4 VP2 DP2 TP8 MBS1 x 16 1f1b".
 std::string plan_in_words(const Plan& plan);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

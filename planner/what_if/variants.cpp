@@ -17,7 +17,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 namespace {
 
 // Ops and messages up to which variants are simulated: a dozen of them stay below a second.
@@ -483,4 +483,4 @@ std::vector<std::string> hints(const Answer& answer) {
   return lines;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

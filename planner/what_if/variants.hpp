@@ -8,7 +8,7 @@
 #include "core/answers/report.hpp"
 #include "sim/simulate.hpp"
 
-namespace pipewright {
+namespace pipewright::planner {
 
 // Ways to make a plan fit that does not, the fastest first: what costs no time (1f1b, sequence parallelism, ZeRO-1,
 // gradients in 16 bits, a fitting partition), recompute, smaller micro-batches, more stages; when none helps alone, the
@@ -21,4 +21,4 @@ std::vector<std::string> remedies(const Answer& answer);
 // partition. None when the run is too long to be repeated at once.
 std::vector<std::string> hints(const Answer& answer);
 
-}  // namespace pipewright
+}  // namespace pipewright::planner

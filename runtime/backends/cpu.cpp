@@ -15,7 +15,7 @@
 #include "runtime/backends/step_view.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 int states(Optimizer optimizer) {
   switch (optimizer) {
@@ -501,4 +501,4 @@ std::unique_ptr<Backend> cpu_backend_in_double() {
   return backend<double>();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -7,7 +7,7 @@
 
 #include "runtime/backend.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Throws InputError when this processor lacks what the arithmetic was compiled for (-Dcpu_isa).
 std::unique_ptr<Backend> cpu_backend();
@@ -16,4 +16,4 @@ std::unique_ptr<Backend> cpu_backend();
 // double behind a pointer that was cast, and what is saved takes twice the bytes of `saved_bytes`.
 std::unique_ptr<Backend> cpu_backend_in_double();
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -2,7 +2,7 @@
 // processor, as it runs first. Levels: x86-64 psABI, section 3.1.1.
 #include "runtime/backends/cpu_kernels.hpp"
 
-namespace pipewright::cpu_kernels {
+namespace pipewright::runtime::cpu_kernels {
 
 const char* isa() {
   return PIPEWRIGHT_CPU_ISA;
@@ -24,4 +24,4 @@ const char* missing_features() {
   return nullptr;
 }
 
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

@@ -13,7 +13,9 @@
 
 #include <cstdint>
 
-namespace pipewright::cpu_kernels {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime::cpu_kernels {
 
 // What the processor must be able to do, and what these functions were compiled for: "x86-64-v3".
 const char* isa();
@@ -186,4 +188,4 @@ template <class S>
 void adam(std::int64_t n, S rate, S beta1, S beta2, S epsilon, S correction1, S correction2, const S* w, const S* g,
           S* out, S* m, S* v);
 
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

@@ -1,6 +1,6 @@
 #include "runtime/backends/cpu_kernels_lanes.hpp"
 
-namespace pipewright::cpu_kernels {
+namespace pipewright::runtime::cpu_kernels {
 
 namespace {
 
@@ -46,4 +46,4 @@ void dropout(std::uint64_t seed, std::uint64_t place, std::uint32_t below, S fac
 template void dropout(std::uint64_t, std::uint64_t, std::uint32_t, float, std::int64_t, const float*, float*);
 template void dropout(std::uint64_t, std::uint64_t, std::uint32_t, double, std::int64_t, const double*, double*);
 
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

@@ -11,7 +11,7 @@
 // A loop whose rounds do not touch one another's values: vector code without a look at addresses, in place too.
 #define PIPEWRIGHT_ELEMENTWISE _Pragma("GCC ivdep")
 
-namespace pipewright::cpu_kernels {
+namespace pipewright::runtime::cpu_kernels {
 namespace {
 
 inline constexpr int kLanes = 16;
@@ -219,4 +219,4 @@ inline S softmax_in_place(std::int64_t n, S scale, S* x) {
 }
 
 }  // namespace
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

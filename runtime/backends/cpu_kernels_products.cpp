@@ -13,7 +13,7 @@
 
 #include "runtime/backends/cpu_kernels_lanes.hpp"
 
-namespace pipewright::cpu_kernels {
+namespace pipewright::runtime::cpu_kernels {
 
 namespace {
 
@@ -427,4 +427,4 @@ PIPEWRIGHT_INSTANTIATE(float)
 PIPEWRIGHT_INSTANTIATE(double)
 #undef PIPEWRIGHT_INSTANTIATE
 
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

@@ -1,6 +1,6 @@
 #include "runtime/backends/cpu_kernels_lanes.hpp"
 
-namespace pipewright::cpu_kernels {
+namespace pipewright::runtime::cpu_kernels {
 
 namespace {
 
@@ -545,4 +545,4 @@ PIPEWRIGHT_INSTANTIATE(float)
 PIPEWRIGHT_INSTANTIATE(double)
 #undef PIPEWRIGHT_INSTANTIATE
 
-}  // namespace pipewright::cpu_kernels
+}  // namespace pipewright::runtime::cpu_kernels

@@ -22,7 +22,7 @@
 #include "runtime/clock.hpp"
 #include "runtime/runnable.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 class GpuBlock final : public DeviceMemory {
@@ -308,4 +308,4 @@ std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover& mover, NcclPlace place) {
   return std::make_unique<GpuNcclQueue>(gpu->stream(), place);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -11,7 +11,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/transports/nccl.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct GpuArithmetic {
   Precision precision = Precision::Fp32;
@@ -31,4 +31,4 @@ std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover& mover, NcclPlace place);
 std::unique_ptr<Backend> gpu_sizes(Precision precision);
 constexpr Bytes kGpuAlignment{512};  // of every block
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -3,10 +3,8 @@
 #include "runtime/backends/gpu.hpp"
 #include "runtime/backends/grid_backend.hpp"
 
-namespace pipewright {
-
 // Computes nothing. Where the kernels are, so that grid_backend.hpp finds them.
-namespace grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 struct NoGrid {
   bool tf32 = false;
@@ -20,7 +18,9 @@ struct NoGrid {
   }
 };
 
-}  // namespace grid_kernels
+}  // namespace pipewright::kernels::grid_kernels
+
+namespace pipewright::runtime {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::unique_ptr<Backend> gpu_sizes(Precision precision) {
   return backends::stored_as<GpuSizes>(precision, precision);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

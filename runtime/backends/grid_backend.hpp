@@ -27,7 +27,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/backends/step_view.hpp"
 
-namespace pipewright::backends {
+namespace pipewright::runtime::backends {
 
 template <class S>
 using GridCall = Call<S, Arithmetic<S>>;
@@ -454,4 +454,4 @@ std::unique_ptr<Backend> stored_as(Precision precision, Arguments&&... arguments
   return std::make_unique<Made<float>>(std::forward<Arguments>(arguments)...);
 }
 
-}  // namespace pipewright::backends
+}  // namespace pipewright::runtime::backends

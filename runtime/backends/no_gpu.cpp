@@ -2,7 +2,7 @@
 #include "core/check.hpp"
 #include "runtime/backends/gpu.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>&, int, DeviceFacts, const GpuArithmetic&) {
   throw InputError("backend cuda: " + gpu_status());
@@ -12,4 +12,4 @@ std::unique_ptr<NcclQueue> gpu_nccl_queue(Mover&, NcclPlace) {
   throw InputError("backend cuda: " + gpu_status());
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -10,7 +10,7 @@
 #include "core/model/program.hpp"
 #include "runtime/backend.hpp"
 
-namespace pipewright::backends {
+namespace pipewright::runtime::backends {
 
 inline std::int64_t count(const Shape& shape) {
   std::int64_t product = 1;
@@ -140,4 +140,4 @@ inline std::int64_t slice_run(const Shape& whole, const Shape& part) {
   return whole.rank != part.rank ? count(part) : width(part);
 }
 
-}  // namespace pipewright::backends
+}  // namespace pipewright::runtime::backends

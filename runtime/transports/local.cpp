@@ -15,7 +15,7 @@
 #include "core/check.hpp"
 #include "runtime/clock.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -265,4 +265,4 @@ std::vector<std::unique_ptr<Transport>> local_transport(const RunPlan& run, Wait
   return endpoints;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -8,7 +8,7 @@
 #include "runtime/run_plan.hpp"
 #include "runtime/transport.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 struct WaitSettings {
   bool spin = true;        // while workers <= cores; else a waiting thread sleeps
@@ -30,4 +30,4 @@ using Throttles = std::vector<Throttle>;
 std::vector<std::unique_ptr<Transport>> local_transport(const RunPlan& run, WaitSettings settings,
                                                         Throttles throttles = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -17,7 +17,7 @@
 #include "runtime/transports/proof.hpp"
 #include "runtime/transports/reception.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -254,4 +254,4 @@ std::vector<Socket> met(const Launch& launch, const MeetingPoint& point, double 
                           : OtherRank(launch, point, timeout_s, end).met();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -23,7 +23,7 @@
 #include "runtime/launch.hpp"
 #include "runtime/transports/sockets.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Where rank 0 listens, of the addresses of the name.
 std::vector<Address> places_to_listen(const MeetingPoint& point, const std::vector<Address>& named);
@@ -32,4 +32,4 @@ std::vector<Address> places_to_listen(const MeetingPoint& point, const std::vect
 // counts differently, and where other machines could call and there is no secret.
 std::vector<Socket> met(const Launch& launch, const MeetingPoint& point, double timeout_s);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -21,7 +21,7 @@
 #include "core/check.hpp"
 #include "runtime/wire.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 constexpr int kHeaderTag = 1, kBodyTag = 2;
@@ -176,4 +176,4 @@ std::unique_ptr<Wire> mpi_wire(const Launch& launch) {
   return std::make_unique<MpiWire>(launch);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

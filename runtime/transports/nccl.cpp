@@ -14,7 +14,7 @@
 #include "core/check.hpp"
 #include "core/plan/op_index.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -364,4 +364,4 @@ std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> words, cons
                                         timeout_s);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

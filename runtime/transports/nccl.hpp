@@ -33,7 +33,7 @@
 #include "runtime/run_plan.hpp"
 #include "runtime/transport.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // Where NCCL's work is queued, and how its end is seen.
 class NcclQueue {
@@ -73,4 +73,4 @@ std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> words, cons
                                           std::shared_ptr<const NcclLibrary> library, const std::vector<NcclId>& ids,
                                           NcclQueueMaker queue, double timeout_s);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

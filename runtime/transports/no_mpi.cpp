@@ -2,7 +2,7 @@
 #include "core/check.hpp"
 #include "runtime/wire.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 std::unique_ptr<Wire> mpi_wire(const Launch&) {
   throw InputError(Place{}, "run.transport",
@@ -10,4 +10,4 @@ std::unique_ptr<Wire> mpi_wire(const Launch&) {
                    "setup --reconfigure build -Dmpi=enabled` and build again, or use transport tcp");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

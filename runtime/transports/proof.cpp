@@ -7,7 +7,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // The bytes of a message up to its proof, or all of them.
@@ -57,4 +57,4 @@ std::string run_key(std::string_view secret, const Digest& run) {
   return std::string(bytes_of(key));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

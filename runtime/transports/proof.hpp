@@ -26,7 +26,9 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+#include "core/rooms.hpp"
+
+namespace pipewright::runtime {
 
 using Digest = std::array<unsigned char, 32>;
 
@@ -62,4 +64,4 @@ Digest proof_of(std::string_view key, const Challenge& challenge, const Claim& c
 // The key of one run.
 std::string run_key(std::string_view secret, const Digest& run);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

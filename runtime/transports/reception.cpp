@@ -10,7 +10,7 @@
 #include "core/check.hpp"
 #include "runtime/transports/proof.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -210,4 +210,4 @@ void take_calls(int listener, const Awaited& awaited, std::vector<Socket>& peers
   Reception(listener, awaited, peers, addresses).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -17,7 +17,7 @@
 
 #include "runtime/transports/sockets.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 inline constexpr std::size_t kMostCallers = 256;
 inline constexpr std::chrono::seconds kPatience{1};  // with whoever has proven nothing
@@ -34,4 +34,4 @@ struct Awaited {
 // Throws InputError.
 void take_calls(int listener, const Awaited& awaited, std::vector<Socket>& peers, std::vector<Address>* addresses);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -16,7 +16,7 @@
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 const sockaddr_in& v4(const Address& address) {
@@ -212,4 +212,4 @@ bool is_open(int descriptor) {
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -14,7 +14,7 @@
 
 #include "runtime/launch.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -72,4 +72,4 @@ bool write_whole(int descriptor, const void* from, std::size_t bytes, Deadline e
 // Whether the other end has not closed the connection.
 bool is_open(int descriptor);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

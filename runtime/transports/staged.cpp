@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 // For a transport that copies from the device into slots of the host.
@@ -123,4 +123,4 @@ std::unique_ptr<Transport> staged_transport(std::unique_ptr<Transport> within, c
   return std::make_unique<Staged>(std::move(within), run, takes);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -13,11 +13,11 @@
 #include "runtime/run_plan.hpp"
 #include "runtime/transport.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 
 // How the transport within takes what is sent: with the mover it was given, or by reading it, from host memory.
 enum class Takes : std::uint8_t { WithMover, ByReading };
 
 std::unique_ptr<Transport> staged_transport(std::unique_ptr<Transport> within, const RunPlan& run, Takes takes);
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

@@ -18,7 +18,7 @@
 #include "runtime/transports/meeting.hpp"
 #include "runtime/wire.hpp"
 
-namespace pipewright {
+namespace pipewright::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -146,4 +146,4 @@ std::unique_ptr<Wire> tcp_wire(const Launch& launch, const MeetingPoint& point, 
   return std::make_unique<TcpWire>(launch, met(launch, point, timeout_s), timeout_s);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::runtime

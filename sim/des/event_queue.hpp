@@ -16,7 +16,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 enum class Rank : std::uint8_t { Finish, Arrive, Start };
 
@@ -171,4 +171,4 @@ inline void EventQueue::close() {
   rise(hole, last);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // A flow whose last bytes need less than this beyond a whole nanosecond has ended: 0.001 ns is far above the rounding
@@ -231,4 +231,4 @@ void SharedLinks::settle_fifo(Time now) {
   queue_.resize(kept);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

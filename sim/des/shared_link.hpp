@@ -22,7 +22,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 using FlowId = std::uint32_t;
 
@@ -124,4 +124,4 @@ class SharedLinks {
   std::uint64_t orders_ = 0, stamp_ = 0;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 __extension__ typedef __int128 WideProduct;  // exact products of two 64-bit numbers
@@ -315,4 +315,4 @@ std::int64_t least_cap(const OrderProblem& problem, StageId stage) {
   return one_micro_batch(problem, stage) * (problem.two_ways ? 2 : 1);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -14,7 +14,7 @@
 
 #include "sim/finder/problem.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 struct OrderBound {
   std::int64_t value = 0;  // of the problem's measure, ns
@@ -28,4 +28,4 @@ std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage);
 // The least cap with which an order is looked for: one micro-batch, both ways one in each direction.
 std::int64_t least_cap(const OrderProblem& problem, StageId stage);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -9,7 +9,7 @@
 #include "sim/finder/list_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::int64_t value_of(const PricedOrder& order, OrderMeasure measure, std::size_t stage) {
@@ -241,4 +241,4 @@ FoundOrder find_order(const OrderProblem& problem, const OrderBudget& search) {
   return OrderFinder(problem, search).run();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

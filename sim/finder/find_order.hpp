@@ -9,7 +9,7 @@
 #include "sim/finder/bounds.hpp"
 #include "sim/finder/problem.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 struct OrderBudget {
   std::int64_t evaluations = 200'000;  // orders that are made or priced at most
@@ -35,4 +35,4 @@ struct FoundOrder {
 // same problem, evaluations and seed, unless `stop` ends it.
 FoundOrder find_order(const OrderProblem& problem, const OrderBudget& search);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max() / 4;
@@ -150,4 +150,4 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
   return unfinished == 0;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

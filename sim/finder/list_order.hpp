@@ -5,7 +5,7 @@
 
 #include "sim/finder/problem.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // A stage that is free takes a B that has arrived; else an F that has, if fewer than `most` are in flight here, the cap
 // admits it, and no B arrives within `patience` of its length; else a W, unless what arrives next arrives within
@@ -46,4 +46,4 @@ class ListScheduler {
   std::vector<int> forwards_, inputs_, weights_;     // done, by chunk
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::sim {
 
 std::int64_t OrderProblem::work(StageId stage) const {
   std::int64_t sum = 0;
@@ -189,4 +189,4 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
   return codes;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -16,7 +16,7 @@
 #include "core/plan/order_measure.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 struct OrderProblem {
   int stages = 1, virtual_stages = 1, micro_batches = 1;  // K, v, M; both ways v = 2, and M of each direction
@@ -94,4 +94,4 @@ std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vect
 std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, const std::vector<std::vector<Op>>& ops,
                                                const Seating& seating);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

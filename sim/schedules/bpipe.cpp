@@ -16,7 +16,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // One is computed, one waits for its backward, and one comes back under it.
@@ -112,4 +112,4 @@ ScheduleRule bpipe() {
           .facts = {.limits_in_flight = true, .uses_partner = true}};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

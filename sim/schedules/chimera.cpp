@@ -17,7 +17,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // "2, 4 or 8"
@@ -143,4 +143,4 @@ ScheduleRule chimera() {
           .chunk_order = ChunkOrder::InTurns};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

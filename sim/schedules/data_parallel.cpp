@@ -3,7 +3,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string data_parallel_refusal(const ScheduleShape& shape) {
@@ -55,4 +55,4 @@ ScheduleRule data_parallel() {
           .peak_in_flight = data_parallel_peak};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -17,7 +17,7 @@
 
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 class DualPipeWriter {
@@ -150,4 +150,4 @@ ScheduleRule dualpipe() {
           .chunk_order = ChunkOrder::BothWays};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

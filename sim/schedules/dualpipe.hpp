@@ -6,7 +6,7 @@
 
 #include "sim/schedules/lists.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // One of the two chunks of a worker, with the micro-batches that it runs there: first, first + 1, ...
 struct DualPhase {
@@ -19,4 +19,4 @@ struct DualPhase {
 void append_dualpipe(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases, int count,
                      int depth, int half);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

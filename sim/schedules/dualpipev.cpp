@@ -8,7 +8,7 @@
 #include "sim/schedules/dualpipe.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string dualpipev_refusal(const ScheduleShape& shape) {
@@ -64,4 +64,4 @@ ScheduleRule dualpipev() {
           .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

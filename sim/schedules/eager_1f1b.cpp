@@ -3,7 +3,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string eager_1f1b_refusal(const ScheduleShape& shape) {
@@ -56,4 +56,4 @@ ScheduleRule eager_1f1b() {
           .searched = 3};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

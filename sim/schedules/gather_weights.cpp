@@ -7,7 +7,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 void add_to(Lane& lane, const Resharding& when) {
@@ -50,4 +50,4 @@ void gather_weights(Schedule& schedule, const Resharding& when) {
     add_to(lane, when);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -3,7 +3,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // "" or why the weights of that schedule are not gathered.
 std::string gathering_refusal(const Schedule& schedule);
@@ -12,4 +12,4 @@ std::string gathering_refusal(const Schedule& schedule);
 // 14 ms; gathers of 4: 4 * 4 + 3 = 19 ms. tests/sim/gather_weights_test.cpp
 void gather_weights(Schedule& schedule, const Resharding& when);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

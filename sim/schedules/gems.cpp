@@ -11,7 +11,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string gems_refusal(const ScheduleShape& shape) {
@@ -64,4 +64,4 @@ ScheduleRule gems() {
           .chunk_order = ChunkOrder::Alternate};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

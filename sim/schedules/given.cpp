@@ -4,7 +4,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string given_order_refusal(const ScheduleShape& shape) {
@@ -73,4 +73,4 @@ ScheduleRule given_order() {
           .from_file = true};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -8,7 +8,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string gpipe_refusal(const ScheduleShape& shape) {
@@ -65,4 +65,4 @@ ScheduleRule gpipe() {
           .searched = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -14,7 +14,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string hanayo_refusal(const ScheduleShape& shape) {
@@ -123,4 +123,4 @@ ScheduleRule hanayo() {
           .chunk_order = ChunkOrder::V};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -12,7 +12,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 int micro_batches_in_group(const ScheduleShape& shape) {
@@ -172,4 +172,4 @@ ScheduleRule moe_overlap_1f1b() {
           .in_megatron = true};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -12,7 +12,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 int interleaved_zb_rounds(const ScheduleShape& shape) {
@@ -101,4 +101,4 @@ ScheduleRule interleaved_zb() {
           .searched = 0};  // as ZB-H1
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

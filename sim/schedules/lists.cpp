@@ -5,7 +5,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // 12 bytes each: 1.6 GB of lists. 32 times the largest run that the benchmarks price (K = 64, M = 4096), and the point
@@ -192,4 +192,4 @@ bool has_recompute(const ScheduleShape& shape) {
   return std::find(shape.recompute.begin(), shape.recompute.end(), true) != shape.recompute.end();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -9,7 +9,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // A worker of a stage of one chunk, and the micro-batches that it runs.
 struct Seat {
@@ -82,4 +82,4 @@ std::string replica_refusal(const ScheduleShape& shape, std::string_view name); 
 bool has_replicas(const ScheduleShape& shape);
 bool has_recompute(const ScheduleShape& shape);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -12,7 +12,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string looped_bfs_refusal(const ScheduleShape& shape) {
@@ -73,4 +73,4 @@ ScheduleRule looped_bfs() {
           .searched = 0};  // unasked, `plan` tries interleaved_1f1b, which holds less
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

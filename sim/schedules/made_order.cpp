@@ -6,7 +6,7 @@
 
 #include "sim/schedules/lists.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 bool is_of(const GivenSchedule& order, const ScheduleShape& shape) {
@@ -85,4 +85,4 @@ std::string made_refusal(const ScheduleRule& rule, const ScheduleShape& shape) {
   return replica_refusal(shape, rule.name);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -12,7 +12,7 @@
 #include "sim/finder/problem.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // What the heuristics of zero bubble's authors make an order for. Times are in ns, memory is in any one unit.
 //                                                                    [ZeroBubble23] section 3.1, appendix B
@@ -39,4 +39,4 @@ ZeroBubbleTimes zero_bubble_times(const OrderProblem& problem);
 Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape);
 std::string made_refusal(const ScheduleRule& rule, const ScheduleShape& shape);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

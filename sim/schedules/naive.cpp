@@ -6,7 +6,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string naive_refusal(const ScheduleShape& shape) {
@@ -55,4 +55,4 @@ ScheduleRule naive() {
           .on_one_stage = "1f1b"};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

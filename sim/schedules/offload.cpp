@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 bool reads_activations(Kind kind) {
@@ -39,4 +39,4 @@ void offload(Schedule& schedule) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -9,7 +9,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string one_f_one_b_refusal(const ScheduleShape& shape) {
@@ -67,4 +67,4 @@ ScheduleRule one_f_one_b() {
           .in_deepspeed = true};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -9,7 +9,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string pipedream_refusal(const ScheduleShape& shape) {
@@ -79,4 +79,4 @@ ScheduleRule pipedream() {
           .searched_with_replicas = 1};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

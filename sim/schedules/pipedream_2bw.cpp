@@ -11,7 +11,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 int round_of_2bw(const ScheduleShape& shape) {
@@ -86,4 +86,4 @@ ScheduleRule pipedream_2bw() {
           .facts = {.states_round = true}};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

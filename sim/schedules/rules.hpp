@@ -3,7 +3,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 ScheduleRule naive();
 ScheduleRule gpipe();
@@ -36,4 +36,4 @@ ScheduleRule pipedream_2bw();
 ScheduleRule data_parallel();
 ScheduleRule given_order();
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -10,7 +10,7 @@
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::vector<std::vector<Op>> searched_order(const OrderProblem& problem) {
@@ -36,4 +36,4 @@ ScheduleRule search_order() {
           .finds_order = true};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -13,7 +13,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string seq1f1b_refusal(const ScheduleShape& shape) {
@@ -69,4 +69,4 @@ ScheduleRule seq1f1b() {
           .facts = {.states_slices = true}};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -9,7 +9,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/units.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 std::span<const ScheduleRule> schedules() {
   static const std::array rules = {
@@ -98,4 +98,4 @@ std::vector<std::string> searched_schedules(int ScheduleRule::*place) {
   return names;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -11,7 +11,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // A textbook value as an exact fraction, with the text that derives it.
 struct Formula {
@@ -98,4 +98,4 @@ std::vector<std::string> schedule_names(const std::function<bool(const ScheduleR
 // Of those with a place, in that order: `searched` or `searched_with_replicas`.
 std::vector<std::string> searched_schedules(int ScheduleRule::*place);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::vector<Op> cut(const std::vector<Op>& whole, int units) {
@@ -41,4 +41,4 @@ void cut_into_units(Schedule& schedule, int units) {
     lane.compute = cut(lane.compute, units);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -3,7 +3,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // The same passes with each of a chunk's in `units` parts, one after the other: forwards from the first unit on,
 // backwards from the last, each behind its own recomputation.
@@ -11,4 +11,4 @@ namespace pipewright {
 //                                                             tests/sim/units_test.cpp
 void cut_into_units(Schedule& schedule, int units);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -11,7 +11,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_blocks.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string v_1f1b_refusal(const ScheduleShape& shape) {
@@ -81,4 +81,4 @@ ScheduleRule v_1f1b() {
           .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -19,7 +19,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_rows.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 VirtualStageId v_chunk(StageId k, VSlot slot, int stages) {
@@ -155,4 +155,4 @@ ScheduleRule v_auto() {
           .made_for = v_auto_order};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -5,7 +5,7 @@
 
 #include "sim/schedules/lists.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 constexpr int kBlockPeriod = 6;  // slots of a micro-batch: F, B and W of two chunks
@@ -345,4 +345,4 @@ std::optional<Formula> idle_share(const ScheduleShape& shape, int idle, std::str
                  std::int64_t{kBlockPeriod} * shape.micro_batches + idle};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -11,7 +11,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // The slots of micro-batch 0 on one stage, in the order in which it gets there: forward there, forward back, backward
 // back, backward there. Micro-batch m has its slots 6 m later.
@@ -29,4 +29,4 @@ std::string block_refusal(const ScheduleShape& shape, std::string_view name);
 // below 2 K micro-batches, where warm-up and tail meet.
 std::optional<Formula> idle_share(const ScheduleShape& shape, int idle, std::string_view text, std::string_view where);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

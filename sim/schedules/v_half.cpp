@@ -12,7 +12,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_blocks.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string v_half_refusal(const ScheduleShape& shape) {
@@ -63,4 +63,4 @@ ScheduleRule v_half() {
           .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

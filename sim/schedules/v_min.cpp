@@ -12,7 +12,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_blocks.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string v_min_refusal(const ScheduleShape& shape) {
@@ -68,4 +68,4 @@ ScheduleRule v_min() {
           .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

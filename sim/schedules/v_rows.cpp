@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 bool is_v_forward(VSlot slot) {
@@ -382,4 +382,4 @@ std::optional<VRows> v_candidate(const VInputs& inputs, const VBlock& block, int
   return rows;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -10,7 +10,7 @@
 
 #include "core/ids.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 
 // What stands in a slot: the passes of a micro-batch in the order in which a stage runs them, then their Ws.
 enum VSlot : std::int8_t {
@@ -80,4 +80,4 @@ std::optional<VBlock> v_block(const std::array<int, 4>& first_row, int stages, i
 std::optional<VRows> v_candidate(const VInputs& inputs, const VBlock& block, int micro_batches, int cap,
                                  bool& over_cap);
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

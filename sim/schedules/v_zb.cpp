@@ -9,7 +9,7 @@
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_blocks.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string v_zb_refusal(const ScheduleShape& shape) {
@@ -62,4 +62,4 @@ ScheduleRule v_zb() {
       .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

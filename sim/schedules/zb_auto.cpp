@@ -19,7 +19,7 @@
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 struct ZeroBubbleChoice {
@@ -258,4 +258,4 @@ ScheduleRule zb_auto() {
           .made_for = zero_bubble_order};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -15,7 +15,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string zb_h1_refusal(const ScheduleShape& shape) {
@@ -69,4 +69,4 @@ ScheduleRule zb_h1() {
           .bubble_of_times = zb_h1_bubble};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

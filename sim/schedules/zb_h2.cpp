@@ -15,7 +15,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string zb_h2_refusal(const ScheduleShape& shape) {
@@ -70,4 +70,4 @@ ScheduleRule zb_h2() {
           .searched = 0};  // as ZB-H1: unasked, `plan` tries orders of whole backwards
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -13,7 +13,7 @@
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 std::string zbv_refusal(const ScheduleShape& shape) {
@@ -115,4 +115,4 @@ ScheduleRule zbv() {
           .chunks = 2};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

@@ -19,7 +19,7 @@
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
-namespace pipewright {
+namespace pipewright::sim {
 namespace {
 
 // The passes of a micro-batch in the order in which a stage runs them. The even ones go from the first stage to the
@@ -314,4 +314,4 @@ ScheduleRule zbv_auto() {
           .made_for = zero_bubble_v_order};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::sim

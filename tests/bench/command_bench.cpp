@@ -10,7 +10,7 @@
 #include "planner/answer.hpp"
 #include "tests/bench/limits.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 ReadOptions options(std::vector<std::string> set) {
@@ -42,6 +42,6 @@ BENCHMARK_CAPTURE(simulate_command, quickstart, "quickstart.yaml", {})->Unit(ben
 BENCHMARK_CAPTURE(simulate_command, K64_M1024, "what_if/k64-m1024.yaml", {})->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

@@ -16,7 +16,7 @@
 #include "sim/static_order.hpp"
 #include "tests/bench/limits.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // ------------------------------------------------------------------------------------------------------------- cases
@@ -247,6 +247,6 @@ void finder_prices(benchmark::State& state) {
 BENCHMARK(finder_prices)->Name("finder_prices/K8_M32")->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

@@ -32,7 +32,7 @@
 #include "runtime/transports/local.hpp"
 #include "tests/runtime/run_case.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using grid_kernels::Queue;
@@ -165,10 +165,10 @@ void calibration() {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 int main() {
-  using namespace pipewright;
+  using namespace pipewright::tests;
   try {
     if (gpu_count() == 0) {
       std::puts(("skipped: " + gpu_status()).c_str());

@@ -18,7 +18,7 @@
 #include "runtime/transports/local.hpp"
 #include "tests/runtime/run_case.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using runtime_test::RunCase;
@@ -181,6 +181,6 @@ void op(benchmark::State& state) {
 BENCHMARK(op)->UseManualTime()->Iterations(10)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

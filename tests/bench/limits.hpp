@@ -18,7 +18,7 @@
 
 #include <benchmark/benchmark.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline double cpu_seconds() {
   timespec time{};
@@ -89,4 +89,4 @@ inline void report_rate(benchmark::State& state, const char* name, double events
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

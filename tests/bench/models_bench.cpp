@@ -10,7 +10,7 @@
 #include "core/model/families/table.hpp"
 #include "core/model/families/transformer_families.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 void build(benchmark::State& state, const char* name, const std::vector<std::pair<const char*, const char*>>& given) {
@@ -79,6 +79,6 @@ void configurations(benchmark::State& state) {
 BENCHMARK(configurations)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

@@ -11,7 +11,7 @@
 #include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::int64_t draw(std::mt19937& random, std::int64_t least, std::int64_t most) {
@@ -155,6 +155,6 @@ BENCHMARK(exact_step)
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

@@ -3,7 +3,7 @@
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 void plain_eigen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, const float* x, const float* w,
                         const float* dy, float* y, float* dx, float* dw) {
@@ -14,4 +14,4 @@ void plain_eigen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, co
   Eigen::Map<Matrix, Eigen::Aligned64>(dw, out, in).noalias() += in_dy.transpose() * in_x;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

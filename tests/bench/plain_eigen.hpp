@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 void plain_eigen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, const float* x, const float* w,
                         const float* dy, float* y, float* dx, float* dw);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

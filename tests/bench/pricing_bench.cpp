@@ -10,7 +10,7 @@
 #include "core/model/families/table.hpp"
 #include "tests/bench/limits.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr std::int64_t kHiddens = 25, kDepths = 10, kSizes = 10;
@@ -80,6 +80,6 @@ void price_10000(benchmark::State& state) {
 BENCHMARK(price_10000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

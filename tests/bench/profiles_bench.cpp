@@ -11,7 +11,7 @@
 #include "planner/graph_cut.hpp"
 #include "planner/replicated.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::optional<Model> profile(benchmark::State& state, const std::string& name, std::int64_t batch) {
@@ -68,6 +68,6 @@ BENCHMARK_CAPTURE(cut, gnmt16, "gnmt_large", 128)->Unit(benchmark::kMillisecond)
 BENCHMARK_CAPTURE(cut, inception_v3, "inception_v3", 128)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

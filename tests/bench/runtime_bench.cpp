@@ -15,7 +15,7 @@
 #include "tests/bench/plain_eigen.hpp"
 #include "tests/runtime/step_runner.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using runtime_test::Block;
@@ -154,6 +154,6 @@ void adam(benchmark::State& state) {
 BENCHMARK(adam)->Arg(1 << 14)->Arg(1 << 22);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

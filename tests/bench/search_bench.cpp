@@ -8,7 +8,7 @@
 #include "io/read/read_scenario.hpp"
 #include "planner/search/search.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const std::string kSource = PIPEWRIGHT_SOURCE;
@@ -36,6 +36,6 @@ BENCHMARK_CAPTURE(plan, llama3_70b_4096, "megatron/llama3-70b-64xh100.yaml",
 BENCHMARK_CAPTURE(plan, llama3_70b_layout, "megatron/llama3-70b-layout.yaml", {}, 0.0)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

@@ -12,7 +12,7 @@
 #include "io/store/sweep_store.hpp"
 #include "planner/what_if/sweep.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // 1000 points of which the last key, the one that changes from point to point, belongs to the section named.
@@ -76,6 +76,6 @@ BENCHMARK_CAPTURE(points_kept, plan_and_cluster, "sweep-plan.yaml")
     ->UseRealTime();
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 BENCHMARK_MAIN();

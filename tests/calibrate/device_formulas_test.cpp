@@ -10,7 +10,7 @@
 #include "calibrate/fit.hpp"
 #include "tests/calibrate/made_up_device.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("The same times give the same device, whatever was timed first") {
   auto list = moves(6);

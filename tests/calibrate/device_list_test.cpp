@@ -11,7 +11,7 @@
 #include "core/model/layer_builder.hpp"
 #include "tests/calibrate/made_up_device.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("The list begins with the steps of the models asked about, alone and all busy first, and has nothing twice") {
   const Model model = small_model();

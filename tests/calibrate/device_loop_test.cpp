@@ -11,7 +11,7 @@
 #include "runtime/arena.hpp"
 #include "tests/calibrate/made_up_device.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("The loop times everything, cold and warm, and keeps what each reading said") {
   MadeUp device;

@@ -5,7 +5,7 @@
 
 #include "core/check.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include "core/model/graph.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Model model_of_every_operation() {
   Model model;
@@ -27,4 +27,4 @@ inline Model model_of_every_operation() {
   return model;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

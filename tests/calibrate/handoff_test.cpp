@@ -13,8 +13,8 @@
 #include "tests/runtime/far_backend.hpp"
 #include "tests/support/free_port.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 TEST_CASE("handoff: memory that the host cannot read is moved by its movers alone, staged or not") {
   if (available_cores() < 2) return;

@@ -15,7 +15,7 @@
 #include "runtime/backends/cpu.hpp"
 #include "tests/calibrate/every_operation.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Every pass of every operation of a model runs as a job, and is timed") {
   const Model model = model_of_every_operation();

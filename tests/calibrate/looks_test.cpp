@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("looked at: before the first timed step, behind the last one, evenly in between") {
   const auto of = [](int steps, int warmup) {

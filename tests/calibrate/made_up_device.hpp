@@ -11,7 +11,7 @@
 #include "calibrate/device_loop.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Times follow from `ns` and noise; a clock of its own goes on with each reading.
 class MadeUp : public DeviceUnderTest {
@@ -104,4 +104,4 @@ inline std::vector<DeviceMeasurement> last_of(const std::vector<DeviceSplit>& sp
 
 inline const std::vector<DeviceSplit> kFourSplits = {{1, 132}, {2, 64}, {4, 32}, {8, 16}};
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include "runtime/worker_result.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("The slowest five percent are dropped, since delays only ever add") {
   std::vector<double> ns(100, 1000.0);

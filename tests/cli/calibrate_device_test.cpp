@@ -12,7 +12,7 @@
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const std::string kScenario =
@@ -89,4 +89,4 @@ TEST_CASE("A core is measured, and a scenario priced by what came of it") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

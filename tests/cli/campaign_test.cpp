@@ -6,7 +6,7 @@
 
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 using nlohmann::json;
 
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("What capacity answers, simulate confirms: the largest fits, the next one does not") {
@@ -195,4 +195,4 @@ TEST_CASE("capacity refuses what it cannot grow, with a way out") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

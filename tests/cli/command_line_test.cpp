@@ -10,7 +10,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("simulate answers with status 0 and says nothing on standard error") {
@@ -365,4 +365,4 @@ TEST_CASE("import does not write over its own input") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

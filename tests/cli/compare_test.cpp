@@ -8,7 +8,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 void put_text(const std::string& path, const std::string& text) {
@@ -120,4 +120,4 @@ TEST_CASE("compare refuses what it cannot compare, with a way out") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -9,7 +9,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // What bash offers for a line that is typed so far; its last word is being completed.
@@ -126,4 +126,4 @@ TEST_CASE("An unknown shell is named, with the known ones") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

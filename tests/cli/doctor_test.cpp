@@ -4,7 +4,7 @@
 #include "study/doctor_text.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const CpuFindings kCpu = {"Made-up processor", 2, "cpu (x86-64-v3)", "", "transport mpi (4.1.4)"};
@@ -68,4 +68,4 @@ TEST_CASE("doctor answers on this machine") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("One timeline without options is the drawing of simulate") {
@@ -84,4 +84,4 @@ TEST_CASE("--timeline adds to documents only") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const std::string kAuto = "{stages: auto, partition: auto, recompute: auto}";
@@ -185,4 +185,4 @@ TEST_CASE("layers that state what they hold have no range, and the answer says s
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/cli/refusals.hpp"
 #include "tests/io/scratch.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // A GPU of 100 SMs that gives 8 groups at most, made up.
@@ -206,4 +206,4 @@ TEST_CASE("capacity counts a GPU's blocks, at multiples of 512 B, without a GPU"
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -15,7 +15,7 @@
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -273,4 +273,4 @@ TEST_CASE("A process that a test leaves behind, by an exception say, ends with w
   close(ends[0]);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

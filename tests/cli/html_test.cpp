@@ -12,7 +12,7 @@
 #include "io/writers/html_page.hpp"
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // "" when every element that is opened is closed in order; else what is not. HTML's void elements are known.
@@ -272,4 +272,4 @@ TEST_CASE("The ranking on a page fits 1280 px" * doctest::test_suite("whole sear
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -360,4 +360,4 @@ TEST_CASE("import schedule-csv tells what the order of a file settles, and where
   CHECK(contains(error_of({"import", "schedule-csv", "-"}), "give a path, not -"));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

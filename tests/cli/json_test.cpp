@@ -8,7 +8,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   CHECK(set["rows"]["all"] == 3);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

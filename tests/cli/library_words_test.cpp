@@ -14,7 +14,7 @@
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // The diamond of tests/planner/layer_order_test.cpp: 36 ms per step as given, 33 ms with the branches exchanged.
@@ -126,4 +126,4 @@ sweep:
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/children.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct StartedProgram {
@@ -145,4 +145,4 @@ TEST_CASE("A program that cannot be started is reported with the reason") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

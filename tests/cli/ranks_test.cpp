@@ -13,7 +13,7 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/run_ranks.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline const std::string kQuickstart = "scenarios/quickstart.yaml";
 inline const std::string kBandwidth = "scenarios/what_if/bandwidth.yaml";  // a sweep
@@ -45,4 +45,4 @@ inline std::string error_of(const std::vector<std::string>& arguments) {
   return run.err;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // The quickstart with an expect: block; its step takes 34.6 ms (docs/how-it-works/model.md).
@@ -103,4 +103,4 @@ TEST_CASE("--set changes every variant: a faster link shrinks the bubble") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

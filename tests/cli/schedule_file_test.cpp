@@ -9,7 +9,7 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // A run without what says where its order came from.
@@ -198,4 +198,4 @@ TEST_CASE("launch asks for a plan that the framework can express where the neare
   CHECK(run_program({"launch", kQuickstart, "--for", "torch"}).err.find("for the best plan") == std::string::npos);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 ProgramRun asked(std::vector<std::string> more) {
@@ -87,4 +87,4 @@ TEST_CASE("A time limit ends the search and says so") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

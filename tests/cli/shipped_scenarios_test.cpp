@@ -12,7 +12,7 @@
 
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

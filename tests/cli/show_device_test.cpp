@@ -8,7 +8,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST_CASE("show device --points: the presets are as far off as they say") {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -24,7 +24,7 @@
 #include "tests/support/free_port.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::string csv_of(const std::string& database) {
@@ -190,4 +190,4 @@ TEST_CASE("sweep --run of which no point can be run is an error") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 ProgramRun over(int processes, const std::vector<std::string>& arguments,
@@ -59,4 +59,4 @@ TEST_CASE("What one process cannot do is one error of the run") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

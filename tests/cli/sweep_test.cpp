@@ -8,7 +8,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const std::string kHardware = "scenarios/what_if/hardware.yaml";
@@ -154,4 +154,4 @@ TEST_CASE("sweep refuses what it cannot do, with a way out") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -286,4 +286,4 @@ TEST_CASE("What simulate and plan offer with --set is taken when pasted, and fit
   CHECK(offered > 12);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

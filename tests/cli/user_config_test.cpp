@@ -10,7 +10,7 @@
 
 #include "tests/cli/refusals.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // A user whose file holds `config`, and whose environment has `settings`.
@@ -147,4 +147,4 @@ TEST_CASE("show --json is of a device, not of a list") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

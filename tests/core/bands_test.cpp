@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("a band's ends are 1 - band and 1 + band of the rate, and what lies between them is even on the logarithm") {
   CHECK(band_factor(0.3, -1) == doctest::Approx(0.7));

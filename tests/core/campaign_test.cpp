@@ -8,7 +8,7 @@
 
 #include "core/answers/report.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

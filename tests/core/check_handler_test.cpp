@@ -8,7 +8,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // In a process of its own, as it is for good: 0 where the failed check was an exception that says which.
@@ -32,4 +32,4 @@ TEST_CASE("where it is asked for, a failed check is an exception") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

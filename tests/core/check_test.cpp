@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 constexpr std::array<std::string_view, 4> kSchedules = {"naive", "gpipe", "1f1b", "pipedream"};

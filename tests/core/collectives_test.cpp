@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include "io/read/read_condition.hpp"
 #include "tests/support/texts.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "core/cost/cost_model.hpp"
 #include "tests/support/transformer_block.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

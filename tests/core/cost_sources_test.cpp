@@ -4,7 +4,7 @@
 #include "tests/core/passes.hpp"
 #include "tests/support/microseconds.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

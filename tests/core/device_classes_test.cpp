@@ -6,7 +6,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/plan.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

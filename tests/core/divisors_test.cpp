@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("divisors: ascending, each once; in words, or as a description where there are many") {
   CHECK(divisors(1) == std::vector<std::int64_t>{1});

@@ -11,7 +11,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/children.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Who is asked to end knows the signal, and loops end by an exception that says what was done") {
   CHECK(asked_to_end() == 0);

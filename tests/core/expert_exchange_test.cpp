@@ -9,7 +9,7 @@
 #include "core/cost/state_exchange.hpp"
 #include "core/model/layer_builder.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

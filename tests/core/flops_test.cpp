@@ -7,7 +7,7 @@
 
 #include "tests/support/family_model.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

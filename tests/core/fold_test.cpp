@@ -9,7 +9,7 @@
 #include "planner/find_plan.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // 16 stages and 128 copies, a worker on each node of 8 devices with a NIC each.
@@ -106,4 +106,4 @@ TEST_CASE("Thousands of replicas are not looked at pair by pair") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

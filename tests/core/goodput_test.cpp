@@ -14,7 +14,7 @@
 #include "core/random.hpp"
 #include "core/units.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

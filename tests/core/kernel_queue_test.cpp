@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 KernelQueue queue(std::int64_t host, std::int64_t device, std::int64_t end) {
@@ -59,4 +59,4 @@ TEST_CASE("a list takes at least the host's time and at least the device's, and 
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

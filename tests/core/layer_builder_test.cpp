@@ -7,7 +7,7 @@
 #include "core/model/graph.hpp"
 #include "tests/support/backward_flops.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

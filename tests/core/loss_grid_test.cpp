@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Losses are gathered in windows of equal length; one that is not full is left out") {
   const std::vector<LossWindow> all = loss_windows({4, 2, 3, 1, 5, 3}, 6, 10, 3);

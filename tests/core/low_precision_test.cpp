@@ -8,7 +8,7 @@
 #include "core/model/layer_builder.hpp"
 #include "tests/core/passes.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "core/cost/operation_size.hpp"
 #include "core/model/layer_builder.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Bytes bytes(std::int64_t value) {
@@ -238,4 +238,4 @@ TEST_CASE("rebuilt layers keep their input, and the largest of them is there onc
   CHECK(memory_model(plan, CostModel(scenario)).chunks[0].working[0] == bytes(3 + 20 + 7));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

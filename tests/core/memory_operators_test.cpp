@@ -9,7 +9,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/support/transformer_block.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -305,4 +305,4 @@ TEST_CASE("a pipeline's own reserve counts on every device, when there is a pipe
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Bytes operator""_B(unsigned long long bytes) {
@@ -415,4 +415,4 @@ TEST_CASE("interleaved stages hold the weights of all their chunks") {
   CHECK(most.bytes.optimizer == 150_B);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "tests/support/microseconds.hpp"
 #include "tests/support/transformer_block.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

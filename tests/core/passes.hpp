@@ -5,10 +5,10 @@
 
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline CostSource::Passes price(const Scenario& scenario, std::int64_t samples = 1) {
   return CostModel(scenario).source().price(scenario.model, 0, samples);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 
 #include "core/check.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("A system's number that says nothing is put into words") {
   CHECK(system_words(0) == "the system gives no reason");  // not "Success"

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("the first numbers of seed 1 are those of splitmix64") {
   Random random(1);

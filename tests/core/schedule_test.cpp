@@ -8,7 +8,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/support/op.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 Schedule generated(const char* name, const ScheduleShape& shape) {
@@ -256,4 +256,4 @@ TEST_CASE("a split backward is named by its half") {
         "runs after 0B0: deadlock");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 
 #include "tests/support/places.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("seating: every look-up agrees with the list of who holds what") {
   int shapes = 0;
@@ -25,7 +25,7 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       CHECK(seating.reduced(v) == (shape.data_parallel * std::ssize(places) > 1));
       CHECK(seating.members(v) == shape.data_parallel * std::ssize(places));
       std::vector<int> turns(places.size());
-      CHECK(pipewright::places(seating, v) == places);
+      CHECK(pipewright::core::places(seating, v) == places);
       for (int holder = 0; holder < seating.holders(v); ++holder) {
         const int position = places[static_cast<std::size_t>(holder)];
         CHECK(seating.position(v, holder) == position);

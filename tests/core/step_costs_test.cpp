@@ -16,7 +16,7 @@
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/ring_steps.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

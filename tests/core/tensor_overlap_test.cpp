@@ -11,7 +11,7 @@
 #include "tests/support/microseconds.hpp"
 #include "tests/support/transformer_block.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("an exchange runs beside the product next to it: the longer of both, and the first part of the shorter") {
   const std::vector<DividedProduct> product = {{100, 112}};

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("A layer's figure scales to the micro-batch and is rounded once, halves up") {
   CHECK(scaled(Time{100}, 32, 128) == Time{25});

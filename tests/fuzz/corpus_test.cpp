@@ -11,7 +11,7 @@
 #include "io/read/read_file.hpp"
 #include "tests/fuzz/targets.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 TEST_CASE("Every input that is kept for the fuzzers is read or refused, never anything else") {
   const std::filesystem::path corpus = std::filesystem::path(std::getenv("PIPEWRIGHT_SOURCE")) / "tests/fuzz/corpus";
@@ -42,4 +42,4 @@ TEST_CASE("Every input that is kept for the fuzzers is read or refused, never an
   CHECK(folders.empty());  // of no target
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,9 +6,9 @@
 #include "tests/fuzz/targets.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  for (const pipewright::FuzzTarget& target : pipewright::fuzz_targets())
+  for (const pipewright::tests::FuzzTarget& target : pipewright::tests::fuzz_targets())
     if (target.name == FUZZ_TARGET) {
-      pipewright::run_target(target, {reinterpret_cast<const char*>(data), size});
+      pipewright::tests::run_target(target, {reinterpret_cast<const char*>(data), size});
       return 0;
     }
   std::abort();

@@ -14,7 +14,7 @@
 #include "io/writers/writers.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/yaml.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // A file in memory: readers that stream take a path.
@@ -128,4 +128,4 @@ void run_target(const FuzzTarget& target, const std::string& bytes) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct FuzzTarget {
   std::string_view name;  // also the folder of its inputs
@@ -20,4 +20,4 @@ std::span<const FuzzTarget> fuzz_targets();
 // Calls a target; an InputError is an answer. Aborts when its message is empty.
 void run_target(const FuzzTarget& target, const std::string& bytes);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -13,7 +13,7 @@
 
 #include "tests/support/run_program.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct Transcript {
@@ -109,8 +109,8 @@ int run() {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests
 
 int main() {
-  return pipewright::run();
+  return pipewright::tests::run();
 }

@@ -5,7 +5,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/texts.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

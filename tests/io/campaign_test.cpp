@@ -9,7 +9,7 @@
 #include "io/read/read_scenario.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

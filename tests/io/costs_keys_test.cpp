@@ -4,7 +4,7 @@
 #include "core/question/memory_anchor.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

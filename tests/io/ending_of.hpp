@@ -5,7 +5,7 @@
 
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline std::string_view ending_of(std::string_view path) {
   for (const Writer& writer : writers())
@@ -13,4 +13,4 @@ inline std::string_view ending_of(std::string_view path) {
   return "";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

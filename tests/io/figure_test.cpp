@@ -20,7 +20,7 @@
 #include "tests/support/small_answer.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using Colour = std::array<double, 3>;
@@ -269,4 +269,4 @@ TEST_CASE("The document with the timeline has the rows of the tables, and all el
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

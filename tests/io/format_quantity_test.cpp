@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 TEST_CASE("seconds and microseconds are cut out of whole nanoseconds") {
   CHECK(exact_seconds(Time{33'000'000}) == "0.033000000");
@@ -77,4 +77,4 @@ TEST_CASE("the width of a text counts its characters, not its bytes") {
   CHECK(display_width("4 × a · b") == 9);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

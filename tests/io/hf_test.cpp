@@ -14,7 +14,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/family_model.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

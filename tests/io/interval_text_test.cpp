@@ -8,7 +8,7 @@
 
 #include "io/writers/measured.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE(
     "A need's interval says how much of it is the allocator's, and that all of it is where activations are stated") {

@@ -7,7 +7,7 @@
 
 #include "tests/support/input_error.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

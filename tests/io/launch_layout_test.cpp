@@ -5,7 +5,7 @@
 
 #include "tests/support/megatron_layout.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "io/writers/fit_plot.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("Numbers that stand alone have separators of thousands, and nothing else has") {
@@ -29,4 +29,4 @@ TEST_CASE("Folders of this machine are left out, what lies in configs/ is still 
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

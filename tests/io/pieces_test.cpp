@@ -11,7 +11,7 @@
 #include "planner/answer.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

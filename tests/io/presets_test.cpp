@@ -12,7 +12,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/text/names.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

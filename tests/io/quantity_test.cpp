@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Decimal text becomes whole nanoseconds without a double in between") {
   CHECK(parse_time("2.211 ms").value == Time{2'211'000});

@@ -18,7 +18,7 @@
 #include "io/yaml/yaml.hpp"
 #include "tests/io/scratch.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // What tries to end a line, a string, a cell, an element, or to be seen as something else.
@@ -236,4 +236,4 @@ TEST_CASE("A label for Graphviz ends where its text does") {
   CHECK(dot_string("a\"; b [label=\"\\N\n\x1b") == "\"a\\\"; b [label=\\\"\\\\N\\n\\\\x1b\"");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

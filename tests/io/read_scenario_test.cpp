@@ -9,7 +9,7 @@
 #include "io/yaml/point_reader.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

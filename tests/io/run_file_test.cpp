@@ -10,7 +10,7 @@
 #include "tests/support/input_error.hpp"
 #include "tests/support/texts.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

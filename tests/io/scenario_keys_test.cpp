@@ -11,7 +11,7 @@
 #include "io/read/read_sweep.hpp"
 #include "io/yaml/sections.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "io/read/read_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 class Scratch {
  public:
@@ -75,4 +75,4 @@ inline std::string error_in(const ScenarioText& text, const ReadOptions& options
   return error_in(text.text(), options);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

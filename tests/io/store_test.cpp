@@ -14,7 +14,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::string store_refusal(const std::string& path, Store::Access access) {
@@ -212,4 +212,4 @@ TEST_CASE("A database that something else has written to is refused, not believe
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "io/writers/sweep.hpp"
 #include "tests/support/texts.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "tests/runtime/step_table.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("every operation that can be run is written as PyTorch's") {
   std::set<std::string> operations;

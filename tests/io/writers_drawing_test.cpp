@@ -9,7 +9,7 @@
 #include "tests/support/small_answer.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::size_t count(const std::string& text, std::string_view what) {
@@ -220,4 +220,4 @@ TEST_CASE("sentences break between words and continue below their beginning") {
   CHECK(wrapped("hint: ", "one two three", 13) == "hint: one two\n      three\n");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

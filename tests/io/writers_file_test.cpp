@@ -13,7 +13,7 @@
 #include "core/check.hpp"
 #include "io/writers/writers.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -135,4 +135,4 @@ TEST_CASE("a pipe that nobody reads is an error, not a hang") {
   CHECK(message(folder.file("pipe")).find("the pipe has no reader") != std::string::npos);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -19,7 +19,7 @@
 #include "tests/io/ending_of.hpp"
 #include "tests/support/small_answer.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -288,4 +288,4 @@ TEST_CASE("the longest matching ending chooses the format") {
   CHECK(ending_of("json") == "");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

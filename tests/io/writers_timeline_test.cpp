@@ -9,7 +9,7 @@
 #include "tests/support/small_answer.hpp"
 #include "tests/support/texts.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // What stands between ▕ and ▏ in the row of that name.
@@ -228,4 +228,4 @@ TEST_CASE("a plan that does not fit says so at the top, stage by stage") {
   CHECK(text.find("45 more stages\n") != std::string::npos);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -9,7 +9,7 @@
 #include "io/writers/writers.hpp"
 #include "tests/support/small_answer.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using nlohmann::json;
@@ -223,4 +223,4 @@ TEST_CASE("hostile names leave a trace valid") {
   CHECK(json::parse(trace_json(small->answer))["otherData"]["tool"] == "pipewright");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

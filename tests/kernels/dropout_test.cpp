@@ -12,7 +12,7 @@
 #include "runtime/backends/cpu_kernels.hpp"
 #include "tests/kernels/host_grid.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using grid_kernels::HostGrid;
@@ -135,4 +135,4 @@ TEST_CASE("Other seeds and other places have other masks, that agree as often as
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 #include "tests/kernels/kernel_runs.hpp"
 #include "tests/kernels/reference.hpp"
 
-namespace pipewright::kernel_test {
+namespace pipewright::tests::kernel_test {
 namespace {
 
 template <class S, class Machine>
@@ -178,4 +178,4 @@ TEST_CASE("Random fills depend on seed and place alone, and have the moments the
 }
 
 }  // namespace
-}  // namespace pipewright::kernel_test
+}  // namespace pipewright::tests::kernel_test

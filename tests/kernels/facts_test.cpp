@@ -3,7 +3,7 @@
 
 #include "kernels/gpu_api.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("A machine has GPUs, or the reason why it has none") {
@@ -35,4 +35,4 @@ TEST_CASE("Without a GPU every request is refused as an error that says why") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

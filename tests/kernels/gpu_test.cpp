@@ -19,7 +19,7 @@
 #include "tests/kernels/kernel_runs.hpp"
 #include "tests/kernels/reference.hpp"
 
-namespace pipewright::kernel_test {
+namespace pipewright::tests::kernel_test {
 namespace {
 
 // What is to be left out under compute-sanitizer (docs/how-it-works/gpu.md): there everything takes longer, and a call
@@ -401,11 +401,11 @@ TEST_CASE("Memory that is not there is refused with its size, and the next call 
 }
 
 }  // namespace
-}  // namespace pipewright::kernel_test
+}  // namespace pipewright::tests::kernel_test
 
 int main(int argc, char** argv) {
-  if (pipewright::gpu_count() == 0) {
-    std::printf("skipped: %s\n", pipewright::gpu_status().c_str());
+  if (pipewright::kernels::gpu_count() == 0) {
+    std::printf("skipped: %s\n", pipewright::kernels::gpu_status().c_str());
     return 77;
   }
   return doctest::Context(argc, argv).run();

@@ -6,7 +6,7 @@
 
 #include "kernels/grid.hpp"
 
-namespace pipewright::grid_kernels {
+namespace pipewright::kernels::grid_kernels {
 
 // The threads of a warp, one after another.
 struct HostTeam {
@@ -60,4 +60,4 @@ struct HostGrid {
   }
 };
 
-}  // namespace pipewright::grid_kernels
+}  // namespace pipewright::kernels::grid_kernels

@@ -18,7 +18,7 @@
 #include "kernels/gpu_shapes.hpp"
 #include "kernels/optimizers.hpp"
 
-namespace pipewright::kernel_test {
+namespace pipewright::tests::kernel_test {
 
 using I = std::int64_t;
 
@@ -367,4 +367,4 @@ void visit_kernels(const Visit& visit) {
   visit_optimizers(visit);
 }
 
-}  // namespace pipewright::kernel_test
+}  // namespace pipewright::tests::kernel_test

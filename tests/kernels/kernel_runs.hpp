@@ -9,7 +9,7 @@
 #include "kernels/functions.hpp"
 #include "tests/kernels/kernel_cases.hpp"
 
-namespace pipewright::kernel_test {
+namespace pipewright::tests::kernel_test {
 
 // Single precision against double: values are of size 1, the longest sums have 2500 terms.
 constexpr double kFloatTolerance = 2e-5;
@@ -140,4 +140,4 @@ bool same_bits(const KernelCase& kernel, const A& a, const B& b) {
   return same;
 }
 
-}  // namespace pipewright::kernel_test
+}  // namespace pipewright::tests::kernel_test

@@ -12,7 +12,7 @@
 #include "kernels/values.hpp"
 #include "tests/kernels/host_grid.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr std::int64_t kFeatures = 1024, kTwo31 = std::int64_t{1} << 31, kRows = kTwo31 / kFeatures + 1;
@@ -150,4 +150,4 @@ TEST_CASE("Dropout draws by the whole number of a value, beyond 2^31 and beyond 
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

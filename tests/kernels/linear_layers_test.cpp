@@ -9,7 +9,7 @@
 #include "kernels/products.hpp"
 #include "tests/kernels/host_grid.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "kernels/optimizers.hpp"
 #include "runtime/backends/cpu_kernels.hpp"
 
-namespace pipewright::reference {
+namespace pipewright::tests::reference {
 
 using I = std::int64_t;
 using D = double;
@@ -196,4 +196,4 @@ inline void bias_gradient(Reference, I rows, I features, const D* dy, D* db, D*)
     for (I j = 0; j < features; ++j)
       db[j] += dy[r * features + j];
 }
-}  // namespace pipewright::reference
+}  // namespace pipewright::tests::reference

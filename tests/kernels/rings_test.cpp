@@ -10,7 +10,7 @@
 #include "kernels/values.hpp"
 #include "tests/kernels/host_grid.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using Buffers = std::vector<std::vector<float>>;
@@ -87,4 +87,4 @@ TEST_CASE("A ring needs no other wait than for the left neighbour's step before"
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr SmDevice kHopper{.sms = 132, .least = 8, .step = 8, .major = 9};
@@ -69,4 +69,4 @@ TEST_CASE("A driver that does not tell its step is taken to have the architectur
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr std::uint32_t kPatterns = 1u << 16;
@@ -76,4 +76,4 @@ TEST_CASE("tf32 keeps 10 bits of a float's fraction, to the nearest, halves to t
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Who may include whom: checks every #include of the tree against the tables below (docs/how-it-works/house.md explains them).
+A room is a namespace as well: core/rooms.hpp has the same table, and no file speaks in the namespace of a room above its own.
 
 usage: check_includes.py SOURCE_ROOT
 
@@ -14,7 +15,7 @@ import report
 # Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
 # The longest matching folder decides, so sim/des has a rule of its own.
 BASICS = ["core/check.hpp", "core/check_handler.hpp", "core/divisors.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
-          "core/units.hpp"]
+          "core/rooms.hpp", "core/units.hpp"]
 ROOMS = {
     "core": [],
     # From the question to the answer: each knows those before it.
@@ -25,9 +26,9 @@ ROOMS = {
     "core/cost": BASICS + ["core/model", "core/cluster", "core/question", "core/plan"],
     "core/answers": BASICS + ["core/model", "core/cluster", "core/question", "core/plan", "core/cost"],
     "sim": ["core"],
-    "sim/des": ["core/units.hpp"],  # an event queue that knows no layer, no stage, no device
+    "sim/des": ["core/units.hpp", "core/rooms.hpp"],  # an event queue that knows no layer, no stage, no device
     "planner": ["sim", "core"],
-    "kernels": ["core/units.hpp"],
+    "kernels": ["core/units.hpp", "core/rooms.hpp"],
     "runtime": ["kernels", "core"],
     "calibrate": ["runtime", "kernels", "core"],
     "io": ["core"],
@@ -76,6 +77,8 @@ cstring ctime cuchar cwchar cwctype
 SOURCES = {".hpp", ".cpp", ".h", ".inc", ".cu", ".cuh"}
 NO_ROOMS = {"configs", "scenarios", "docs", "subprojects"}  # folders without sources
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]*)[>"]')
+NAMESPACE = re.compile(r"^namespace pipewright(?:::(\w+))?\b.*\{")
+SPACES = "core/rooms.hpp"  # who uses whose names
 
 
 def room_of(path):
@@ -130,9 +133,46 @@ def fault(root, path, bracket, target):
     return f'"{target}": {room} may include {", ".join(ROOMS[room]) or "nothing but itself"}'
 
 
+def rooms_below(top):
+    """The rooms that a room may include, without their folders."""
+    return {entry.split("/")[0] for room, entries in ROOMS.items() if room.split("/")[0] == top for entry in entries} - {top}
+
+
+def fault_of_namespace(path, room):
+    """None when the file at `path` may open the namespace of `room`, else the broken rule."""
+    top = path.split("/")[0]
+    if room == top or room in rooms_below(top):
+        return None
+    return f"namespace pipewright{'::' + room if room else ''}: a file of {top} is in pipewright::{top}"
+
+
+def names_used(text):
+    """Room -> the rooms whose names it uses by the text of core/rooms.hpp, through others too."""
+    direct = {}
+    for room, body in re.findall(r"^namespace (\w+) \{([^}]*)\}", text, re.M):
+        direct.setdefault(room, []).extend(re.findall(r"using namespace (\w+);", body))
+
+    def below(room):
+        return set(direct[room]).union(*(below(other) for other in direct[room]))
+
+    return {room: below(room) for room in direct}
+
+
+def faults_of_names(root):
+    """The namespaces of core/rooms.hpp against ROOMS."""
+    if not (root / SPACES).is_file():
+        return [f"{SPACES}:1: no such file"]
+    used = names_used((root / SPACES).read_text(encoding="utf-8").replace("namespace pipewright {", ""))
+    found = []
+    for top in dict.fromkeys(room.split("/")[0] for room in ROOMS):
+        if used.get(top) != rooms_below(top) and top != "tests":
+            found.append(f"{SPACES}:1: {top} uses the names of {sorted(used.get(top, set()))} and may include {sorted(rooms_below(top))}")
+    return found
+
+
 def violations(root):
     root = pathlib.Path(root)
-    found = []
+    found = faults_of_names(root)
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
         top = path.split("/")[0]
@@ -145,8 +185,11 @@ def violations(root):
             if match := INCLUDE.match(line):
                 if rule := fault(root, path, *match.groups()):
                     found.append(f"{path}:{number}: {rule}")
+            if match := NAMESPACE.match(line):
+                if path != SPACES and (rule := fault_of_namespace(path, match[1] or "")):
+                    found.append(f"{path}:{number}: {rule}")
     return found
 
 
 if __name__ == "__main__":
-    sys.exit(report.main(__doc__, violations, "every include is in order"))
+    sys.exit(report.main(__doc__, violations, "every include and namespace is in order"))

@@ -48,6 +48,10 @@ PLANTS = [
     ("cli/main.cpp", "#include <io/yaml/yaml.hpp>", 'write "io/yaml/yaml.hpp"'),
     ("cli/main.cpp", '  #  include "io/no_such_file.hpp"', "no such file"),
     ("widgets/planted.hpp", "#pragma once", "not in a known room"),
+    ("sim/simulate.hpp", "namespace pipewright::planner {", "a file of sim is in pipewright::sim"),
+    ("core/units.hpp", "namespace pipewright {", "a file of core is in pipewright::core"),
+    ("io/yaml/yaml.hpp", "namespace pipewright::planner::words {", "a file of io is in pipewright::io"),
+    ("io/yaml/yaml.hpp", "namespace pipewright::core {", ""),
     ("planner/find_plan.hpp", "#include <boost/graph/adjacency_list.hpp>", ""),
     ("planner/find_plan.hpp", '#include "sim/simulate.hpp"', ""),
     ("sim/des/planted.hpp", '#include "core/units.hpp"', ""),
@@ -94,6 +98,12 @@ class PlantedIncludes(unittest.TestCase):
                     self.assertEqual(len(found), 1, found)
                     self.assertTrue(found[0].startswith(f"{path}:{line}: "), found)
                     self.assertIn(complaint, found[0])
+
+    def test_a_room_that_uses_names_of_one_above_is_found(self):
+        file = self.copy / check_includes.SPACES
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("namespace sim {", "namespace sim {\nusing namespace io;"), encoding="utf-8")
+        self.assertIn("core/rooms.hpp:1: sim uses the names of ['core', 'io'] and may include ['core']", check_includes.violations(self.copy))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 namespace {
 
 std::size_t pages(std::int64_t bytes) {
@@ -137,4 +137,4 @@ std::string Ledger::report() const {
   return out.str();
 }
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 enum class Place : std::uint8_t { Device, Pinned, Elsewhere };
 
@@ -53,4 +53,4 @@ class Ledger {
   std::map<int, std::int64_t> bytes_, most_;
 };
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

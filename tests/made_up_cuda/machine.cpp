@@ -6,7 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 namespace {
 
 [[noreturn]] void refuse(const std::string& setting) {
@@ -77,4 +77,4 @@ Machine machine_of_environment() {
   return out;
 }
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

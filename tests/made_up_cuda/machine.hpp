@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 constexpr int kMostGpus = 8;
 
@@ -41,4 +41,4 @@ constexpr std::int64_t kContextBytes = std::int64_t{600} << 20;
 // fail=FUNCTION:NTH:ERROR. What cannot be read ends the program.
 Machine machine_of_environment();
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

@@ -6,8 +6,8 @@
 
 #include "tests/made_up_cuda/made_up_run.hpp"
 
-using namespace pipewright;
-using namespace pipewright::made_up_cuda;
+using namespace pipewright::tests;
+using namespace pipewright::tests::made_up_cuda;
 
 namespace {
 

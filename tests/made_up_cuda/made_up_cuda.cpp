@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 namespace {
 
 // Written as one piece: processes of one run share the file.
@@ -151,4 +151,4 @@ void wait_for(const Moment& moment, Lock& lock) {
     pause(lock);
 }
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

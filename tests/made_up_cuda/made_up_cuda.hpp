@@ -36,7 +36,7 @@
 #include "tests/made_up_cuda/machine.hpp"
 #include "tests/made_up_cuda/streams.hpp"
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 // What all calls share; one thread at a time is in it.
 struct Cuda {
@@ -77,4 +77,4 @@ Event* new_event();
 
 std::int64_t now();  // ns, of a clock that only grows
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

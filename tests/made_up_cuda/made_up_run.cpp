@@ -6,7 +6,7 @@
 
 #include "tests/support/run_ranks.hpp"
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 namespace {
 
@@ -70,4 +70,4 @@ std::string tiny() {
   return source_folder() + "/tests/made_up_cuda/tiny.yaml";
 }
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

@@ -7,7 +7,7 @@
 
 #include "tests/support/run_program.hpp"
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 struct MadeUpRun {
   int status = -1;
@@ -34,4 +34,4 @@ std::vector<MadeUpRun> made_up_ranks(const std::vector<std::string>& settings,
 // The smallest scenario with two workers on virtual devices.
 std::string tiny();
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

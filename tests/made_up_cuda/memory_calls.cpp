@@ -5,7 +5,7 @@
 
 #include "tests/made_up_cuda/made_up_cuda.hpp"
 
-using namespace pipewright::made_up_cuda;
+using namespace pipewright::tests::made_up_cuda;
 
 namespace {
 

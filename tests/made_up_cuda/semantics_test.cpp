@@ -13,8 +13,8 @@
 #include "kernels/probes.hpp"
 #include "tests/made_up_cuda/made_up_cuda.hpp"
 
-using namespace pipewright;
-using namespace pipewright::made_up_cuda;
+using namespace pipewright::tests;
+using namespace pipewright::tests::made_up_cuda;
 
 namespace {
 

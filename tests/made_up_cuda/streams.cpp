@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 namespace {
 
 // When the first thing of a stream comes to its end; nothing: it waits for something that is not known yet.
@@ -83,4 +83,4 @@ void Streams::clear(int device) {
   }
 }
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

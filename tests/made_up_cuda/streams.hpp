@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace pipewright::made_up_cuda {
+namespace pipewright::tests::made_up_cuda {
 
 // A record of an event: where the stream was then.
 struct Moment {
@@ -67,4 +67,4 @@ class Streams {
   std::vector<const Stream*> dropped_;
 };
 
-}  // namespace pipewright::made_up_cuda
+}  // namespace pipewright::tests::made_up_cuda

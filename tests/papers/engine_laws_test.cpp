@@ -13,7 +13,7 @@
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::vector<Time> random_times(std::size_t count, std::mt19937& random, unsigned longest) {
@@ -204,4 +204,4 @@ TEST_CASE("links, channels and routes under other numbers give the same times") 
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

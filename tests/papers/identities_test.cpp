@@ -11,7 +11,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct Costs {
@@ -339,4 +339,4 @@ TEST_CASE("PipeDream's steady state has no bubble: with free messages one more m
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "planner/price.hpp"
 #include "planner/search/search.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("the layout that plan finds for Llama-3 70B is as fast as the one tuned by hand, but for 1.2 percent") {
   const char* const source = std::getenv("PIPEWRIGHT_SOURCE");

@@ -19,7 +19,7 @@
 #include "io/read/read_scenario.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "planner/measured.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -134,4 +134,4 @@ PipeDreamPlan pipedream(const ChainCosts& chain, std::span<const MachineLevel> l
   return plan;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

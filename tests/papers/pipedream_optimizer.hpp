@@ -24,7 +24,7 @@
 #include "core/plan/plan.hpp"
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // A chain of layers (or cells) for one mini-batch.
 struct ChainCosts {
@@ -57,4 +57,4 @@ struct PipeDreamPlan {
 PipeDreamPlan pipedream(const ChainCosts& chain, std::span<const MachineLevel> levels, PipeDreamRule rule,
                         PipeDreamTransfer transfer);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -4,7 +4,7 @@
 
 #include "planner/replicated.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 ChainCosts chain_of(const Plan& shell, const CostModel& cost) {
@@ -67,4 +67,4 @@ std::vector<Plan> pipedream_plans(const Plan& shell, const CostModel& cost, Pipe
   return plans;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

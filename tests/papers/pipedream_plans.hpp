@@ -8,7 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "tests/papers/pipedream_optimizer.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // shell as in planner/replicated.hpp. Every worker of the cluster is used; memory is not looked at, as the published
 // program does not unless asked.
@@ -20,4 +20,4 @@ namespace pipewright {
 std::vector<Plan> pipedream_plans(const Plan& shell, const CostModel& cost, PipeDreamRule rule,
                                   PipeDreamTransfer transfer);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -30,7 +30,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

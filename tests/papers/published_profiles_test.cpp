@@ -25,7 +25,7 @@
 #include "tests/support/down_sets.hpp"
 #include "tests/support/run_program.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "planner/answer.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Time kInside{1'000}, kBetween{5'000};  // latency of a hop
@@ -100,4 +100,4 @@ TEST_CASE("a copy through host memory takes its two halves one after the other, 
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -17,7 +17,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct Setting {
@@ -551,4 +551,4 @@ TEST_CASE("DualPipe and DualPipeV wait half a pipeline's forwards, and a pipelin
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -16,7 +16,7 @@
 #include "planner/suffix_problem.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

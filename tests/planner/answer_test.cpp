@@ -7,7 +7,7 @@
 
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
@@ -261,4 +261,4 @@ TEST_CASE("The answer says where its figures come from") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -9,7 +9,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 Scenario without_barrier(const std::string& schedule) {
@@ -65,4 +65,4 @@ TEST_CASE("what has no barrier, and who compares whole runs, refuses to leave it
                        InputError);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("the best plan is the same however many plans are asked for") {
   std::mt19937 random(21);

@@ -7,7 +7,7 @@
 
 #include "tests/support/microseconds.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::vector<std::int64_t> sums(const std::vector<Time>& load, const std::vector<LayerRange>& ranges,
@@ -95,4 +95,4 @@ TEST_CASE("equal_blocks deals out blocks; embedding and head go with the first a
   CHECK(equal_blocks({0, 3}, 5, 2) == std::vector<LayerRange>{{0, 3}, {3, 5}});  // what follows a block goes with it
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 void check(const PipelineTimes& times, std::int64_t micro_batches) {
@@ -63,4 +63,4 @@ Time window_bound(const PipelineTimes& times, std::int64_t micro_batches) {
   });
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 
 #include "planner/partitioners/exact.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // GPipe's step of M micro-batches, exactly, for any stages: the first micro-batch passes all stages in both directions,
 // each further one waits for the slowest forward and the slowest backward, which may sit on different stages.
@@ -28,4 +28,4 @@ Time work_bound(const PipelineTimes& times, std::int64_t micro_batches);
 // f = b = 1 1, c = 3, M = 4: k = 0: 2 * (2 + 6 + 2) = 20; k = 1: 8 + 4 * 2 = 16.
 Time window_bound(const PipelineTimes& times, std::int64_t micro_batches);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

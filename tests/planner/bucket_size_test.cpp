@@ -6,7 +6,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Six layers of 4 kB on two chunks and four copies, ten rounds.
@@ -71,4 +71,4 @@ TEST_CASE("Copies that run alike count once where ops are too many") {
   CHECK(plan_of(scenario).micro_batches == 100);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -14,7 +14,7 @@
 #include "planner/what_if/sweep.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

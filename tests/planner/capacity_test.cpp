@@ -19,7 +19,7 @@
 #include "planner/price.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "tests/support/down_sets.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

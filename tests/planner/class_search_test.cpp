@@ -13,7 +13,7 @@
 #include "tests/support/input_error.hpp"
 #include "tests/support/two_classes.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/transformer_block.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Four blocks in bf16 on 8 devices behind a switch; 256 tokens, 8 heads.
@@ -185,4 +185,4 @@ TEST_CASE("parts of sequences that run alike are simulated once") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

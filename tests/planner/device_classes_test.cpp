@@ -12,7 +12,7 @@
 #include "tests/support/input_error.hpp"
 #include "tests/support/two_classes.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("suffix_dp plans on several classes: valid, within memory, and no slower than on the first class alone") {
   std::mt19937 random(51);

@@ -9,7 +9,7 @@
 #include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/suffix_dp.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 const std::vector<std::string> kSchedules = {"1f1b", "gpipe", "eager_1f1b"};
@@ -200,4 +200,4 @@ TEST_CASE("No plan of the steady state beats it: suffix_dp's and min_max's parti
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

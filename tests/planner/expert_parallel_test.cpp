@@ -13,7 +13,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/transformer_block.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Four blocks with 8 experts each, 2 per token, in bf16 on 8 devices behind a switch.
@@ -166,4 +166,4 @@ TEST_CASE("a fixed number that divides nothing is refused at once, with its plac
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 TEST_CASE("balanced gives eight equal layers on four stages two each, one device per stage") {
@@ -250,4 +250,4 @@ TEST_CASE("Independent errors are named together, one line each") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -14,7 +14,7 @@
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

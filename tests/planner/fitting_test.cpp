@@ -12,7 +12,7 @@
 #include "planner/price.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

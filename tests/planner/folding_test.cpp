@@ -14,7 +14,7 @@
 #include "tests/support/transformer_block.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 class Dice {
@@ -218,7 +218,7 @@ void compare(const Scenario& scenario, Seen& seen) {
     const Answer folded = price(plan, cost, engine), each = price(plan, cost, engine, Copies::Each);
     CHECK(validate(folded.timeline, folded.schedule, folded.costs) == "");
     CHECK(folded.timeline.engine_reason == each.timeline.engine_reason);
-    const Timeline unfolded = pipewright::unfolded(folded.timeline, plan, folded.costs.fold.get());
+    const Timeline unfolded = core::unfolded(folded.timeline, plan, folded.costs.fold.get());
     CHECK(unfolded.makespan == each.timeline.makespan);
     CHECK((unfolded.workers == each.timeline.workers));
     CHECK((unfolded.transfers == each.timeline.transfers));
@@ -316,4 +316,4 @@ TEST_CASE("copies that run the same are drawn as one, and a trace of too many op
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -13,7 +13,7 @@
 #include "planner/figures.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "planner/search/reasons.hpp"
 #include "tests/planner/small_spaces.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

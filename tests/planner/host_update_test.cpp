@@ -8,7 +8,7 @@
 #include "planner/find_plan.hpp"
 #include "tests/support/transformer_block.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -17,7 +17,7 @@
 #include "tests/support/megatron_layout.hpp"
 #include "tests/support/texts.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Backwards of which the last layers need most, so that stages differ.
@@ -78,4 +78,4 @@ TEST_CASE("a limit that admits no order is refused, and a search, with a way out
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 #include "planner/price.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

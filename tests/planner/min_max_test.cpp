@@ -8,7 +8,7 @@
 
 #include "tests/support/microseconds.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::vector<int> cuts(const std::vector<LayerRange>& ranges) {
@@ -104,4 +104,4 @@ TEST_CASE("Loads whose sum does not fit are an error, not a wrapped number") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

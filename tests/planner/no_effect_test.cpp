@@ -5,7 +5,7 @@
 #include "planner/what_if/explanation.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::vector<std::string> warnings(const Scenario& scenario) {
@@ -123,4 +123,4 @@ TEST_CASE("Direct skips have no effect on a chain; a tensor that jumps over a st
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Blocks of 3 ms forward and 6 ms backward that keep 100 MB each; 25 GB/s to the host: 4 ms.
@@ -113,4 +113,4 @@ TEST_CASE("who searches orders or layouts refuses what moves") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 Scenario fused(const std::string& schedule = "dualpipev", int virtual_stages = 2) {
@@ -78,4 +78,4 @@ TEST_CASE("what changes nothing about cells is said") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 #include "planner/replicated.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Every named partition of a scenario is in the table, and every entry can be asked") {
   std::set<std::string_view> asked;

@@ -7,7 +7,7 @@
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Plan plan_of(const Scenario& scenario) {
   return find_plan(scenario, CostModel(scenario));
@@ -33,4 +33,4 @@ inline Time step_of(const Scenario& scenario) {
   return price(find_plan(scenario, cost), cost, Engine::StaticOrder).report.makespan;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

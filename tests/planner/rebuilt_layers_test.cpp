@@ -15,7 +15,7 @@
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "planner/price.hpp"
 #include "planner/suffix_problem.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "io/read/scenario_file.hpp"
 #include "tests/io/scratch.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

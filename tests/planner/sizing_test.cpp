@@ -12,7 +12,7 @@
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/input_error.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

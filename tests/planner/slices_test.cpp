@@ -9,7 +9,7 @@
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/transformer_block.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Eight blocks in bf16 on four stages; 256 tokens, 8 heads; four micro-batches of two samples.
@@ -79,4 +79,4 @@ TEST_CASE("what cannot be sliced") {
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -14,7 +14,7 @@
 #include "planner/search/space.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline void open(Scenario& scenario, std::initializer_list<const char*> plan,
                  std::initializer_list<const char*> training = {}) {
@@ -111,4 +111,4 @@ inline std::vector<Layout> all_layouts(const Scenario& scenario) {
   return all;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -9,7 +9,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("a short walk finds the peak of a long step") {
   std::mt19937 random(11);

@@ -12,7 +12,7 @@
 
 #include "tests/planner/suffix_oracle.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // One or two classes beside the first, slower or faster layer by layer, with memory of their own.
@@ -284,4 +284,4 @@ TEST_CASE("No placement on several classes is faster than `Anywhere` says, and e
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -11,7 +11,7 @@
 #include "planner/partitioners/min_max.hpp"
 #include "tests/planner/suffix_oracle.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Bottleneck, stages, cuts, devices, replicas: what ties are broken by, in that order.
@@ -301,4 +301,4 @@ TEST_CASE("A run of few micro-batches has few in flight, and buffers count for m
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -9,7 +9,7 @@
 
 #include "planner/partitioners/suffix_dp.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 template <class Unit>
 std::vector<Unit> list(const std::vector<std::int64_t>& values) {
@@ -132,4 +132,4 @@ inline SuffixProblem random_on_nodes(std::mt19937& random, int most_layers, int 
   return problem;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 #include "tests/support/transformer_block.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // Four blocks in bf16 on 8 devices behind a switch.
@@ -152,4 +152,4 @@ TEST_CASE("rounding and fragmentation decide whether a stage fits, as they are p
 }
 
 }  // namespace
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("Arena, best fit: the smallest gap that holds a block, of several the lowest, else the end") {
   Arena arena({64});

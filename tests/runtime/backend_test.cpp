@@ -19,8 +19,8 @@
 #include "tests/runtime/step_table.hpp"
 #include "tests/support/children.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

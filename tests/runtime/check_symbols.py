@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 WEAK = re.compile(r"^[0-9a-f]* +[WVu] (?P<name>.+)$")
-OWN = re.compile(r"pipewright::cpu_kernels::|pipewright_cpu_eigen|^DW\.ref\.")  # the last: a pointer, no code
+OWN = re.compile(r"pipewright::runtime::cpu_kernels::|pipewright_cpu_eigen|^DW\.ref\.")  # the last: a pointer, no code
 
 
 def shared(listing):
@@ -21,7 +21,7 @@ def shared(listing):
 
 
 def self_test():
-    listing = ("0000000000000000 W void pipewright::cpu_kernels::linear<float>(long)\n"
+    listing = ("0000000000000000 W void pipewright::runtime::cpu_kernels::linear<float>(long)\n"
                "0000000000000000 W pipewright_cpu_eigen::internal::gebp_kernel::operator()\n"
                "0000000000000000 W float const& std::max<float>(float const&, float const&)\n"
                "0000000000000000 T main\n"

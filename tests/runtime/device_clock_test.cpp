@@ -16,8 +16,8 @@
 #include "runtime/transports/local.hpp"
 #include "tests/runtime/run_case.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

@@ -38,7 +38,7 @@
 
 namespace {
 
-using pipewright::runtime_test::FakeStream;
+using pipewright::tests::runtime_test::FakeStream;
 
 enum Result {
   kSuccess = 0,

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 class FakeStream {
  public:
@@ -12,4 +12,4 @@ class FakeStream {
   virtual void ask(std::function<void()> work) = 0;
 };
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

@@ -12,7 +12,7 @@
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 // No program may touch such an address: bit 47 is set, and those above are not.
 constexpr std::uintptr_t kFar = std::uintptr_t{1} << 47;
@@ -154,4 +154,4 @@ inline std::unique_ptr<Backend> far_backend() {
   return std::make_unique<FarBackend>();
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

@@ -15,8 +15,8 @@
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

@@ -23,8 +23,8 @@
 #include "tests/support/run_program.hpp"
 #include "tests/support/some_case.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

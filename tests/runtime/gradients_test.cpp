@@ -7,8 +7,8 @@
 #include "tests/runtime/step_runner.hpp"
 #include "tests/runtime/step_table.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include "tests/runtime/step_runner.hpp"
 #include "tests/runtime/step_table.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
-namespace kernels = pipewright::cpu_kernels;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
+namespace kernels = pipewright::runtime::cpu_kernels;
 
 namespace {
 

@@ -22,7 +22,7 @@
 #include "tests/support/children.hpp"
 #include "tests/support/free_port.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

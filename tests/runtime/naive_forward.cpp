@@ -6,7 +6,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 namespace {
 
@@ -250,4 +250,4 @@ std::vector<double> naive_forward(const StepRunner<double>& run) {
   return y;
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

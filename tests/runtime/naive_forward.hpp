@@ -5,9 +5,9 @@
 
 #include "tests/runtime/step_runner.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 // The output of the runner's step from its inputs and parameters, all samples.
 std::vector<double> naive_forward(const StepRunner<double>& run);
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

@@ -26,8 +26,8 @@
 #include "tests/runtime/far_backend.hpp"
 #include "tests/runtime/rank_processes.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

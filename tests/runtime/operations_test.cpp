@@ -11,8 +11,8 @@
 #include "core/model/layer_builder.hpp"
 #include "tests/runtime/step_runner.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include "runtime/backends/cpu.hpp"
 #include "tests/runtime/step_runner.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -21,7 +21,7 @@
 #include "tests/support/children.hpp"
 #include "tests/support/free_port.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 inline constexpr double kTimeout = 120;  // seconds; ends what hangs
 
@@ -149,4 +149,4 @@ inline std::string everything(const std::vector<WorkerResult>& workers) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

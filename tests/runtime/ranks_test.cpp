@@ -30,8 +30,8 @@
 #include "tests/runtime/run_case.hpp"
 #include "tests/support/free_port.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

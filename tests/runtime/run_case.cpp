@@ -12,7 +12,7 @@
 #include "runtime/transports/local.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 namespace {
 
 // Small enough for hundreds of runs.
@@ -34,7 +34,7 @@ RunCase::RunCase(const std::vector<std::string>& changes, const RunOptions& opti
   const CostModel cost(scenario);
   plan = find_plan(scenario, cost);
   schedule = find_schedule(plan.schedule)->generate(schedule_shape(plan, scenario.model, scenario.training));
-  run_plan = pipewright::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend(), options);
+  run_plan = runtime::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend(), options);
   data = synthetic_data(sample_shape(run_plan.code), 1);
 }
 
@@ -71,4 +71,4 @@ std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) 
   return count;
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

@@ -9,7 +9,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/sequential.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 // How a waiting worker waits; the last: links of 20 MB/s and 10 us between all workers.
 enum class Wait { Block, Spin, BlockThrottled, SpinThrottled };
@@ -45,4 +45,4 @@ const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers,
 // How many values differ; a NaN differs from everything, lists of different lengths in all of them.
 std::size_t differing(const std::vector<float>& a, const std::vector<float>& b);
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

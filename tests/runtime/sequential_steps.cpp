@@ -7,7 +7,7 @@
 #include "core/plan/op_index.hpp"
 #include "runtime/sequential.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 class Steps : Sequential {
@@ -157,4 +157,4 @@ std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const Bac
   return Steps(run, *device, data, settings).weights_after_a_step();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

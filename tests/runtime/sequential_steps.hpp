@@ -5,7 +5,7 @@
 
 #include "runtime/executor.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Mean loss over the samples of the first step, summed as workers sum theirs: each in the order of its own forwards,
 // then worker by worker. Flush schedules only.
@@ -17,4 +17,4 @@ double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Da
 std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                                    const RunSettings& settings);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

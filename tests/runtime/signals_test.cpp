@@ -17,7 +17,7 @@
 #include "tests/io/scratch.hpp"
 #include "tests/support/children.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

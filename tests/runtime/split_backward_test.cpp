@@ -13,8 +13,8 @@
 #include "sim/static_order.hpp"
 #include "tests/runtime/run_case.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 
@@ -50,7 +50,7 @@ struct SplitCase : RunCase {
   SplitCase(std::vector<std::string> changes, int delay) : RunCase(with_devices(std::move(changes))) {
     const Schedule fused = schedule;
     schedule = split(fused, delay);
-    run_plan = pipewright::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend());
+    run_plan = pipewright::runtime::run_plan(plan, schedule, scenario.model, scenario.training, *cpu_backend());
   }
   static std::vector<std::string> with_devices(std::vector<std::string> changes) {
     changes.push_back("cluster.node.devices=8");

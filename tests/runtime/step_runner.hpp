@@ -22,7 +22,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/operations.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 // A block on a 64-byte boundary with 64 bytes behind it that nobody may write.
 template <class S>
@@ -250,4 +250,4 @@ double relative_difference(const Block<A>& a, const Block<B>& b) {
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

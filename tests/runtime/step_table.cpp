@@ -5,7 +5,7 @@
 
 #include "tests/runtime/step_runner.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 namespace {
 
@@ -145,4 +145,4 @@ std::vector<StepCase> step_cases() {
   return all;
 }
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

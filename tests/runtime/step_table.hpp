@@ -9,7 +9,7 @@
 #include "core/model/layer_builder.hpp"
 #include "core/model/program.hpp"
 
-namespace pipewright::runtime_test {
+namespace pipewright::tests::runtime_test {
 
 struct StepCase {
   std::string name;
@@ -17,4 +17,4 @@ struct StepCase {
 };
 std::vector<StepCase> step_cases();
 
-}  // namespace pipewright::runtime_test
+}  // namespace pipewright::tests::runtime_test

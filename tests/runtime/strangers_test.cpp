@@ -20,8 +20,8 @@
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
 
-using namespace pipewright;
-using namespace pipewright::runtime_test;
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
 
 namespace {
 

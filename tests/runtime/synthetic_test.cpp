@@ -16,7 +16,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/transports/local.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 
@@ -33,8 +33,8 @@ struct Case {
       : asked(scenario(changes)),
         cost(asked),
         predicted(price(find_plan(asked, cost), cost, Engine::Auto)),
-        run_plan(pipewright::run_plan(predicted.plan, predicted.schedule, asked.model, asked.training, *cpu_backend(),
-                                      {.synthetic = &cost})) {}
+        run_plan(pipewright::runtime::run_plan(predicted.plan, predicted.schedule, asked.model, asked.training,
+                                               *cpu_backend(), {.synthetic = &cost})) {}
 
   std::vector<WorkerResult> run(int steps = 1) const {
     RunSettings settings;

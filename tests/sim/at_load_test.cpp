@@ -4,7 +4,7 @@
 
 #include "tests/support/op.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "sim/static_order.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct BarrierPasses {
@@ -124,4 +124,4 @@ TEST_CASE("a channel that is busy for longer than any stage sets the pace") {
   CHECK(step_span(plan, timeline) == Time{8});
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -14,7 +14,7 @@
 #include "tests/support/microseconds.hpp"
 #include "tests/support/random_costs.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

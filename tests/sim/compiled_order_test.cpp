@@ -13,7 +13,7 @@
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("an order compiled once gives the static order's makespan under any prices") {
   std::mt19937 random(7);

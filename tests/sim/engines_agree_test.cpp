@@ -13,7 +13,7 @@
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

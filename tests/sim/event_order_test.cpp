@@ -8,7 +8,7 @@
 #include "tests/support/op.hpp"
 #include "tests/support/ring_steps.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

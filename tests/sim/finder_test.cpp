@@ -17,7 +17,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 struct Passes4 {
@@ -414,4 +414,4 @@ TEST_CASE("finder: a deadlock, and passes that are not once each, have no price"
   CHECK_FALSE(pricer.price(order));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/support/agreed.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

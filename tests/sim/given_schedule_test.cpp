@@ -19,7 +19,7 @@
 #include "tests/support/pictures.hpp"
 #include "tests/support/random_costs.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

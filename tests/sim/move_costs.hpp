@@ -6,7 +6,7 @@
 
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Forwards of 1, backwards of 2, messages of 0, and every offload and reload of `move`.
 inline StepCosts move_costs(const ScheduleShape& shape, std::int64_t move) {
@@ -24,4 +24,4 @@ inline std::string move_labels(const std::vector<Op>& ops) {
   return text;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -14,7 +14,7 @@
 #include "tests/sim/move_costs.hpp"
 #include "tests/support/oracle_engine.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

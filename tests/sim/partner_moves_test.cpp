@@ -16,7 +16,7 @@
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/random_costs.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

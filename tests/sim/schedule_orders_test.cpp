@@ -4,7 +4,7 @@
 
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::string labels(const std::vector<Op>& ops) {
@@ -288,4 +288,4 @@ TEST_CASE("a formula stands only where its assumptions hold") {
   CHECK_FALSE(bubble("pipedream", {.stages = 2, .micro_batches = 4, .replicas = {2, 1}}));
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

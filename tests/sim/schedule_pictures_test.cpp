@@ -12,7 +12,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/pictures.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 StepCosts unit_costs(const ScheduleShape& shape) {
@@ -434,4 +434,4 @@ TEST_CASE("a backward may be split into the gradients of the input and of the we
 )");
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // An order that is made is the same for all that have as many stages, chunks and micro-batches.
@@ -129,4 +129,4 @@ TEST_CASE("replicated stages are valid in every combination of up to 5 replicas 
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -12,7 +12,7 @@
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 int below(int limit, std::mt19937& random) {
@@ -83,4 +83,4 @@ TEST_CASE("the static engine solves the equations where chunks lie there and bac
     if (rule.chunk_order != ChunkOrder::Loop) CHECK(runs[rule.name] > 15);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

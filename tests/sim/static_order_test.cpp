@@ -5,7 +5,7 @@
 #include "sim/simulate.hpp"
 #include "tests/support/op.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::vector<Time> times(const std::vector<std::int64_t>& values) {
@@ -200,4 +200,4 @@ TEST_CASE("the run for the steady state stays bounded and deals whole rounds to 
   CHECK(micro_batches_for_steady_state({.stages = 3, .replicas = {101, 103, 107}}) <= 8192);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

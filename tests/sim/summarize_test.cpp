@@ -13,7 +13,7 @@
 #include "sim/static_order.hpp"
 #include "sim/waiting.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Time ns(std::int64_t value) {
@@ -446,4 +446,4 @@ TEST_CASE("the step of an asynchronous schedule is its batch over the steady rat
   CHECK(samples_per_second(plan, Time{}, std::nullopt) == 0);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/agreed.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

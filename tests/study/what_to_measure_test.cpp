@@ -11,7 +11,7 @@
 #include "core/model/layer_builder.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

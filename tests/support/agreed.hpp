@@ -8,7 +8,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/oracle_engine.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Timeline agreed_timeline(const Schedule& schedule, const StepCosts& costs) {
   const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
@@ -18,4 +18,4 @@ inline Timeline agreed_timeline(const Schedule& schedule, const StepCosts& costs
   return timeline;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

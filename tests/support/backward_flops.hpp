@@ -2,7 +2,7 @@
 
 #include "core/model/work.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Input and weight gradients of all operators.
 inline double backward_flops(const Work& work) {
@@ -12,4 +12,4 @@ inline double backward_flops(const Work& work) {
   return sum;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

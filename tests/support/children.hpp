@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline constexpr std::chrono::seconds kLongest{300};
 
@@ -137,4 +137,4 @@ inline Child forked(const std::function<int()>& body) {
   return Child(process);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

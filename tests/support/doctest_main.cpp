@@ -4,5 +4,5 @@
 #include "tests/support/some_case.hpp"
 
 int main(int argc, char** argv) {
-  return pipewright::run_cases(argc, argv);
+  return pipewright::tests::run_cases(argc, argv);
 }

@@ -9,7 +9,7 @@
 
 #include "planner/cells.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Down-sets of nodes first..last, the empty one left out; all nodes before `first` are below them.
 inline std::optional<std::int64_t> down_sets_of_cell(const CellGraph& graph, int first, int last, std::int64_t most) {
@@ -54,4 +54,4 @@ inline std::optional<std::int64_t> count_down_sets(const CellGraph& graph, std::
   return count;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 #include "core/check.hpp"
 #include "core/model/families/table.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Model family_model(std::string_view family,
                           std::initializer_list<std::pair<const char*, std::string>> given = {}) {
@@ -59,4 +59,4 @@ inline std::string refusal(std::string_view family, std::initializer_list<std::p
   return "";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
@@ -21,4 +21,4 @@ inline int free_port() {
   return ntohs(at.sin_port);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

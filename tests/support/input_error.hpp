@@ -4,7 +4,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // The message of the InputError that a step ends with; "no error".
 std::string error_of(const auto& step) {
@@ -16,4 +16,4 @@ std::string error_of(const auto& step) {
   return "no error";
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

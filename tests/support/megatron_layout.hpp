@@ -9,7 +9,7 @@
 
 #include "io/launch/launch.hpp"
 
-inline std::vector<pipewright::LayoutChunk> chunks_of_layout(std::string layout) {
+inline std::vector<pipewright::io::LayoutChunk> chunks_of_layout(std::string layout) {
   for (const char* const repeated : {R"(\(([^)]*)\)\*(\d+))", R"((\w)\*(\d+))"})
     for (std::smatch found; std::regex_search(layout, found, std::regex(repeated));) {
       std::string all;
@@ -17,7 +17,7 @@ inline std::vector<pipewright::LayoutChunk> chunks_of_layout(std::string layout)
         all += found[1];
       layout = found.prefix().str() + all + found.suffix().str();
     }
-  std::vector<pipewright::LayoutChunk> chunks(1);
+  std::vector<pipewright::io::LayoutChunk> chunks(1);
   for (const char c : layout) {
     REQUIRE(std::string("|tEL,").find(c) != std::string::npos);
     if (c == '|') chunks.emplace_back();

@@ -6,7 +6,7 @@
 
 #include "core/units.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 constexpr Time us(std::int64_t n) {
   return {n * 1'000};
@@ -19,4 +19,4 @@ inline std::vector<Time> times(const std::vector<std::int64_t>& values) {
   return list;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

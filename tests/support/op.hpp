@@ -5,10 +5,10 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Op op(Kind kind, int v, int m, int bucket = 0) {
   return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m), static_cast<std::uint16_t>(bucket)};
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

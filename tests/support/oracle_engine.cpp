@@ -6,7 +6,7 @@
 
 #include "tests/support/places.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 using Key = std::tuple<int, int, int, int>;
@@ -245,4 +245,4 @@ Timeline oracle_timeline(const Schedule& schedule, const StepCosts& costs) {
   return Oracle(schedule, costs).solve();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

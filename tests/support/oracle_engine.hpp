@@ -6,9 +6,9 @@
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // schedule must be valid. Times of every op and transfer, in the order that Timeline asks for.
 Timeline oracle_timeline(const Schedule& schedule, const StepCosts& costs);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -2,7 +2,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 char symbol(const Op& op) {
@@ -35,4 +35,4 @@ std::string picture(const Schedule& schedule, const Timeline& timeline, Time uni
   return drawing;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 
 #include "core/plan/schedule.hpp"
 
-namespace pipewright::oracle {
+namespace pipewright::tests::oracle {
 
 // Positions that hold chunk v, in the order in which they are dealt micro-batches.
 inline std::vector<int> places(const ScheduleShape& shape, int v) {
@@ -44,4 +44,4 @@ inline int position_of(const ScheduleShape& shape, int v, int m) {
   return places(shape, v)[std::size_t(holder_of(shape, v, m))];
 }
 
-}  // namespace pipewright::oracle
+}  // namespace pipewright::tests::oracle

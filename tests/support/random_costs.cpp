@@ -5,7 +5,7 @@
 
 #include "tests/support/places.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 // std::uniform_int_distribution differs between libraries; a remainder does not.
@@ -76,4 +76,4 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   return costs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

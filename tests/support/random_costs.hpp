@@ -6,7 +6,7 @@
 
 #include "core/cost/step_costs.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 enum class Wires {
   Chain,  // one edge between neighbours
@@ -17,4 +17,4 @@ enum class Wires {
 StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires wires = Wires::Chain,
                        std::int64_t longest = 9);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/support/places.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Bandwidth kBytePerNanosecond{1e9};
@@ -147,4 +147,4 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // A schedule of the table for a random small shape: replicas, copies, chunks, recomputation, buckets.
 Schedule random_schedule(std::mt19937& random);
@@ -20,4 +20,4 @@ enum class LinkLayout {
 // take n ns, so that the prices stay as they are for a transfer that is alone (all-reduces are priced anew).
 void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -10,7 +10,7 @@
 #include "core/cost/step_costs.hpp"
 #include "sim/des/shared_link.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline Time ring_by_steps(const std::vector<Route>& hops, const std::vector<Link>& links, double bytes) {
   std::vector<Bandwidth> capacity;
@@ -35,4 +35,4 @@ inline Time ring_by_steps(const std::vector<Route>& hops, const std::vector<Link
   return begin;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

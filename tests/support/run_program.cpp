@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 std::string from_environment(const char* name) {
@@ -248,4 +248,4 @@ std::vector<std::string> ScratchFolder::files() const {
   return names;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -8,7 +8,7 @@
 
 #include "tests/support/children.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct ProgramRun {
   int status = -1;  // exit status; 128 + signal when it was killed
@@ -49,4 +49,4 @@ class ScratchFolder {
   std::string folder_;
 };
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

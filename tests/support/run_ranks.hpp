@@ -8,7 +8,7 @@
 #include "tests/support/free_port.hpp"
 #include "tests/support/run_program.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct RankStart {
   std::vector<std::string> arguments;
@@ -32,4 +32,4 @@ inline std::vector<ProgramRun> run_ranks(std::vector<RankStart> starts, int size
   return runs;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -5,7 +5,7 @@
 #include "sim/simulate.hpp"
 #include "sim/summarize.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 namespace {
 
 constexpr Bytes kGiB{std::int64_t{1} << 30};
@@ -165,4 +165,4 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

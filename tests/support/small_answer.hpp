@@ -5,7 +5,7 @@
 
 #include "core/answers/report.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct SmallShape {
   std::string schedule = "1f1b";
@@ -33,4 +33,4 @@ struct SmallAnswer {
 // One layer per virtual stage, one sample per micro-batch, timed by the static engine.
 std::unique_ptr<SmallAnswer> small_answer(const SmallShape& shape = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline bool& none_passed_the_filters() {
   static bool none = false;
@@ -41,4 +41,4 @@ inline int run_cases(int argc, char** argv) {
   return 1;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -6,7 +6,7 @@
 
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 // Tensors that cross the cut before layer `cut` (0 < cut < layers): produced before it, used at or after it. The
 // producers in order.
@@ -20,4 +20,4 @@ inline std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut) {
   return tensors;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-namespace pipewright {
+namespace pipewright::tests {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -27,4 +27,4 @@ inline std::vector<std::string> lines(const std::string& text) {
   return result;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -3,7 +3,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 Work transformer_block(const BlockShape& shape) {
   const std::int64_t s = shape.sequence, h = shape.hidden;
@@ -57,4 +57,4 @@ Scenario block_scenario(const BlockShape& shape, int layers, int devices, Tensor
   return scenario;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -4,7 +4,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct BlockShape {
   std::int64_t sequence = 2048, hidden = 6144, heads = 64, inner = 4 * 6144;
@@ -17,4 +17,4 @@ Work transformer_block(const BlockShape& shape);
 // model's own input is the first block's. Settled for the split.
 Scenario block_scenario(const BlockShape& shape, int layers, int devices, TensorParallel split);
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

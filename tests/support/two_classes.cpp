@@ -1,6 +1,6 @@
 #include "tests/support/two_classes.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 Scenario on_two_classes(std::mt19937& random, int layers) {
   Scenario scenario;
@@ -40,4 +40,4 @@ Scenario by_suffix_dp(Scenario scenario) {
   return scenario;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

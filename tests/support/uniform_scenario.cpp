@@ -1,6 +1,6 @@
 #include "tests/support/uniform_scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 Scenario uniform_scenario(const UniformScenario& shape) {
   const auto line = [](int number) { return Place{"s.yaml", number, 3}; };
@@ -34,4 +34,4 @@ Scenario uniform_scenario(const UniformScenario& shape) {
   return scenario;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -3,7 +3,7 @@
 
 #include "core/question/scenario.hpp"
 
-namespace pipewright {
+namespace pipewright::tests {
 
 struct UniformScenario {
   int layers = 8;
@@ -17,4 +17,4 @@ struct UniformScenario {
 // training.micro_batches 3, plan.replicas 4, plan.partition 5, plan.placement 6, plan.recompute 7, data_parallel 8.
 Scenario uniform_scenario(const UniformScenario& shape = {});
 
-}  // namespace pipewright
+}  // namespace pipewright::tests

@@ -1,7 +1,7 @@
 // Layer times as stated: measured by a profiler, published, or made up for an example.
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 class ExplicitTimes final : public CostSource {
@@ -51,4 +51,4 @@ std::unique_ptr<CostSource> explicit_times(const Scenario& scenario, int device_
   return std::make_unique<ExplicitTimes>(scenario, device_class);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -20,7 +20,7 @@
 
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Of the nearest measured sizes on both sides; nothing where there is none on one of them.
@@ -173,4 +173,4 @@ std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int devic
   return std::make_unique<Measured>(scenario);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -71,7 +71,7 @@
 #include "core/cost/pass_kernels.hpp"
 #include "core/cost/tensor_exchange.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 // Rate of a product whose rows of memory begin at addresses that are no multiples of 16 B, over that of an aligned one.
@@ -621,4 +621,4 @@ std::unique_ptr<CostSource> roofline(const Scenario& scenario, int device_class,
   return std::make_unique<Roofline>(scenario, device_class, topology);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

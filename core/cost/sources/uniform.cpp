@@ -1,7 +1,7 @@
 // Every layer costs the same: the setting in which the papers' closed forms hold.
 #include "core/cost/cost_model.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 class Uniform final : public CostSource {
@@ -42,4 +42,4 @@ std::unique_ptr<CostSource> uniform(const Scenario& scenario, int device_class, 
   return std::make_unique<Uniform>(scenario, device_class);
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -15,7 +15,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::array kAlexnetParameters = {
@@ -52,4 +52,4 @@ Model build_alexnet(const FamilyValues& values) {
 constinit const Family kAlexnetFamily = {"alexnet", "AlexNet with one tower, 61.1 M parameters [Krizhevsky14]",
                                          kAlexnetParameters, build_alexnet};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

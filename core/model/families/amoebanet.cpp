@@ -4,7 +4,7 @@
 
 #include "core/model/families/model_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Value = LayerBuilder::Value;
@@ -146,4 +146,4 @@ Model build_amoebanet(const AmoebaNet& recipe, const FamilyValues& values) {
   return net.finish();
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -28,7 +28,7 @@
 
 #include "core/model/families/table.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 enum class CellOperation : std::uint8_t {
   Identity,
@@ -62,4 +62,4 @@ struct AmoebaNet {
 // `classes` and `max_pools`: "maximum", or "average" as torchgpipe computes its max_pool_3x3.
 Model build_amoebanet(const AmoebaNet& net, const FamilyValues& values);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -15,7 +15,7 @@
 #include "core/model/families/amoebanet.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using enum CellOperation;
@@ -67,4 +67,4 @@ constinit const Family kAmoebanetBFamily = {"amoebanet_b",
                                             "AmoebaNet-B(layers, filters), 18 and 512 in GPipe [Real19] [GPipe19]",
                                             kAmoebanetBParameters, build_amoebanet_b};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -15,7 +15,7 @@
 #include "core/model/families/amoebanet.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using enum CellOperation;
@@ -69,4 +69,4 @@ constinit const Family kAmoebanetDFamily = {
     "amoebanet_d", "AmoebaNet-D(layers, filters): chain of cells with two inputs each [Real19] [GPipe19]",
     kAmoebanetDParameters, build_amoebanet_d};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -16,7 +16,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tensor = ModelBuilder::Tensor;
@@ -57,4 +57,4 @@ Model build_awd_lm(const FamilyValues& values) {
 constinit const Family kAwdLmFamily = {
     "awd_lm", "AWD-LSTM language model, 24 M parameters for Penn Treebank [Merity17]", kAwdLmParameters, build_awd_lm};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -3,7 +3,7 @@
 #include "core/model/families/table.hpp"
 #include "core/model/families/transformer_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::optional<Transformer> described(const Model& model) {
   FamilyArguments arguments;
@@ -32,4 +32,4 @@ bool is_transformer(const Family& family) {
   return false;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -6,7 +6,7 @@
 #include "core/model/families/table.hpp"
 #include "core/model/families/transformer.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // What `Model::form` says of a transformer with blocks of one stack, as a Transformer; nothing for any other model.
 std::optional<Transformer> described(const Model& model);
@@ -14,4 +14,4 @@ std::optional<Transformer> described(const Model& model);
 // Whether a family's models are described by a Transformer, of one stack or of two.
 bool is_transformer(const Family& family);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

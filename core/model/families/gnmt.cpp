@@ -23,7 +23,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tensor = ModelBuilder::Tensor;
@@ -92,4 +92,4 @@ constinit const Family kGnmtFamily = {
     "gnmt", "GNMT: LSTM encoder and decoder with attention, 8 or 16 layers in PipeDream [Wu16] [PipeDream19]",
     kGnmtParameters, build_gnmt};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

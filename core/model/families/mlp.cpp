@@ -10,7 +10,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::array kMlpParameters = {
@@ -44,4 +44,4 @@ Model build_mlp(const FamilyValues& values) {
 constinit const Family kMlpFamily = {"mlp", "multi-layer perceptron: linear layers and ReLUs", kMlpParameters,
                                      build_mlp};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipewright {
+namespace pipewright::core {
 
 ModelBuilder::ModelBuilder(std::string name, std::string source) {
   model_.name = std::move(name);
@@ -93,4 +93,4 @@ Tensor stash(ModelBuilder& net, std::string name, const Tensor& x) {
 }
 
 }  // namespace single
-}  // namespace pipewright
+}  // namespace pipewright::core

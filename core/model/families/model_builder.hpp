@@ -18,7 +18,7 @@
 #include "core/model/graph.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 class ModelBuilder {
  public:
@@ -86,4 +86,4 @@ ModelBuilder::Tensor concat(ModelBuilder& net, std::string name, const ModelBuil
 ModelBuilder::Tensor stash(ModelBuilder& net, std::string name, const ModelBuilder::Tensor& x);
 }  // namespace single
 
-}  // namespace pipewright
+}  // namespace pipewright::core

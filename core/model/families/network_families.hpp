@@ -3,7 +3,7 @@
 
 #include "core/model/families/table.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 extern const Family kAlexnetFamily;
 extern const Family kAmoebanetBFamily, kAmoebanetDFamily;
@@ -15,4 +15,4 @@ extern const Family kS2vtFamily;
 extern const Family kUnetFamily;
 extern const Family kVgg16Family, kVgg19Family;
 
-}  // namespace pipewright
+}  // namespace pipewright::core

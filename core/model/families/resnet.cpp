@@ -21,7 +21,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tensor = ModelBuilder::Tensor;
@@ -87,4 +87,4 @@ constinit const Family kResnet101Family = {"resnet101", "ResNet with 101 weight 
 constinit const Family kResnet152Family = {"resnet152", "ResNet with 152 weight layers, 60.2 M parameters [He16]",
                                            kResnetParameters, build_resnet152};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -18,7 +18,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tensor = ModelBuilder::Tensor;
@@ -52,4 +52,4 @@ Model build_s2vt(const FamilyValues& values) {
 constinit const Family kS2vtFamily = {"s2vt", "S2VT video captions: two LSTMs over frames and words [Venugopalan15]",
                                       kS2vtParameters, build_s2vt};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -8,7 +8,7 @@
 #include "core/model/families/network_families.hpp"
 #include "core/model/families/transformer_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 std::vector<std::string_view> words_of(std::string_view choices) {
   std::vector<std::string_view> found;
@@ -176,4 +176,4 @@ Model build_family(const Family& family, const FamilyArguments& arguments, const
   }
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

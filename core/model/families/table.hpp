@@ -16,7 +16,7 @@
 #include "core/check.hpp"
 #include "core/model/graph.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // A parameter of a family, or of an operator (`operator_table.hpp`).
 struct FamilyParameter {
@@ -68,4 +68,4 @@ const Family* find_family(std::string_view name);
 // The model with its arguments checked, and `Model::form` to write it back. Throws InputError as above.
 Model build_family(const Family& family, const FamilyArguments& arguments, const Place& place);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

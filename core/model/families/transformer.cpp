@@ -4,7 +4,7 @@
 
 #include "core/check.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Value = LayerBuilder::Value;
@@ -405,4 +405,4 @@ Model build(const Transformer& t) {
   return model;
 }
 
-}  // namespace pipewright
+}  // namespace pipewright::core

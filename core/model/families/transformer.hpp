@@ -22,7 +22,7 @@
 #include "core/model/graph.hpp"
 #include "core/model/layer_builder.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 // As many fields as configurations of published models have keys that times or memory depend on.
 struct Transformer {
@@ -129,4 +129,4 @@ struct Transformer {
 // than experts, a sequence longer than the table of positions).
 Model build(const Transformer& transformer);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::int64_t kLongest = 100'000'000;  // tokens, words: beyond any in use
@@ -610,4 +610,4 @@ const Family kDecoderFamily{"decoder",
                             "[Touvron23] [DeepSeekII24]",
                             kDecoderParameters, built<decoder_of>};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -9,7 +9,7 @@
 #include "core/model/families/table.hpp"
 #include "core/model/families/transformer.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 
 extern const Family kTransformerFamily;    // GPipe's Transformer-L
 extern const Family kTransformerMtFamily;  // GPipe's T(L, H, A) for translation
@@ -36,4 +36,4 @@ struct FamilyForm {
 };
 std::optional<FamilyForm> family_form(const Transformer& transformer);
 
-}  // namespace pipewright
+}  // namespace pipewright::core

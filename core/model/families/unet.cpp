@@ -21,7 +21,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 using Tensor = ModelBuilder::Tensor;
@@ -87,4 +87,4 @@ constinit const Family kUnetFamily = {
     "unet", "U-Net(convolutions, channels) of torchgpipe's benchmarks, with long skips [Ronneberger15] [torchgpipe20]",
     kUnetParameters, build_unet};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

@@ -17,7 +17,7 @@
 #include "core/model/families/model_builder.hpp"
 #include "core/model/families/network_families.hpp"
 
-namespace pipewright {
+namespace pipewright::core {
 namespace {
 
 constexpr std::array kVggParameters = {
@@ -72,4 +72,4 @@ constinit const Family kVgg16Family = {"vgg16", "VGG with 16 weight layers, 138 
 constinit const Family kVgg19Family = {"vgg19", "VGG with 19 weight layers, 144 M parameters [VGG15]", kVggParameters,
                                        build_vgg19};
 
-}  // namespace pipewright
+}  // namespace pipewright::core

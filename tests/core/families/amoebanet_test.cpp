@@ -3,7 +3,7 @@
 #include "tests/support/family_model.hpp"
 #include "tests/support/tensors_over_cut.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include "tests/support/family_model.hpp"
 #include "tests/support/tensors_over_cut.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("GNMT-8 and GNMT-16 have the parameters of PipeDream's profiles") {
   CHECK(parameters_of(family_model("gnmt")) == 193'765'952);

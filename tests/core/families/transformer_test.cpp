@@ -8,7 +8,7 @@
 #include "tests/support/backward_flops.hpp"
 #include "tests/support/family_model.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 namespace {
 

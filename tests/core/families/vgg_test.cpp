@@ -2,7 +2,7 @@
 
 #include "tests/support/family_model.hpp"
 
-using namespace pipewright;
+using namespace pipewright::tests;
 
 TEST_CASE("VGG-16 has 138 357 544 parameters, VGG-19 has 143 667 240") {
   CHECK(parameters_of(family_model("vgg16")) == 138'357'544);
