@@ -4,6 +4,6 @@
 #include "kernels/gpu_api.hpp"
 
 int main() {
-  std::printf("skipped: %s\n", kernels::gpu_status().c_str());
+  std::printf("skipped: %s\n", pipewright::kernels::gpu_status().c_str());
   return 77;
 }
