@@ -514,6 +514,36 @@ ChunkOrder chunk_order_of(const PlanRequest& request) {
   return rule->from_file && request.given ? request.given->chunk_order : rule->chunk_order;
 }
 
+namespace {
+
+// Degrees as stated, those that no cluster has cut off: they are refused with the devices.
+void copy_counts(const PlanRequest& request, Plan& plan) {
+  const auto at_most = [](const Placed<std::int64_t>& count, std::int64_t most) {
+    return static_cast<int>(std::min(count.value, most));
+  };
+  plan.stages = static_cast<int>(request.stages.value);
+  plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  plan.tensor_parallel = at_most(request.tensor_parallel, 1 << 30);
+  plan.sequence_parallel = request.sequence_parallel.value;
+  plan.expert_parallel = at_most(request.expert_parallel, 1 << 15);
+  plan.expert_tensor_parallel = at_most(request.expert_tensor_parallel, 1 << 15);
+  plan.data_parallel = at_most(request.data_parallel, 1 << 30);
+  plan.context_parallel = at_most(request.context_parallel, (1 << 30) / plan.data_parallel);
+}
+
+void check_knapsack(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) == plan.recompute.end()) return;
+  const Place place = or_else(scenario.plan.recompute.place, scenario.plan.place);
+  if (both_ways(plan.chunk_order))
+    errors.add(
+        place, "plan.recompute",
+        "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "
+        "the layers");
+  refuse_classes(scenario.cluster, place, "plan.recompute: knapsack");
+}
+
+}  // namespace
+
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   PlanErrors errors;
   refuse_open(scenario);
@@ -532,8 +562,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   Plan plan;
   plan.schedule = request.schedule.value;
   if (rule != nullptr) plan.facts = rule->facts;
-  plan.stages = static_cast<int>(request.stages.value);
-  plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  copy_counts(request, plan);
   plan.chunk_order = chunk_order_of(request);
   if (rule != nullptr && rule->from_file) plan.given = request.given;
   plan.replicas = replicas_of(scenario, errors);
@@ -541,21 +570,11 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   check_tensor_parallel(scenario, errors);
   if (errors.count() == 0) check_context_parallel(scenario, errors);
   if (errors.count() == 0) check_expert_parallel(scenario, errors);
-  plan.tensor_parallel = static_cast<int>(std::min<std::int64_t>(request.tensor_parallel.value, 1 << 30));
-  plan.sequence_parallel = request.sequence_parallel.value;
-  const auto small = [](const Placed<std::int64_t>& count) {
-    return static_cast<int>(std::min<std::int64_t>(count.value, 1 << 15));
-  };
-  plan.expert_parallel = small(request.expert_parallel);
-  plan.expert_tensor_parallel = small(request.expert_tensor_parallel);
   static_cast<RuntimePolicy&>(plan) = request;
   plan.recompute = recompute_of(scenario, errors);
   plan.rebuilt = rebuilt_of(scenario, errors);
   plan.scatter_gather = request.scatter_gather.value && plan.tensor_parallel > 1;
   // The batch divides over the copies, so it is split even where the copies have no devices.
-  plan.data_parallel = static_cast<int>(std::min<std::int64_t>(request.data_parallel.value, 1 << 30));
-  plan.context_parallel =
-      static_cast<int>(std::min<std::int64_t>(request.context_parallel.value, (1 << 30) / plan.data_parallel));
   errors.attempt([&] { split_batch(scenario, plan); });
   if (rule != nullptr) {
     if (errors.count() == 0) check_slices(scenario, plan), check_pipelines(scenario, *rule, plan);
@@ -582,15 +601,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
     if (errors.count() == 0) settle_order(scenario, cost, plan);
   });
   settle_rebuilt(scenario, plan, errors);
-  const bool knapsack =
-      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end();
-  if (knapsack && both_ways(plan.chunk_order))
-    errors.add(
-        or_else(request.recompute.place, request.place), "plan.recompute",
-        "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "
-        "the layers");
-  if (knapsack)
-    refuse_classes(scenario.cluster, or_else(request.recompute.place, request.place), "plan.recompute: knapsack");
+  check_knapsack(scenario, plan, errors);
   errors.throw_if_any();
   choose_rebuilt(plan, cost);
   validate(plan, scenario.model, scenario.cluster);

@@ -137,110 +137,153 @@ bool states_times(const Layer& layer) {
   return layer.forward || layer.backward || layer.backward_input || layer.backward_weight;
 }
 
+// Every layer's figures for one micro-batch of so many samples, on devices of one class while `active` workers compute.
+class LayersPriced {
+ public:
+  LayersPriced(const Scenario& scenario, const CostSource& source, std::int64_t samples, int active)
+      : model_(scenario.model),
+        plan_(scenario.plan),
+        training_(scenario.training),
+        source_(source),
+        samples_(samples),
+        active_(active),
+        split_(plan_.split()),
+        per_value_(weight_bytes(training_.precision)),
+        low_(low_precision(training_)),
+        fullest_(split_.experts > 1 ? plan_.expert_imbalance_memory.value_or(plan_.expert_imbalance).value : 1.0),
+        on_device_(static_cast<double>(samples) /
+                   static_cast<double>(std::max<std::int64_t>(1, plan_.context_parallel.value))),
+        by_work_(model_.works.size()) {
+    const auto reserve = [&](auto&... lists) { (lists.reserve(model_.layers.size()), ...); };
+    reserve(costs_.forward, costs_.backward, costs_.backward_input, costs_.backward_weight, costs_.rebuild,
+            costs_.again, costs_.activation, costs_.stash, costs_.core, costs_.logits, costs_.workspace);
+  }
+
+  void add(LayerId id) {
+    const Layer& layer = model_.layers[at(id)];
+    const CostSource::Passes passes = passes_of(id);
+    costs_.forward.push_back(passes.forward);
+    costs_.backward_input.push_back(passes.backward_input);
+    costs_.backward_weight.push_back(passes.backward_weight);
+    costs_.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
+    costs_.rebuild.push_back(passes.rebuild);
+    costs_.again.push_back(passes.again.value_or(passes.forward));
+    if (passes.issued) costs_.issued.push_back(*passes.issued);
+    costs_.activation.push_back(of_batch(layer.activation));
+    Bytes stash = of_batch(layer.stashed());
+    Bytes core = layer.stash_selective ? stash - of_batch(*layer.stash_selective) : Bytes{};
+    const WorkCosts* const of = layer.work < 0 ? nullptr : &costs_of(layer);
+    if (of) kept(*of, stash, core);
+    costs_.stash.push_back(stash);
+    costs_.core.push_back(core);
+    costs_.logits.push_back(of ? std::min(of->logits, stash) : Bytes{});
+    costs_.workspace.push_back(of ? of->workspace : Bytes{});
+  }
+
+  LayerCosts take() { return std::move(costs_); }
+
+ private:
+  Bytes of_batch(Bytes size) const { return context_part(scaled(size, samples_, model_.batch), plan_); }
+  double here(const Amount& amount) const { return amount.on_device(per_value_, split_) * on_device_; }
+  double each() const { return static_cast<double>(per_value_.value); }
+
+  CostSource::Passes passes_of(LayerId id) {
+    const Layer& layer = model_.layers[at(id)];
+    const auto priced = [&] {
+      return active_ == 0 ? source_.price(model_, id, samples_) : source_.price_at(model_, id, samples_, active_);
+    };
+    if (layer.work < 0 || states_times(layer)) return priced();
+    WorkCosts& known = costs_of(layer);
+    if (!known.passes) known.passes = priced();
+    return *known.passes;
+  }
+
+  WorkCosts& costs_of(const Layer& layer) {
+    WorkCosts& known = by_work_[at(layer.work)];
+    if (std::exchange(known.known, true)) return known;
+    const Work& work = model_.works[at(layer.work)];
+    add_kept(work, known);
+    known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value_, split_), on_device_);
+    known.beside = beside_operators(work, training_.framework, split_, per_value_, on_device_);
+    if (known.beside.logits) known.logits = *known.beside.logits;
+    known.workspace = workspace(work, known.beside);
+    return known;
+  }
+
+  // Kept tensors as they are: linear layers' in fewer bits, experts' of the device that gets most tokens.
+  void add_kept(const Work& work, WorkCosts& known) const {
+    const double narrow = low_ ? low_->bytes / each() : 1;
+    double more = low_ ? here(work.inputs_by_linear) * narrow : 0, dropped = 0;
+    for (const KeptTensors& kept : work.kept_tensors) {
+      const double whole = here(kept.amount);
+      const double held =
+          (whole + (low_ ? here(kept.by_linear) * (narrow - 1) + here(kept.by_linear_too) * narrow : 0)) *
+          (kept.expert ? fullest_ : 1);
+      more += held - whole;
+      if (dropped_with(kept, plan_.recompute_modules)) dropped += held;
+    }
+    known.more = {rounded(std::ceil(more), "a size")};
+    if (low_ || fullest_ > 1 || plan_.recompute_modules != Modules{Module::AttentionCore})
+      known.core = bytes_of(dropped, 1);
+  }
+
+  // Of the hungriest operator.
+  Bytes workspace(const Work& work, const BesideOperators& beside) const {
+    Bytes most;
+    for (const Operator& op : work.operators)
+      most = std::max(most, bytes_of(op.workspace.on_device(per_value_, split_), on_device_));
+    most = beside.instead ? beside.workspace : most + beside.workspace;
+    for (const Operator& op : work.operators) {
+      if (op.name == "dispatch")
+        most = std::max(most, bytes_of(expert_workspace(op.sent, plan_, op.sent.tokens * on_device_, each()), 1));
+      if (plan_.context_parallel.value > 1 && op.attention.heads > 0) {
+        const ContextTensors own = context_tensors(op, plan_, static_cast<double>(samples_), each());
+        most = std::max(most, bytes_of(context_workspace(own, plan_, each()), 1));
+      }
+    }
+    return most;
+  }
+
+  // What a layer's work changes in what it keeps, and in what selective recomputation drops of that.
+  void kept(const WorkCosts& of, Bytes& stash, Bytes& core) const {
+    if (of.beside.logits) stash = checked_sum(stash - std::min(stash, of.of_operators), of.logits);
+    stash = checked_sum(stash, of.beside.stash);
+    stash = stash + std::max(Bytes{} - stash, of.more);
+    if (of.core) core = *of.core;
+    if (plan_.recompute_modules.has(Module::AttentionCore)) core = checked_sum(core, of.beside.core);
+    core = std::min(core, stash);
+  }
+
+  const Model& model_;
+  const PlanRequest& plan_;
+  const Training& training_;
+  const CostSource& source_;
+  std::int64_t samples_;
+  int active_;  // 0: all
+  TensorParallel split_;
+  Bytes per_value_;
+  const LowPrecisionRule* low_;
+  double fullest_;    // tokens of the experts that get most, over the mean
+  double on_device_;  // samples' tokens on one device
+  std::vector<WorkCosts> by_work_;
+  LayerCosts costs_;
+};
+
 }  // namespace
 
 LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active) const {
   const Model& model = scenario_->model;
-  LayerCosts costs;
-  const auto reserve = [&](auto&... lists) { (lists.reserve(model.layers.size()), ...); };
-  reserve(costs.forward, costs.backward, costs.backward_input, costs.backward_weight, costs.rebuild, costs.again,
-          costs.activation, costs.stash, costs.core, costs.logits, costs.workspace);
-  std::vector<WorkCosts> by_work(model.works.size());
-  const TensorParallel split = scenario_->plan.split();
-  const Bytes per_value = weight_bytes(scenario_->training.precision);
-  const double each = static_cast<double>(per_value.value);
-  const PlanRequest& plan = scenario_->plan;
-  const double on_device =
-      static_cast<double>(samples) / static_cast<double>(std::max<std::int64_t>(1, plan.context_parallel.value));
-  const auto scaled_part = [&](Bytes of_batch) { return context_part(scaled(of_batch, samples, model.batch), plan); };
-  const auto costs_of_work = [&](const Layer& layer) -> WorkCosts& {
-    WorkCosts& known = by_work[static_cast<std::size_t>(layer.work)];
-    if (std::exchange(known.known, true)) return known;
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    const auto here = [&](const Amount& amount) { return amount.on_device(per_value, split) * on_device; };
-    // Kept tensors as they are: linear layers' in fewer bits, experts' of the device that gets most tokens.
-    const LowPrecisionRule* const low = low_precision(scenario_->training);
-    const double narrow = low ? low->bytes / each : 1;
-    const double fullest = split.experts > 1 ? plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value : 1.0;
-    double more = low ? here(work.inputs_by_linear) * narrow : 0, dropped = 0;
-    for (const KeptTensors& kept : work.kept_tensors) {
-      const double whole = here(kept.amount);
-      const double held =
-          (whole + (low ? here(kept.by_linear) * (narrow - 1) + here(kept.by_linear_too) * narrow : 0)) *
-          (kept.expert ? fullest : 1);
-      more += held - whole;
-      if (dropped_with(kept, plan.recompute_modules)) dropped += held;
-    }
-    known.more = {rounded(std::ceil(more), "a size")};
-    if (low || fullest > 1 || plan.recompute_modules != Modules{Module::AttentionCore})
-      known.core = bytes_of(dropped, 1);
-    known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value, split), on_device);
-    for (const Operator& op : work.operators)
-      known.workspace = std::max(known.workspace, bytes_of(op.workspace.on_device(per_value, split), on_device));
-    known.beside = beside_operators(work, scenario_->training.framework, split, per_value, on_device);
-    if (known.beside.logits) known.logits = *known.beside.logits;
-    known.workspace = known.beside.instead ? known.beside.workspace : known.workspace + known.beside.workspace;
-    for (const Operator& op : work.operators)
-      if (op.name == "dispatch")
-        known.workspace =
-            std::max(known.workspace, bytes_of(expert_workspace(op.sent, plan, op.sent.tokens * on_device, each), 1));
-    if (plan.context_parallel.value > 1)
-      for (const Operator& op : work.operators)
-        if (op.attention.heads > 0)
-          known.workspace = std::max(
-              known.workspace,
-              bytes_of(context_workspace(context_tensors(op, plan, static_cast<double>(samples), each), plan, each),
-                       1));
-    return known;
-  };
-  const auto passes_of = [&](std::size_t i) {
-    const Layer& layer = model.layers[i];
-    const auto priced = [&] {
-      const CostSource& from = source(device_class);
-      const auto id = static_cast<LayerId>(i);
-      return active == 0 ? from.price(model, id, samples) : from.price_at(model, id, samples, active);
-    };
-    if (layer.work < 0 || states_times(layer)) return priced();
-    WorkCosts& known = costs_of_work(layer);
-    if (!known.passes) known.passes = priced();
-    return *known.passes;
-  };
-  const auto add = [&](std::size_t i) {
-    const Layer& layer = model.layers[i];
-    const CostSource::Passes passes = passes_of(i);
-    costs.forward.push_back(passes.forward);
-    costs.backward_input.push_back(passes.backward_input);
-    costs.backward_weight.push_back(passes.backward_weight);
-    costs.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
-    costs.activation.push_back(scaled_part(layer.activation));
-    costs.stash.push_back(scaled_part(layer.stashed()));
-    costs.rebuild.push_back(passes.rebuild);
-    costs.again.push_back(passes.again.value_or(passes.forward));
-    if (passes.issued) costs.issued.push_back(*passes.issued);
-    costs.core.push_back(layer.stash_selective ? costs.stash.back() - scaled_part(*layer.stash_selective) : Bytes{});
-    if (layer.work >= 0) {
-      const WorkCosts& of = costs_of_work(layer);
-      Bytes& stash = costs.stash.back();
-      if (of.beside.logits) stash = checked_sum(stash - std::min(stash, of.of_operators), of.logits);
-      stash = checked_sum(stash, of.beside.stash);
-      stash = stash + std::max(Bytes{} - stash, of.more);
-      if (of.core) costs.core.back() = *of.core;
-      if (plan.recompute_modules.has(Module::AttentionCore))
-        costs.core.back() = checked_sum(costs.core.back(), of.beside.core);
-      costs.core.back() = std::min(costs.core.back(), stash);
-    }
-    costs.logits.push_back(layer.work < 0 ? Bytes{} : std::min(costs_of_work(layer).logits, costs.stash.back()));
-    costs.workspace.push_back(layer.work < 0 ? Bytes{} : costs_of_work(layer).workspace);
-  };
+  LayersPriced priced(*scenario_, source(device_class), samples, active);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     try {
-      add(i);
+      priced.add(static_cast<LayerId>(i));
     } catch (const OverflowError& error) {
       throw InputError(model.layers[i].place, "layer \"" + model.layers[i].name + "\", for " + std::to_string(samples) +
                                                   " samples: " + error.what());
     }
   }
-  if (plan.slices) cut_into_slices(costs, plan);
+  LayerCosts costs = priced.take();
+  if (scenario_->plan.slices) cut_into_slices(costs, scenario_->plan);
   return costs;
 }
 

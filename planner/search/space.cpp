@@ -1,6 +1,7 @@
 #include "planner/search/space.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <set>
 
@@ -390,103 +391,140 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shared_layers(const Scenario&
   return pairs;
 }
 
+// The layouts of a scenario, in groups, and why others are none.
+class SpaceOf {
+ public:
+  SpaceOf(const Scenario& scenario, const Within& within)
+      : scenario_(scenario),
+        plan_(scenario.plan),
+        within_(within),
+        devices_(scenario.cluster.devices()),
+        layers_(static_cast<std::int64_t>(scenario.model.layers.size())),
+        schedules_(schedules_for(scenario)),
+        placements_(placements_for(scenario)),
+        asked_(scenario) {}
+
+  Space found() {
+    std::vector<std::int64_t> degrees = divisors(scenario_.cluster.devices_per_node);
+    std::erase_if(degrees, [&](std::int64_t t) { return !divides(scenario_.model, t); });
+    for (const auto& [t, context] : shared_layers(scenario_, degrees, left_out_)) {
+      Layout layout;
+      layout.tensor_parallel = static_cast<int>(t), layout.context_parallel = static_cast<int>(context);
+      add_pipelines(layout, t * context);
+    }
+    if (space_.groups.empty() && refused_ && !space_.left_out.contains(kNoBatch))
+      throw InputError(place_of(scenario_, plan_.expert_parallel.place), fmt::format("plan.{}", refused_->key),
+                       refused_->why);
+    return std::move(space_);
+  }
+
+ private:
+  // Of stages whose devices are `shared` each.
+  void add_pipelines(Layout layout, std::int64_t shared) {
+    const std::int64_t at_most = std::min(layers_, devices_ / std::max<std::int64_t>(shared, 1));
+    for (const std::int64_t stages : numbers(scenario_, "stages", plan_.stages.value, up_to(at_most)))
+      for (const std::int64_t copies : numbers(scenario_, "data_parallel", plan_.data_parallel.value,
+                                               up_to(devices_ / std::max<std::int64_t>(shared * stages, 1)))) {
+        if (!fits(shared * stages * copies, stages)) continue;
+        layout.stages = static_cast<int>(stages), layout.data_parallel = static_cast<int>(copies);
+        add_batches(layout);
+      }
+  }
+
+  bool fits(std::int64_t taken, std::int64_t stages) {
+    const std::int64_t node = scenario_.cluster.devices_per_node;
+    if (taken > devices_)
+      left_out_("more devices than the cluster has");
+    else if (within_.whole_nodes && taken > node && taken % node != 0)
+      left_out_("devices that do not fill the last of their nodes");
+    else if (stages > layers_)
+      left_out_("more stages than layers");
+    else
+      return true;
+    return false;
+  }
+
+  void add_batches(Layout layout) {
+    const std::vector<Batch> split = batches(scenario_, layout.data_parallel);
+    if (split.empty()) left_out_(kNoBatch);
+    for (const Batch& batch : split)
+      for (const bool sequence_parallel : sequence_parallel_for(scenario_, layout.tensor_parallel)) {
+        layout.sequence_parallel = sequence_parallel;
+        layout.micro_batch_size = batch.size, layout.micro_batches = batch.count;
+        for (const std::int64_t experts : experts_for(asked_, layout, left_out_, refused_)) {
+          LayoutGroup group;
+          group.first = layout;
+          group.first.expert_parallel = static_cast<int>(experts);
+          add_group(std::move(group));
+        }
+      }
+  }
+
+  void add_group(LayoutGroup group) {
+    const Layout& first = group.first;
+    const std::int64_t copies = first.data_parallel;
+    group.chunks = chunks_for(scenario_, first.stages);
+    for (const std::string& schedule : schedules_)
+      if (takes(schedule, group)) group.schedules.push_back(schedule);
+    group.zeros = copies * first.context_parallel > 1
+                      ? numbers(scenario_, "zero", scenario_.training.zero, {1, 0})
+                      : std::vector<std::int64_t>{is_open(scenario_, "zero") ? 0 : scenario_.training.zero};
+    group.shards =
+        shards_for(scenario_, copies, static_cast<std::int64_t>(first.tensor_parallel) * first.context_parallel);
+    if (group.shards.empty()) {
+      left_out_("data_parallel_shard does not divide the copies");
+      group.shards = {0};
+      std::erase_if(group.zeros, [](std::int64_t zero) { return zero > 0; });
+      if (group.zeros.empty()) return;
+    }
+    group.placements = copies > 1 && first.stages > 1 ? placements_ : std::vector<PlacementOrder>{placements_.front()};
+    space_.layouts += static_cast<std::int64_t>(members(group).size());
+    if (group.schedules.empty() && (first.stages == 1 || group.chunks.empty()))
+      left_out_(those_with_chunks(schedules_) + " two stages or more, and two chunks or more on each");
+    if (group.schedules.empty()) return;
+    if (space_.groups.size() == kMostGroups)
+      throw InputError(plan_.place, "plan",
+                       fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
+                                   "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
+                                   "or micro_batch_size: {{auto: [1, 2, 4]}}",
+                                   kMostGroups));
+    space_.groups.push_back(std::move(group));
+  }
+
+  // Whether a schedule is one of a group's: not where another does the same on one stage, nor without chunks to take.
+  bool takes(const std::string& schedule, const LayoutGroup& group) {
+    const ScheduleRule& rule = *find_schedule(schedule);
+    const ScheduleFacts& facts = rule.facts;
+    const int stages = group.first.stages;
+    if (!facts.takes_chunks && chunks_are_given(scenario_)) {
+      left_out_("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
+      return false;
+    }
+    const bool same =
+        stages == 1 && std::find(schedules_.begin(), schedules_.end(), rule.on_one_stage) != schedules_.end();
+    if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty()))) return false;
+    if (!facts.groups_of_stages || group.first.micro_batches % stages == 0) return true;
+    left_out_(schedule + " takes micro-batches in groups of as many as there are stages");
+    return false;
+  }
+
+  const Scenario& scenario_;
+  const PlanRequest& plan_;
+  const Within& within_;
+  std::int64_t devices_, layers_;
+  std::vector<std::string> schedules_;
+  std::vector<PlacementOrder> placements_;
+  Scenario asked_;  // to try degrees with
+  std::optional<Refusal> refused_;
+  Space space_;
+  std::function<void(const std::string&)> left_out_ = [this](const std::string& reason) { ++space_.left_out[reason]; };
+};
+
 }  // namespace
 
 Space layouts_of(const Scenario& scenario, const Within& within) {
   check_fixed(scenario);
-  const PlanRequest& plan = scenario.plan;
-  const std::int64_t devices = scenario.cluster.devices();
-  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  std::vector<std::int64_t> degrees = divisors(scenario.cluster.devices_per_node);
-  degrees.erase(
-      std::remove_if(degrees.begin(), degrees.end(), [&](std::int64_t t) { return !divides(scenario.model, t); }),
-      degrees.end());
-  const std::vector<std::string> schedules = schedules_for(scenario);
-  const std::vector<PlacementOrder> placements = placements_for(scenario);
-  Space space;
-  const auto left_out = [&](const std::string& reason) { ++space.left_out[reason]; };
-  Scenario asked = scenario;
-  std::optional<Refusal> refused;
-  for (const auto& [t, context] : shared_layers(scenario, degrees, left_out))
-    for (const std::int64_t stages : numbers(scenario, "stages", plan.stages.value,
-                                             up_to(std::min(layers, devices / std::max<std::int64_t>(t * context, 1)))))
-      for (const std::int64_t copies : numbers(scenario, "data_parallel", plan.data_parallel.value,
-                                               up_to(devices / std::max<std::int64_t>(t * context * stages, 1)))) {
-        if (t * context * stages * copies > devices) {
-          left_out("more devices than the cluster has");
-          continue;
-        }
-        const std::int64_t each = scenario.cluster.devices_per_node, taken = t * context * stages * copies;
-        if (within.whole_nodes && taken > each && taken % each != 0) {
-          left_out("devices that do not fill the last of their nodes");
-          continue;
-        }
-        if (stages > layers) {
-          left_out("more stages than layers");
-          continue;
-        }
-        const std::vector<Batch> split = batches(scenario, copies);
-        if (split.empty()) left_out(kNoBatch);
-        for (const Batch& batch : split)
-          for (const bool sequence_parallel : sequence_parallel_for(scenario, t)) {
-            Layout layout;
-            layout.tensor_parallel = static_cast<int>(t);
-            layout.sequence_parallel = sequence_parallel;
-            layout.context_parallel = static_cast<int>(context);
-            layout.stages = static_cast<int>(stages), layout.data_parallel = static_cast<int>(copies);
-            layout.micro_batch_size = batch.size, layout.micro_batches = batch.count;
-            for (const std::int64_t experts : experts_for(asked, layout, left_out, refused)) {
-              LayoutGroup group;
-              group.first = layout;
-              group.first.expert_parallel = static_cast<int>(experts);
-              group.chunks = chunks_for(scenario, stages);
-              for (const std::string& schedule : schedules) {
-                const ScheduleRule& rule = *find_schedule(schedule);
-                const ScheduleFacts& facts = rule.facts;
-                if (!facts.takes_chunks && chunks_are_given(scenario)) {
-                  left_out("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
-                  continue;
-                }
-                const bool same =
-                    stages == 1 && std::find(schedules.begin(), schedules.end(), rule.on_one_stage) != schedules.end();
-                if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty())))
-                  continue;
-                if (facts.groups_of_stages && batch.count % stages != 0)
-                  left_out(schedule + " takes micro-batches in groups of as many as there are stages");
-                else
-                  group.schedules.push_back(schedule);
-              }
-              group.zeros = copies * context > 1
-                                ? numbers(scenario, "zero", scenario.training.zero, {1, 0})
-                                : std::vector<std::int64_t>{is_open(scenario, "zero") ? 0 : scenario.training.zero};
-              group.shards = shards_for(scenario, copies, t * context);
-              if (group.shards.empty()) {
-                left_out("data_parallel_shard does not divide the copies");
-                group.shards = {0};
-                std::erase_if(group.zeros, [](std::int64_t zero) { return zero > 0; });
-                if (group.zeros.empty()) continue;
-              }
-              group.placements =
-                  copies > 1 && stages > 1 ? placements : std::vector<PlacementOrder>{placements.front()};
-              space.layouts += static_cast<std::int64_t>(members(group).size());
-              if (group.schedules.empty() && (stages == 1 || group.chunks.empty()))
-                left_out(those_with_chunks(schedules) + " two stages or more, and two chunks or more on each");
-              if (group.schedules.empty()) continue;
-              if (space.groups.size() == kMostGroups)
-                throw InputError(
-                    plan.place, "plan",
-                    fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
-                                "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
-                                "or micro_batch_size: {{auto: [1, 2, 4]}}",
-                                kMostGroups));
-              space.groups.push_back(std::move(group));
-            }
-          }
-      }
-  if (space.groups.empty() && refused && !space.left_out.contains(kNoBatch))
-    throw InputError(place_of(scenario, plan.expert_parallel.place), fmt::format("plan.{}", refused->key),
-                     refused->why);
-  return space;
+  return SpaceOf(scenario, within).found();
 }
 
 std::vector<Layout> members(const LayoutGroup& group) {

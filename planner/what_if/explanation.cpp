@@ -193,26 +193,6 @@ void add_warnings(Answer& answer, const CostModel& cost) {
   if (report.mfu > 1) report.warnings.push_back(more_than_peak(scenario));
 }
 
-// Stages between the producer of a tensor and a user of it: those are what `skips` is about.
-bool skips_a_stage(const Model& model, const Plan& plan) {
-  const std::vector<LayerRange> chunks = plan.uncut();
-  const auto chunk_of = [&](LayerId layer) {
-    const auto holds = [&](const LayerRange& range) { return layer < range.end; };
-    return std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin();
-  };
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    for (const LayerId input : model.layers[i].inputs)
-      if (chunk_of(static_cast<LayerId>(i)) - chunk_of(input) > 1) return true;
-  return false;
-}
-
-bool has_experts(const Model& model) {
-  const auto grouped = [](const Operator& op) { return op.shape.groups > 1 && !op.shape.of_sample; };
-  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
-    return std::any_of(work.operators.begin(), work.operators.end(), grouped);
-  });
-}
-
 }  // namespace
 
 std::vector<std::string> campaign_warnings(const Scenario& scenario, const Report& report) {
@@ -240,93 +220,6 @@ void explain(Answer& answer, const CostModel& cost, const std::string& order, En
   report.hints = hints(answer);
   report.provenance = provenance(answer, cost);
   if (!order.empty()) report.provenance.insert(report.provenance.begin() + 1, order);
-}
-
-std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan) {
-  std::vector<std::string> lines;
-  const ScheduleRule* rule = find_schedule(plan.schedule);
-  if (plan.vertical_sync && rule != nullptr && rule->flush)
-    lines.push_back("plan.vertical_sync has no effect: " + plan.schedule +
-                    " flushes, so every stage has one version of its weights; it belongs to schedule: " +
-                    listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
-  if (plan.kept_for_weights && rule != nullptr && !rule->splits_backward)
-    lines.push_back("plan.kept_for_weights has no effect: it belongs to schedule: " +
-                    listed(schedule_names([](const ScheduleRule& each) { return each.splits_backward; }), "or"));
-  for (const ScheduleKey& key : kScheduleKeys)
-    if (plan.*key.asked && !(plan.facts.*key.stated))
-      lines.push_back(
-          fmt::format("plan.{} has no effect: it belongs to schedule: {}", key.name,
-                      listed(schedule_names([&](const ScheduleRule& each) { return each.facts.*key.stated; }), "or")));
-  const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
-  if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
-    lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
-  const auto in_part = [](Recompute recompute) { return recompute == Recompute::Selective; };
-  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), in_part) &&
-      !has_any(scenario.model, scenario.plan.recompute_modules))
-    lines.push_back(
-        scenario.plan.recompute_modules == Modules{Module::AttentionCore}
-            ? "plan.recompute: selective has no effect: the model has no attention core that keeps its scores (layers "
-              "with stated figures, flash attention, or no attention at all); it is the same as none"
-            : "plan.recompute: selective has no effect: the model has none of plan.recompute_modules; it is the same "
-              "as "
-              "none");
-  const auto by_blocks = [](Recompute recompute) { return recompute == Recompute::Blocks; };
-  if (std::any_of(plan.recompute.begin(), plan.recompute.end(), by_blocks) &&
-      std::none_of(scenario.model.layers.begin(), scenario.model.layers.end(),
-                   [](const Layer& layer) { return layer.block; }))
-    lines.push_back(
-        "plan.recompute: blocks has no effect: the model has no blocks of a Transformer; it is the same as none");
-  if (scenario.plan.scatter_gather.value && plan.tensor_parallel == 1)
-    lines.push_back(
-        "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
-  if (scenario.training.zero > 0 && !plan.seating().any_reduced())
-    lines.push_back(
-        fmt::format("training.zero: {} has no effect: each stage has a single worker, so there is nothing to shard",
-                    scenario.training.zero));
-  const Training& training = scenario.training;
-  if (training.execution != Execution::Eager && scenario.cost != CostSourceKind::Roofline)
-    lines.push_back("training.execution has no effect: times of layers are stated or measured, the host's with them");
-  const auto by_layers = [](Recompute recompute) {
-    return recompute == Recompute::Blocks || recompute == Recompute::Layers;
-  };
-  if (training.checkpoint_early_stop && std::none_of(plan.recompute.begin(), plan.recompute.end(), by_layers))
-    lines.push_back(
-        "training.checkpoint_early_stop has no effect: no block or layer is recomputed; it needs recompute: blocks");
-  if (training.low_precision.value != LowPrecision::None && scenario.cost != CostSourceKind::Roofline)
-    lines.push_back("training.low_precision has no effect on times: only cost: roofline prices products by precision");
-  if (training.low_precision_weights && training.low_precision.value == LowPrecision::None)
-    lines.push_back("training.low_precision_weights has no effect: training.low_precision is none");
-  if (scenario.plan.recompute_modules != Modules{Module::AttentionCore} &&
-      std::none_of(plan.recompute.begin(), plan.recompute.end(), in_part))
-    lines.push_back("plan.recompute_modules has no effect: no stage has recompute: selective");
-  const bool sent = plan.split().sends_tokens();
-  const bool asked = scenario.plan.expert_imbalance.value > 1 || scenario.plan.expert_imbalance_memory ||
-                     scenario.plan.expert_nodes || scenario.plan.expert_dispatch_fp8 ||
-                     scenario.plan.expert_exchange.value != ExpertExchange::AllToAll;
-  if (asked && !sent)
-    lines.push_back(
-        "plan.expert_exchange, expert_imbalance, expert_nodes and expert_dispatch_fp8 have no effect: no token is "
-        "sent; "
-        "they need plan.expert_parallel");
-  if (sent && scenario.plan.expert_nodes && scenario.plan.expert_exchange.value != ExpertExchange::PerNode)
-    lines.push_back("plan.expert_nodes has no effect: it limits expert_exchange: per_node");
-  const PlanRequest& request = scenario.plan;
-  const bool fused = request.pairs.value == Pairs::Fused;
-  const bool cells = plan.facts.pairs || (request.given && request.given->overlapped() > 0);
-  if (fused && !cells)
-    lines.push_back(
-        fmt::format("plan.pairs: fused has no effect: {} has no cell of a forward and a backward", plan.schedule));
-  if (!fused && (request.pair_time || request.exchange_share.value > 0))
-    lines.push_back("plan.pair_time and exchange_share have no effect: they need plan.pairs: fused");
-  else if (fused && request.exchange_share.value > 0 && (!sent || request.pair_time))
-    lines.push_back(request.pair_time
-                        ? "plan.exchange_share has no effect: plan.pair_time says how long a cell takes"
-                        : "plan.exchange_share has no effect: no token is sent; it needs expert_parallel");
-  if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario.model))
-    lines.push_back("training.expert_products: looped has no effect: the model has no experts");
-  if (plan.skips == Skips::Direct && !skips_a_stage(scenario.model, plan))
-    lines.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
-  return lines;
 }
 
 }  // namespace pipewright::planner

@@ -1,0 +1,266 @@
+#include "core/cost/sources/work_passes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/cost/fused_softmax.hpp"
+#include "core/cost/issue_times.hpp"
+
+namespace pipewright::core {
+
+WorkPasses::WorkPasses(const Scenario& scenario, int device_class, const Topology& topology)
+    : scenario_(scenario),
+      device_(scenario.cluster.device_of(device_class)),
+      times_(scenario, device_class),
+      tensor_(scenario, topology),
+      context_(scenario, topology),
+      sent_(scenario, topology) {}
+
+bool WorkPasses::host_limits() const {
+  const HostTimes& host = device_.host;
+  return host.operation.value > 0 || host.backward.value_or(Time{}).value > 0 || host.collective.value > 0;
+}
+
+bool WorkPasses::overlaps() const {
+  const TensorParallel& split = times_.split();
+  return scenario_.plan.tensor_overlap.value && split.sequence_parallel && split.degree > 1;
+}
+
+double WorkPasses::left_of(const PassKernels& pass, double exchanged, int count) const {
+  const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
+  if (!overlaps() || count == 0 || sent <= 0) return 1;
+  const double left = left_of_exchanges(pass.gathers, pass.scatters, count, sent / count / 2, times_.split().degree);
+  return (left + skew) / exchanged;
+}
+
+double WorkPasses::collectives(const Work& work, const Amount& reduced, int reductions, double samples) const {
+  const double weight = times_.weight();
+  double bytes = reduced.on_device(Bytes{static_cast<std::int64_t>(weight)}, TensorParallel{}) * samples;
+  const LowPrecisionRule* low = times_.low();
+  if (low && times_.split().sequence_parallel &&
+      std::any_of(work.operators.begin(), work.operators.end(), low_precision_product))
+    bytes *= (weight + low->bytes) / (2 * weight);
+  return tensor_.time(bytes, reductions, static_cast<double>(device_.host.skew.value));
+}
+
+double WorkPasses::exchange_time(const Operator& op, double samples) const {
+  if (op.sent.tokens <= 0) return 0;
+  const bool out = op.name == "dispatch";
+  const double each = out && scenario_.plan.expert_dispatch_fp8 ? 1 + 4.0 / 128 : times_.weight();
+  return sent_.time(op.sent, op.sent.tokens * samples / times_.split().degree, op.sent.features * each);
+}
+
+// The kernels of every pass over one work, operator by operator.
+class PassesOfWork {
+ public:
+  PassesOfWork(const WorkPasses& of, const Work& work, double samples)
+      : of_(of),
+        times_(of.times_),
+        plan_(of.scenario_.plan),
+        split_(times_.split()),
+        work_(work),
+        whole_(samples),
+        here_(samples / of.context_.degree()),
+        host_(issue_times(of.device_.host, of.scenario_.training.execution)),
+        repeated_(of.scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size()) {
+    for (const Operator& op : work.operators)
+      if (of.context_.divides() && op.attention.heads > 0)
+        add_divided_attention(op);
+      else
+        add(op);
+    std::reverse(input_.list.begin(), input_.list.end());
+    std::reverse(weight_.list.begin(), weight_.list.end());
+  }
+
+  IssuedPasses issued() const {
+    Amount within;  // the modules that are run again
+    int reductions = 0;
+    for (std::size_t module = 0; module < work_.reduced_within.size(); ++module)
+      if (plan_.recompute_modules.has(static_cast<Module>(module)))
+        within += work_.reduced_within[module].bytes, reductions += work_.reduced_within[module].times;
+    if (split_.sends_tokens() && plan_.recompute_modules.has(Module::Experts) && reductions >= work_.expert_layers)
+      within = of_all(within), reductions = times(reductions);
+    IssuedPasses issued{reduced(forward_, of_all(work_.reduced_forward), times(work_.reductions_forward)),
+                        reduced(input_, of_all(work_.reduced_backward), times(work_.reductions_backward)),
+                        weight_.with(),
+                        reduced(core_, within, reductions),
+                        {}};
+    issued.again = issued.forward;
+    if (repeated_ == work_.operators.size()) return issued;
+    // The last product's all-reduce goes with it.
+    const int all = times(work_.reductions_forward), left = std::max(0, all - 1);
+    const double time = all == 0 ? 0 : of_.collectives(work_, of_all(work_.reduced_forward), all, here_) * left / all;
+    issued.again = again_.with(left, host_.collective, time * of_.left_of(again_, time, left));
+    return issued;
+  }
+
+ private:
+  // An operator on one device.
+  struct Here {
+    const Operator& op;
+    bool at_experts, repeats;
+    double samples;     // whose tokens it gets: at experts those of the fullest device
+    double flops;       // of one sample's, the factor
+    double parameters;  // that it reads
+    bool apart;         // the softmax, in several kernels
+    int kernels;
+  };
+
+  // Attention over a sequence that devices share: each pass, and what exchanges add that attention does not hide.
+  void add_divided_attention(const Operator& op) {
+    add_attention(op, PassKind::Forward, host_.forward, forward_);
+    if (is_repeated(op)) add_attention(op, PassKind::Forward, host_.forward, again_);
+    add_attention(op, PassKind::Input, host_.backward, input_);
+  }
+  void add_attention(const Operator& op, PassKind pass, double host, PassKernels& kernels) const {
+    const ContextAttention& context = of_.context_;
+    const bool backward = pass == PassKind::Input;
+    Operator part = op;
+    part.attention = context.kernel(op.attention);
+    const double flops = (backward ? op.input_flops + op.rebuilt_flops : op.forward_flops) * whole_ *
+                         context.flops_share(op.attention) / (op.divided ? split_.degree : 1);
+    const double bytes = (backward ? op.input_bytes : op.forward_bytes).on_device(value(), split_) * whole_ *
+                         context.bytes_share(op.attention);
+    const double one = times_.time(part, pass, whole_, flops, bytes);
+    const ContextTensors own = context_tensors(op, plan_, whole_, times_.weight());
+    const double all = backward ? context.backward(one, own) : context.forward(one, own);
+    kernels.add(host, one * context.kernels(), context.kernels());
+    kernels.add_exchanges(host_.collective, all - one * context.kernels(), context.calls(backward));
+  }
+
+  void add(const Operator& op) {
+    if (op.name == "scores") scores_ = op.shape;
+    const Here here = on_device(op);
+    add_forward(here);
+    add_backward(here);
+  }
+
+  Here on_device(const Operator& op) const {
+    const double t = split_.degree;
+    const bool at_experts = op.expert && split_.sends_tokens();
+    const double samples = at_experts && split_.experts > 1 ? here_ * plan_.expert_imbalance.value : here_;
+    const bool shared = op.divided || (split_.sequence_parallel && !op.gathered) || at_experts;
+    const std::int64_t dense = op.parameters - op.gathered_parameters;
+    const std::int64_t sharded = std::min(dense, op.sharded_parameters);
+    const double parameters =
+        static_cast<double>(dense - sharded) +
+        std::ceil(static_cast<double>(sharded) / (at_experts ? static_cast<double>(split_.expert_devices()) : t));
+    const bool apart = of_.scenario_.training.framework.megatron() && softmax_apart(op, scores_, samples, split_);
+    return {op,
+            at_experts,
+            is_repeated(op),
+            samples,
+            samples / (shared ? t : 1.0),
+            parameters,
+            apart,
+            apart ? kSoftmaxKernels : 1};
+  }
+
+  void add_forward(const Here& here) {
+    const Operator& op = here.op;
+    // Rows come back before they are summed; sent ones leave behind the copy.
+    if (returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, pass); });
+    if (const auto of = times_.casts(op, PassKind::Forward, here.samples, here.parameters); of.kernels > 0)
+      to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, of.time, of.kernels); });
+    const double once =
+        times_.time(op, PassKind::Forward, here.samples, op.forward_flops * here.flops,
+                    bytes(here, op.forward_bytes, times_.weight()) * (here.apart ? kSoftmaxForward : 1), here.kernels);
+    to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, once, here.kernels); });
+    if (beside(op)) {
+      const DividedProduct product = in_parts(here, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
+      to_forward(here, [&](PassKernels& pass) {
+        auto& products = columns(op) ? pass.gathers : pass.scatters;
+        // Several products read what was gathered once, up to the one whose output is scattered.
+        const bool joins = columns(op) && pass.gathers.size() > pass.scatters.size();
+        if (!joins) return products.push_back(product);
+        products.back().whole += product.whole, products.back().parts += product.parts;
+      });
+    }
+    if (!returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, pass); });
+  }
+
+  // In the order of the forward: the lists are turned round in the end.
+  void add_backward(const Here& here) {
+    const Operator& op = here.op;
+    if (returns(op)) add_exchange(here, input_);
+    const double of_input =
+        times_.time(op, PassKind::Input, here.samples, (op.input_flops + op.rebuilt_flops) * here.flops,
+                    bytes(here, op.input_bytes, times_.weight()) * (here.apart ? kSoftmaxBackward : 1), here.kernels);
+    input_.add(host_.backward, of_input, here.kernels);
+    if (beside(op) && of_input > 0)
+      (columns(op) ? input_.gathers : input_.scatters)
+          .push_back(in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes));
+    if (!returns(op)) add_exchange(here, input_);
+    if (const auto of = times_.casts(op, PassKind::Input, here.samples, here.parameters); of.kernels > 0)
+      input_.add(host_.backward, of.time, of.kernels);
+    weight_.add(host_.backward, times_.time(op, PassKind::Weight, here.samples, op.weight_flops * here.flops,
+                                            bytes(here, op.weight_bytes, times_.gradient())));
+  }
+
+  // What a forward adds is added to what repeats it, too.
+  template <class Add>
+  void to_forward(const Here& here, const Add& add) {
+    add(forward_);
+    if (rebuilt_with(here.op, plan_.recompute_modules)) add(core_);
+    if (here.repeats) add(again_);
+  }
+
+  void add_exchange(const Here& here, PassKernels& pass) const {
+    const double time = here.at_experts ? of_.exchange_time(here.op, here_) : 0;
+    if (time > 0) pass.add_exchanges(host_.collective, time, of_.sent_.calls());
+  }
+
+  double bytes(const Here& here, const Amount& amount, double of_weights) const {
+    const double tensors = amount.on_device(value(), split_) * here.samples;
+    return tensors > 0 ? tensors + here.parameters * of_weights : 0;
+  }
+
+  // A pass that takes `whole`: also in t parts, of as many rows each.
+  DividedProduct in_parts(const Here& here, PassKind pass, double whole, double flops, const Amount& amount) const {
+    const double t = split_.degree;
+    const double moved = amount.on_device(value(), split_) * here.samples / t + here.parameters * times_.weight();
+    return {whole, times_.time(here.op, pass, here.samples / t, flops * here.flops / t, moved) * t};
+  }
+
+  KernelQueue reduced(const PassKernels& pass, const Amount& amount, int count) const {
+    const double exchanged = of_.collectives(work_, amount, count, here_);
+    return pass.with(count, host_.collective, exchanged * of_.left_of(pass, exchanged, count));
+  }
+  // Where tokens are sent to their experts, no group sums up what these make.
+  Amount of_all(Amount amount) const { return split_.sends_tokens() ? amount - work_.reduced_by_experts : amount; }
+  int times(int count) const { return split_.sends_tokens() ? count - work_.expert_layers : count; }
+
+  bool is_repeated(const Operator& op) const { return &op < work_.operators.data() + repeated_; }
+  static bool returns(const Operator& op) { return op.name == "combine"; }
+  static bool columns(const Operator& op) { return op.shape.divided == ProductOfLayer::Divided::Columns; }
+  bool beside(const Operator& op) const {
+    return of_.overlaps() && !op.expert && (columns(op) || op.shape.divided == ProductOfLayer::Divided::Depth);
+  }
+  Bytes value() const { return {static_cast<std::int64_t>(times_.weight())}; }
+
+  const WorkPasses& of_;
+  const OperatorTimes& times_;
+  const PlanRequest& plan_;
+  const TensorParallel& split_;
+  const Work& work_;
+  double whole_, here_;  // samples: whose tokens devices share, and those of so many tokens as this one has
+  IssueTimes host_;
+  std::size_t repeated_;  // operators of a forward that is repeated
+  PassKernels forward_, input_, weight_, core_, again_;
+  ProductOfLayer scores_;
+};
+
+CostSource::Passes WorkPasses::price(const Work& work, double samples) const {
+  const IssuedPasses issued = PassesOfWork(*this, work, samples).issued();
+  CostSource::Passes passes;
+  passes.forward = issued.forward.device;
+  passes.backward_input = issued.input.device;
+  passes.backward_weight = issued.weight.device;
+  passes.rebuild = issued.rebuild.device;
+  passes.again = issued.again.device;
+  if (host_limits()) passes.issued = issued;
+  return passes;
+}
+
+}  // namespace pipewright::core

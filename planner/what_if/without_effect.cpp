@@ -1,0 +1,169 @@
+// What a scenario states and its plan cannot use.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/model/graph.hpp"
+#include "core/plan/given_schedule.hpp"
+#include "core/question/scenario.hpp"
+#include "planner/what_if/explanation.hpp"
+#include "planner/words.hpp"
+#include "sim/schedules/table.hpp"
+
+namespace pipewright::planner {
+namespace {
+
+// Stages between the producer of a tensor and a user of it: those are what `skips` is about.
+bool skips_a_stage(const Model& model, const Plan& plan) {
+  const std::vector<LayerRange> chunks = plan.uncut();
+  const auto chunk_of = [&](LayerId layer) {
+    const auto holds = [&](const LayerRange& range) { return layer < range.end; };
+    return std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin();
+  };
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    for (const LayerId input : model.layers[i].inputs)
+      if (chunk_of(static_cast<LayerId>(i)) - chunk_of(input) > 1) return true;
+  return false;
+}
+
+bool has_experts(const Model& model) {
+  const auto grouped = [](const Operator& op) { return op.shape.groups > 1 && !op.shape.of_sample; };
+  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(), grouped);
+  });
+}
+
+// Lines of options without effect, by topic.
+class WithoutEffect {
+ public:
+  WithoutEffect(const Scenario& scenario, const Plan& plan)
+      : scenario_(scenario), plan_(plan), sent_(plan.split().sends_tokens()) {
+    add_schedule();
+    add_recomputation();
+    add_division();
+    add_training();
+    add_modules();
+    add_experts();
+    add_pairs();
+    add_tensors();
+  }
+  std::vector<std::string> take() { return std::move(lines_); }
+
+ private:
+  void add_schedule() {
+    const ScheduleRule* rule = find_schedule(plan_.schedule);
+    if (plan_.vertical_sync && rule != nullptr && rule->flush)
+      lines_.push_back("plan.vertical_sync has no effect: " + plan_.schedule +
+                       " flushes, so every stage has one version of its weights; it belongs to schedule: " +
+                       listed(schedule_names([](const ScheduleRule& each) { return !each.flush; }), "or"));
+    if (plan_.kept_for_weights && rule != nullptr && !rule->splits_backward)
+      lines_.push_back("plan.kept_for_weights has no effect: it belongs to schedule: " +
+                       listed(schedule_names([](const ScheduleRule& each) { return each.splits_backward; }), "or"));
+    for (const ScheduleKey& key : kScheduleKeys)
+      if (plan_.*key.asked && !(plan_.facts.*key.stated))
+        lines_.push_back(fmt::format(
+            "plan.{} has no effect: it belongs to schedule: {}", key.name,
+            listed(schedule_names([&](const ScheduleRule& each) { return each.facts.*key.stated; }), "or")));
+  }
+
+  void add_recomputation() {
+    if (plan_.recompute_except_last && !recomputes(Recompute::Full))
+      lines_.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
+    if (recomputes(Recompute::Selective) && !has_any(scenario_.model, scenario_.plan.recompute_modules))
+      lines_.push_back(
+          scenario_.plan.recompute_modules == Modules{Module::AttentionCore}
+              ? "plan.recompute: selective has no effect: the model has no attention core that keeps its scores "
+                "(layers with stated figures, flash attention, or no attention at all); it is the same as none"
+              : "plan.recompute: selective has no effect: the model has none of plan.recompute_modules; it is the same "
+                "as none");
+    if (recomputes(Recompute::Blocks) && std::none_of(scenario_.model.layers.begin(), scenario_.model.layers.end(),
+                                                      [](const Layer& layer) { return layer.block; }))
+      lines_.push_back(
+          "plan.recompute: blocks has no effect: the model has no blocks of a Transformer; it is the same as none");
+  }
+
+  void add_division() {
+    if (scenario_.plan.scatter_gather.value && plan_.tensor_parallel == 1)
+      lines_.push_back(
+          "plan.scatter_gather has no effect: it divides tensors among the devices of a tensor-parallel group");
+    if (scenario_.training.zero > 0 && !plan_.seating().any_reduced())
+      lines_.push_back(
+          fmt::format("training.zero: {} has no effect: each stage has a single worker, so there is nothing to shard",
+                      scenario_.training.zero));
+  }
+
+  void add_training() {
+    const Training& training = scenario_.training;
+    if (training.execution != Execution::Eager && scenario_.cost != CostSourceKind::Roofline)
+      lines_.push_back(
+          "training.execution has no effect: times of layers are stated or measured, the host's with them");
+    if (training.checkpoint_early_stop && !recomputes(Recompute::Blocks) && !recomputes(Recompute::Layers))
+      lines_.push_back(
+          "training.checkpoint_early_stop has no effect: no block or layer is recomputed; it needs recompute: blocks");
+    if (training.low_precision.value != LowPrecision::None && scenario_.cost != CostSourceKind::Roofline)
+      lines_.push_back(
+          "training.low_precision has no effect on times: only cost: roofline prices products by precision");
+    if (training.low_precision_weights && training.low_precision.value == LowPrecision::None)
+      lines_.push_back("training.low_precision_weights has no effect: training.low_precision is none");
+  }
+
+  void add_modules() {
+    if (scenario_.plan.recompute_modules != Modules{Module::AttentionCore} && !recomputes(Recompute::Selective))
+      lines_.push_back("plan.recompute_modules has no effect: no stage has recompute: selective");
+  }
+
+  void add_experts() {
+    const bool asked = scenario_.plan.expert_imbalance.value > 1 || scenario_.plan.expert_imbalance_memory ||
+                       scenario_.plan.expert_nodes || scenario_.plan.expert_dispatch_fp8 ||
+                       scenario_.plan.expert_exchange.value != ExpertExchange::AllToAll;
+    if (asked && !sent_)
+      lines_.push_back(
+          "plan.expert_exchange, expert_imbalance, expert_nodes and expert_dispatch_fp8 have no effect: no token is "
+          "sent; they need plan.expert_parallel");
+    if (sent_ && scenario_.plan.expert_nodes && scenario_.plan.expert_exchange.value != ExpertExchange::PerNode)
+      lines_.push_back("plan.expert_nodes has no effect: it limits expert_exchange: per_node");
+  }
+
+  void add_pairs() {
+    const PlanRequest& request = scenario_.plan;
+    const bool fused = request.pairs.value == Pairs::Fused;
+    const bool cells = plan_.facts.pairs || (request.given && request.given->overlapped() > 0);
+    if (fused && !cells)
+      lines_.push_back(
+          fmt::format("plan.pairs: fused has no effect: {} has no cell of a forward and a backward", plan_.schedule));
+    if (!fused && (request.pair_time || request.exchange_share.value > 0))
+      lines_.push_back("plan.pair_time and exchange_share have no effect: they need plan.pairs: fused");
+    else if (fused && request.exchange_share.value > 0 && (!sent_ || request.pair_time))
+      lines_.push_back(request.pair_time
+                           ? "plan.exchange_share has no effect: plan.pair_time says how long a cell takes"
+                           : "plan.exchange_share has no effect: no token is sent; it needs expert_parallel");
+  }
+
+  void add_tensors() {
+    const Training& training = scenario_.training;
+    if (training.expert_products == ExpertProducts::Looped && !has_experts(scenario_.model))
+      lines_.push_back("training.expert_products: looped has no effect: the model has no experts");
+    if (plan_.skips == Skips::Direct && !skips_a_stage(scenario_.model, plan_))
+      lines_.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
+  }
+
+  bool recomputes(Recompute how) const {
+    return std::find(plan_.recompute.begin(), plan_.recompute.end(), how) != plan_.recompute.end();
+  }
+
+  const Scenario& scenario_;
+  const Plan& plan_;
+  bool sent_;  // tokens to their experts
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> options_without_effect(const Scenario& scenario, const Plan& plan) {
+  return WithoutEffect(scenario, plan).take();
+}
+
+}  // namespace pipewright::planner
