@@ -334,13 +334,20 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   Operator& opening = product(up, b_up, sent, opened, Divided::Columns);
   if (spec.gated && spec.activation != Activation::Silu) opening.other_gate_flops = opening.forward_flops / 2;
   const PointwiseFlops flops = pointwise(spec.activation);
-  Operator& act = add_operator(name_of(spec.activation), OperatorKind::Memory);
+  Operator& act = add_operator(
+      spec.gated && spec.activation == Activation::Gelu ? "gelu_gate" : name_of(spec.activation), OperatorKind::Memory);
   const Module of_activation = act.module = module_ == Module::Experts ? Module::ExpertActivation : module_;
   act.divided = act.expert = true;
   act.forward_flops = (flops.forward + (spec.gated ? 1 : 0)) * inner_values.sharded_values;
   act.input_flops = (flops.backward + (spec.gated ? 2 : 0)) * inner_values.sharded_values;
   act.forward_bytes = opened + inner_values, act.input_bytes = 2.0 * opened + inner_values;
   product(down, b_down, inner_values, sent, Divided::Depth);
+  if (spec.bias) {
+    Operator& bias = add_operator("expert_bias", OperatorKind::Memory);
+    bias.gathered = bias.expert = true;
+    bias.forward_flops = bias.input_flops = sent.gathered_values;
+    bias.forward_bytes = bias.input_bytes = 2.0 * sent;
+  }
   const Value y = make(in, false, true);
   record("experts", {x}, y);
   Operator& combine = add_operator("combine", OperatorKind::Memory);

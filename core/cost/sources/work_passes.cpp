@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/cost/fused_softmax.hpp"
+#include "core/cost/framework_kernels.hpp"
 #include "core/cost/issue_times.hpp"
 
 namespace pipewright::core {
@@ -103,8 +103,7 @@ class PassesOfWork {
     double samples;     // whose tokens it gets: at experts those of the fullest device
     double flops;       // of one sample's, the factor
     double parameters;  // that it reads
-    bool apart;         // the softmax, in several kernels
-    int kernels;
+    KernelsOfOperator by;
   };
 
   // Attention over a sequence that devices share: each pass, and what exchanges add that attention does not hide.
@@ -131,6 +130,7 @@ class PassesOfWork {
 
   void add(const Operator& op) {
     if (op.name == "scores") scores_ = op.shape;
+    if (op.sent.experts > 0) experts_here_ = op.sent.experts / split_.experts;
     const Here here = on_device(op);
     add_forward(here);
     add_backward(here);
@@ -146,27 +146,20 @@ class PassesOfWork {
     const double parameters =
         static_cast<double>(dense - sharded) +
         std::ceil(static_cast<double>(sharded) / (at_experts ? static_cast<double>(split_.expert_devices()) : t));
-    const bool apart = of_.scenario_.training.framework.megatron() && softmax_apart(op, scores_, samples, split_);
-    return {op,
-            at_experts,
-            is_repeated(op),
-            samples,
-            samples / (shared ? t : 1.0),
-            parameters,
-            apart,
-            apart ? kSoftmaxKernels : 1};
+    KernelsOfOperator by;
+    if (of_.scenario_.training.framework.megatron()) by = megatron_kernels(op, scores_, samples, split_, experts_here_);
+    return {op, at_experts, is_repeated(op), samples, samples / (shared ? t : 1.0), parameters, by};
   }
 
   void add_forward(const Here& here) {
     const Operator& op = here.op;
     // Rows come back before they are summed; sent ones leave behind the copy.
-    if (returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, pass); });
+    if (returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass); });
     if (const auto of = times_.casts(op, PassKind::Forward, here.samples, here.parameters); of.kernels > 0)
       to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, of.time, of.kernels); });
-    const double once =
-        times_.time(op, PassKind::Forward, here.samples, op.forward_flops * here.flops,
-                    bytes(here, op.forward_bytes, times_.weight()) * (here.apart ? kSoftmaxForward : 1), here.kernels);
-    to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, once, here.kernels); });
+    const double once = times_.time(op, PassKind::Forward, here.samples, op.forward_flops * here.flops,
+                                    bytes(here, op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels);
+    to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, once, here.by.kernels); });
     if (beside(op)) {
       const DividedProduct product = in_parts(here, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
       to_forward(here, [&](PassKernels& pass) {
@@ -177,21 +170,21 @@ class PassesOfWork {
         products.back().whole += product.whole, products.back().parts += product.parts;
       });
     }
-    if (!returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, pass); });
+    if (!returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass); });
   }
 
   // In the order of the forward: the lists are turned round in the end.
   void add_backward(const Here& here) {
     const Operator& op = here.op;
-    if (returns(op)) add_exchange(here, input_);
+    if (returns(op)) add_exchange(here, host_.backward, input_);
     const double of_input =
         times_.time(op, PassKind::Input, here.samples, (op.input_flops + op.rebuilt_flops) * here.flops,
-                    bytes(here, op.input_bytes, times_.weight()) * (here.apart ? kSoftmaxBackward : 1), here.kernels);
-    input_.add(host_.backward, of_input, here.kernels);
+                    bytes(here, op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels);
+    input_.add(host_.backward, of_input, here.by.kernels);
     if (beside(op) && of_input > 0)
       (columns(op) ? input_.gathers : input_.scatters)
           .push_back(in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes));
-    if (!returns(op)) add_exchange(here, input_);
+    if (!returns(op)) add_exchange(here, host_.backward, input_);
     if (const auto of = times_.casts(op, PassKind::Input, here.samples, here.parameters); of.kernels > 0)
       input_.add(host_.backward, of.time, of.kernels);
     weight_.add(host_.backward, times_.time(op, PassKind::Weight, here.samples, op.weight_flops * here.flops,
@@ -206,9 +199,17 @@ class PassesOfWork {
     if (here.repeats) add(again_);
   }
 
-  void add_exchange(const Here& here, PassKernels& pass) const {
+  // Tokens on their way to their experts or back. Those of an all-to-all arrive by sender and are sorted by expert, where a
+  // device has several; other exchanges put them where they belong.
+  void add_exchange(const Here& here, double host, PassKernels& pass) const {
     const double time = here.at_experts ? of_.exchange_time(here.op, here_) : 0;
-    if (time > 0) pass.add_exchanges(host_.collective, time, of_.sent_.calls());
+    if (time <= 0) return;
+    pass.add_exchanges(host_.collective, time, of_.sent_.calls());
+    if (experts_here_ <= 1 || plan_.expert_exchange.value != ExpertExchange::AllToAll) return;
+    const ExpertTokens& sent = here.op.sent;
+    const double rows = here.samples * sent.tokens * sent.active / split_.degree;
+    pass.add(host,
+             times_.time(here.op, PassKind::Forward, here.samples, 0, 2 * rows * sent.features * times_.weight()));
   }
 
   double bytes(const Here& here, const Amount& amount, double of_weights) const {
@@ -249,6 +250,7 @@ class PassesOfWork {
   std::size_t repeated_;  // operators of a forward that is repeated
   PassKernels forward_, input_, weight_, core_, again_;
   ProductOfLayer scores_;
+  double experts_here_ = 1;  // of the layer's, that a device holds
 };
 
 CostSource::Passes WorkPasses::price(const Work& work, double samples) const {

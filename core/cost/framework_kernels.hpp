@@ -1,0 +1,52 @@
+// Operators for which Megatron-LM runs more kernels than one, and what those read and write, over what one kernel would.
+//
+// Softmax over scores. Megatron's kernel that scales, masks and normalises at once runs where a device has a multiple of four
+// matrices of scores, each with a multiple of four queries and of keys, more than 16 and at most 4096 keys
+// (FusedScaleMaskSoftmax.is_kernel_available of github.com/NVIDIA/Megatron-LM).
+// Elsewhere five kernels do: to fp32, scale, mask in place, softmax, back. In reads and writes of an fp16 matrix:
+//     forward  3 + 4 + 4.5 + 4 + 3 = 18.5 in place of 2;   backward  3 + 6 + 4.5 + 4 + 3 = 20.5 in place of 3
+//
+// GELU as the gate of experts, whose halves are clamped first (weighted_bias_quick_geglu_impl): two clamps, their halves put
+// together, the fused kernel; backwards that kernel, the router's weights, two clamps, the halves put together. In 16-bit values
+// per value between an expert's products:
+//     forward  2 + 2 + 4 + 3 = 11 in place of 3;           backward  5 + 3 + 6 + 4 = 18 in place of 5
+//
+// Biases of the experts' second product (TEGroupedMLP._apply_bias), expert by expert: bias times fp32 weight of the router, plus
+// the product in fp32; then all put together, and to 16 bits. In bytes per value:
+//     forward  4 + 10 + 8 + 6 = 28 in place of 4;          backward  6 + 6 + 12 + 12 + 4 = 40 in place of 4
+// Its loop is counted as one kernel per expert.
+//                                                                          tests/core/operator_costs_test.cpp
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/model/work.hpp"
+
+namespace pipewright::core {
+
+struct KernelsOfOperator {
+  int kernels = 1;
+  double forward = 1, backward = 1;  // bytes, over those of one kernel
+};
+
+// Whether an operator behind `scores` takes the five kernels, of so many samples on a device.
+inline bool softmax_apart(const Operator& op, const ProductOfLayer& scores, double samples,
+                          const TensorParallel& split) {
+  if (op.name != "softmax" || op.module != Module::AttentionCore) return false;
+  const double matrices = samples * scores.groups / (op.divided ? split.degree : 1);
+  const auto by_four = [](double count) { return std::fmod(count, 4) == 0; };
+  return !(scores.columns > 16 && scores.columns <= 4096 && by_four(scores.columns) && by_four(scores.rows) &&
+           by_four(matrices));
+}
+
+// `experts`: that a device holds.
+inline KernelsOfOperator megatron_kernels(const Operator& op, const ProductOfLayer& scores, double samples,
+                                          const TensorParallel& split, double experts) {
+  if (softmax_apart(op, scores, samples, split)) return {5, 18.5 / 2, 20.5 / 3};
+  if (op.name == "gelu_gate") return {4, 11.0 / 3, 18.0 / 5};
+  if (op.name == "expert_bias") return {static_cast<int>(std::max(1.0, experts)) + 1, 28.0 / 4, 40.0 / 4};
+  return {};
+}
+
+}  // namespace pipewright::core
