@@ -257,6 +257,8 @@ std::vector<std::string> options_without_effect(const Scenario& scenario, const 
       lines.push_back(
           fmt::format("plan.{} has no effect: it belongs to schedule: {}", key.name,
                       listed(schedule_names([&](const ScheduleRule& each) { return each.facts.*key.stated; }), "or")));
+  if (plan.slice_lengths.value == SliceLengths::Even && !plan.uneven_slices())
+    lines.push_back("plan.slice_lengths: even has no effect: sequences are not cut; it needs plan.slices: 2 or more");
   const auto whole = [](Recompute recompute) { return recompute == Recompute::Full; };
   if (plan.recompute_except_last && std::none_of(plan.recompute.begin(), plan.recompute.end(), whole))
     lines.push_back("plan.recompute_except_last has no effect: no stage recomputes; it needs recompute: full");
