@@ -32,6 +32,33 @@ std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, s
           inner, heads, key_heads, inner, t > 1 ? fmt::format(" x {} (tensor_parallel)", t) : "")};
 }
 
+// Slices of equal tokens: what attention takes of each pass has to be known.
+std::string even_slices_refusal(const Scenario& scenario) {
+  if (scenario.plan.context_parallel.value > 1)
+    return "even: which tokens of a slice lie on which device of plan.context_parallel is not known; "
+           "write balanced, or context_parallel: 1";
+  bool measured = scenario.cost == CostSourceKind::Profile;
+  for (int c = 0; c < scenario.cluster.classes(); ++c)
+    measured |= scenario.cost == CostSourceKind::Roofline && scenario.cluster.device_of(c).measured != nullptr;
+  if (measured)
+    return "even: what was measured are whole layers, and nothing tells what of them attention takes; "
+           "write balanced, or cost: roofline with a device that was not calibrated";
+  for (const Layer& layer : scenario.model.layers) {
+    if (layer.work < 0)
+      return fmt::format(
+          "even: the figures of layer \"{}\" are stated, and nothing tells what of them attention takes; "
+          "write balanced, or a model built from operators",
+          layer.name);
+    for (const Operator& op : scenario.model.works[static_cast<std::size_t>(layer.work)].operators)
+      if (op.module == Module::AttentionCore)
+        return fmt::format(
+            "even: \"{}\" of layer \"{}\" computes the pairs that its mask leaves out, too, which slices do not; "
+            "write balanced, or model.attention: flash",
+            op.name, layer.name);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<Refusal> context_refusal(const Scenario& scenario) {
@@ -106,6 +133,8 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
   }
   if (static_cast<double>(slices) > tokens)
     return refuse(fmt::format("parts of a sequence are too many; at most {:.0f}", std::floor(tokens)));
+  if (plan.uneven_slices())
+    if (std::string why = even_slices_refusal(scenario); !why.empty()) return Refusal{"slice_lengths", std::move(why)};
   return std::nullopt;
 }
 

@@ -318,8 +318,9 @@ void check_barrier(const Scenario& scenario, const Plan& plan) {
 
 void check_slices(const Scenario& scenario, const Plan& plan) {
   if (const auto refused = slices_refusal(scenario, plan))
-    throw InputError(or_else(plan.slices->place, scenario.plan.place), fmt::format("plan.{}", refused->key),
-                     refused->why);
+    throw InputError(
+        or_else(refused->key == "slices" ? plan.slices->place : plan.slice_lengths.place, scenario.plan.place),
+        fmt::format("plan.{}", refused->key), refused->why);
 }
 
 // Before anybody asks who holds what.

@@ -22,9 +22,9 @@ bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const S
   const ScheduleShape& b = costs.shape;
   const auto same = [](const Edge& x, const Edge& y) { return x.from == y.from && x.to == y.to; };
   return a.stages == b.stages && a.virtual_stages == b.virtual_stages && a.units == b.units &&
-         a.reduce_each == b.reduce_each && a.micro_batches == b.micro_batches && a.chunk_order == b.chunk_order &&
-         a.group == b.group && a.replicas == b.replicas && a.recompute == b.recompute &&
-         a.recompute_except_last == b.recompute_except_last && a.given == b.given &&
+         a.reduce_each == b.reduce_each && a.micro_batches == b.micro_batches && a.slices == b.slices &&
+         a.chunk_order == b.chunk_order && a.group == b.group && a.replicas == b.replicas &&
+         a.recompute == b.recompute && a.recompute_except_last == b.recompute_except_last && a.given == b.given &&
          std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
 }
 
@@ -95,13 +95,13 @@ class CompiledOrder::Compiler {
     for (VirtualStageId v = 0; v < seating_.chunks(); ++v)
       holders_ = std::max(holders_, at(seating_.holders(v)));
     constexpr std::size_t kMostRows = 1 << 20;
-    return holders_ <= kMostHolders && chunks_.size() * holders_ * holders_ <= kMostRows;
+    return holders_ <= kMostHolders && chunks_.size() * holders_ * holders_ * slices_ <= kMostRows;
   }
 
   void prepare() {
     for (auto* const sent : {&forward_, &backward_})
       sent->assign(edges_.size() * row_, kUnset);
-    rows_.assign(chunks_.size() * kKinds * holders_ * holders_ * 2, kNoIndex);
+    rows_.assign(chunks_.size() * kKinds * holders_ * holders_ * (slices_ + 1), kNoIndex);
     last_gradient_.assign(chunks_.size() * holders_, kNoIndex);
     std::size_t ops = 0;
     for (const Lane& lane : schedule_.positions) {
@@ -202,9 +202,9 @@ class CompiledOrder::Compiler {
   }
 
   std::uint16_t row_of(const Op& op, std::int32_t edge, int peer) {
-    const bool last = op.micro_batch + 1 == micro_batches_;
+    const std::size_t size = op.micro_batch + 1 == micro_batches_ ? slices_ : op.micro_batch % slices_;
     const std::size_t kind = op.virtual_stage * std::size_t{kKinds} + static_cast<std::size_t>(op.kind);
-    std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * 2 + (last ? 1 : 0)];
+    std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * (slices_ + 1) + size];
     if (row == kNoIndex) {
       row = static_cast<std::int32_t>(order_.rows_.size());
       order_.rows_.push_back({op, edge, rule(op.kind).forward ? Direction::Forward : Direction::Backward});
@@ -234,15 +234,16 @@ class CompiledOrder::Compiler {
   std::size_t row_ =
       micro_batches_ + 16;   // slots by edge: a cache line more, so that rows of 2^n do not share cache sets
   std::size_t holders_ = 1;  // of the chunk with most
+  std::size_t slices_ = at(schedule_.shape.slices);
   std::vector<Chunk> chunks_;
   bool fits_ = true;  // rows have 16 bits
   CompiledOrder order_;
   std::vector<std::uint32_t> forward_, backward_;  // by edge and micro-batch: the slot of the message
   std::vector<LaneState> lanes_;
-  std::vector<LaneState*> coming_;           // of the next wave
-  std::vector<std::uint32_t> free_;          // slots that have been read
-  std::vector<Made> made_;                   // messages of this wave
-  std::vector<std::int32_t> rows_;           // by chunk, kind, holder, holder of the receiver, last micro-batch
+  std::vector<LaneState*> coming_;   // of the next wave
+  std::vector<std::uint32_t> free_;  // slots that have been read
+  std::vector<Made> made_;           // messages of this wave
+  std::vector<std::int32_t> rows_;   // by chunk, kind, holder, holder of the receiver, slice; last: micro-batch M - 1
   std::vector<std::int64_t> last_gradient_;  // by chunk and holder: the record
 };
 

@@ -171,8 +171,8 @@ class Relaxation {
     const auto chunks = wiring_.chunks.size();
     sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
     dummy_channels_.assign(sides_.size(), kClockBegin);
-    if (costs_.together || !costs_.settled.empty() || costs_.duration_last != costs_.duration || wiring_.replicated ||
-        last_messages_differ())
+    if (costs_.together || !costs_.settled.empty() || !costs_.slices.empty() ||
+        costs_.duration_last != costs_.duration || wiring_.replicated || last_messages_differ())
       return;
     for (CopyId copy = 0; copy < wiring_.copies; ++copy)
       for (std::size_t v = 0; v < chunks; ++v) {

@@ -13,6 +13,11 @@ std::string check_durations(const StepCosts& costs) {
   std::vector<const std::vector<Time>*> tables = {&costs.duration, &costs.duration_last};
   for (const StepCosts::Load& load : costs.loads)
     tables.push_back(&load.duration), tables.push_back(&load.duration_last);
+  for (const StepCosts::Slice& slice : costs.slices)
+    tables.push_back(&slice.duration);
+  if (!costs.slices.empty() && costs.slices.size() != static_cast<std::size_t>(costs.shape.slices))
+    return "slices: " + std::to_string(costs.slices.size()) + " tables for " + std::to_string(costs.shape.slices);
+  if (!costs.slices.empty() && !costs.loads.empty()) return "slices: not with times by the busy workers";
   for (std::size_t i = 1; i < costs.loads.size(); ++i)
     if (costs.loads[i].active <= costs.loads[i - 1].active) return "loads: not in the order of the busy workers";
   for (const auto* table : tables) {
@@ -95,16 +100,18 @@ std::string check_collective(const StepCosts& costs, const Collective& collectiv
 
 std::string check_collectives(const StepCosts& costs) {
   const auto chunks = static_cast<std::size_t>(costs.shape.chunks());
-  for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
-    if (table->size() != chunks && (table == &costs.ready_before_end || !table->empty()))
-      return "ready_before_end: one list per virtual stage is needed";
+  std::vector<const std::vector<std::vector<Time>>*> readies = {&costs.ready_before_end};
+  if (!costs.ready_before_end_last.empty()) readies.push_back(&costs.ready_before_end_last);
+  for (const StepCosts::Slice& slice : costs.slices)
+    readies.push_back(&slice.ready_before_end);
+  for (const auto* table : readies)
+    if (table->size() != chunks) return "ready_before_end: one list per virtual stage is needed";
   const bool any = costs.shape.seating().any_reduced();
   if (costs.collectives.size() != (any ? chunks : 0)) return "collectives: one list per virtual stage is needed";
   for (std::size_t v = 0; v < chunks; ++v) {
     const std::string where = "all-reduce of virtual stage " + std::to_string(v);
     const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
-    for (const auto* table : {&costs.ready_before_end, &costs.ready_before_end_last}) {
-      if (table->empty()) continue;
+    for (const auto* table : readies) {
       const auto& ready = (*table)[v];
       if (ready.size() != count) return where + ": one ready time per bucket is needed";
       for (std::size_t j = 0; j < count; ++j)

@@ -10,16 +10,6 @@
 namespace pipewright::core {
 namespace {
 
-// Keys that queries [begin, end) see.
-double pairs_of(const AttentionShape& shape, double begin, double end) {
-  if (!shape.causal) return (end - begin) * (shape.queries > 0 ? shape.pairs / shape.queries : 0);
-  const double before = shape.keys - shape.queries;  // keys that every query sees
-  const double window = shape.longest > 0 ? shape.longest : shape.keys;
-  // Query p sees min(p + 1 + before, window): growing until `full`, then the window.
-  const double full = std::clamp(window - before, begin, end), growing = full - begin;
-  return growing * (begin + before) + growing * (growing + 1) / 2 + (end - full) * window;
-}
-
 // How many devices a ring has, and how many exchange heads.
 struct Levels {
   int ring = 1, inner = 1;
@@ -39,6 +29,15 @@ Levels levels_of(const PlanRequest& plan) {
 }
 
 }  // namespace
+
+double pairs_of(const AttentionShape& shape, double begin, double end) {
+  if (!shape.causal) return (end - begin) * (shape.queries > 0 ? shape.pairs / shape.queries : 0);
+  const double before = shape.keys - shape.queries;  // keys that every query sees
+  const double window = shape.longest > 0 ? shape.longest : shape.keys;
+  // Query p sees min(p + 1 + before, window): growing until `full`, then the window.
+  const double full = std::clamp(window - before, begin, end), growing = full - begin;
+  return growing * (begin + before) + growing * (growing + 1) / 2 + (end - full) * window;
+}
 
 std::vector<double> pairs_by_device(const AttentionShape& shape, int devices, ContextSplit split) {
   std::vector<double> pairs(static_cast<std::size_t>(devices));

@@ -26,6 +26,9 @@
 
 namespace pipewright::core {
 
+// Pairs of query and key that the queries [begin, end) compute, per head: keys that they see. 4 tokens, causal, the first
+// two: 1 + 2 = 3.
+double pairs_of(const AttentionShape& shape, double begin, double end);
 // Pairs of query and key that each of c devices computes, per head. 8 tokens on 2 devices, causal: zigzag 18 and 18,
 // contiguous 10 and 26.                                        tests/core/context_exchange_test.cpp "pairs"
 std::vector<double> pairs_by_device(const AttentionShape& shape, int devices, ContextSplit split);

@@ -10,6 +10,7 @@
 #include "core/cost/expert_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/low_precision.hpp"
+#include "core/cost/slices.hpp"
 
 namespace pipewright::core {
 
@@ -118,20 +119,6 @@ struct WorkCosts {
   std::optional<Bytes> core;  // that selective recomputation drops, where it is not attention cores alone
   bool known = false;
 };
-
-// Of a micro-batch, those of one of its slices: equal parts, as they are cut by FLOPs. What the host issues is as much for
-// each, and so is what an op works in, at most.                                          [Seq1F1B24] section 3.3
-void cut_into_slices(LayerCosts& costs, const PlanRequest& plan) {
-  for (auto* const times :
-       {&costs.forward, &costs.backward, &costs.backward_input, &costs.backward_weight, &costs.rebuild, &costs.again})
-    for (Time& time : *times)
-      time = Time{ceil_div(time.value, plan.slices->value)};
-  for (auto* const sizes : {&costs.activation, &costs.stash, &costs.core, &costs.logits})
-    for (Bytes& size : *sizes)
-      size = slice_part(size, plan);
-  for (std::size_t i = 0; i < costs.backward.size(); ++i)
-    costs.backward[i] = costs.backward_input[i] + costs.backward_weight[i];
-}
 
 bool states_times(const Layer& layer) {
   return layer.forward || layer.backward || layer.backward_input || layer.backward_weight;
@@ -271,7 +258,7 @@ class LayersPriced {
 
 }  // namespace
 
-LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active) const {
+LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active, std::optional<int> slice) const {
   const Model& model = scenario_->model;
   LayersPriced priced(*scenario_, source(device_class), samples, active);
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -283,7 +270,7 @@ LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active)
     }
   }
   LayerCosts costs = priced.take();
-  if (scenario_->plan.slices) cut_into_slices(costs, scenario_->plan);
+  if (scenario_->plan.slices) cut_into_slices(costs, *scenario_, source(device_class), samples, slice);
   return costs;
 }
 

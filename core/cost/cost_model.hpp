@@ -67,6 +67,12 @@ class CostSource {
   virtual Time sending(Bytes) const { return {}; }
   virtual Time first_reading(Bytes) const { return {}; }
   virtual Time handing_over() const { return {}; }
+  // Of the forward of a layer that is built from operators, and of the gradient of its input, the shares that causal
+  // attention takes: of the FLOPs, where the source knows no better.
+  struct AttentionShares {
+    double forward = 0, input = 0;
+  };
+  virtual AttentionShares attention_shares(const Work& work, std::int64_t samples) const;  // slices.cpp
   // The all-reduce of one bucket, where the source knows better than the topology.
   virtual std::optional<Time> all_reduce(int, Bytes) const { return {}; }
   // "" or a sentence on prices at this size that are less sure than others.
@@ -123,8 +129,8 @@ class CostModel {
   explicit CostModel(std::shared_ptr<const Scenario> scenario);
   explicit CostModel(const Scenario& scenario);  // of a copy
   // Of one device class; bytes are the same for all. `active`: while so many workers compute, one of its source's
-  // `loads`; 0: all of them.
-  LayerCosts layers(std::int64_t samples, int device_class = 0, int active = 0) const;
+  // `loads`; 0: all of them. With plan.slices those of one slice: where they take unequal times of `slice`, or the mean.
+  LayerCosts layers(std::int64_t samples, int device_class = 0, int active = 0, std::optional<int> slice = {}) const;
   // As the lead devices of the workers see it. The t members of each group send and reduce alike at the same time, so
   // where they share a link (a NIC per node, uplinks, host memory) the lead has 1/t of it, t at most the devices of a
   // node. t = 1: the cluster as it is.

@@ -111,14 +111,14 @@ Host host_of(const CostModel& cost, int device_class) {
 // The layers' figures as each stage's devices have them: by class, only those that the plan uses filled in.
 class OnStages {
  public:
-  OnStages(const Plan& plan, const CostModel& cost, std::int64_t samples, int active = 0)
+  OnStages(const Plan& plan, const CostModel& cost, std::int64_t samples, int active = 0, std::optional<int> slice = {})
       : by_class_(static_cast<std::size_t>(cost.scenario().cluster.classes())) {
     std::vector<char> known(by_class_.size());
     for (StageId k = 0; k < plan.stages; ++k) {
       const int c = class_of_stage(plan, cost.scenario().cluster, k);
       class_of_stage_.push_back(c);
       if (std::exchange(known[static_cast<std::size_t>(c)], 1) == 0)
-        by_class_[static_cast<std::size_t>(c)] = cost.layers(samples, c, active);
+        by_class_[static_cast<std::size_t>(c)] = cost.layers(samples, c, active, slice);
     }
   }
   int class_of(StageId k) const { return class_of_stage_[static_cast<std::size_t>(k)]; }
@@ -386,6 +386,10 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   const OnStages last = ragged ? OnStages(plan, cost, plan.last_micro_batch_size) : full;
   costs.duration = durations(plan, full, cost);
   costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
+  for (int slice = 0; plan.uneven_slices() && slice < costs.shape.slices; ++slice) {
+    const OnStages of_slice(plan, cost, plan.micro_batch_size, 0, slice);
+    costs.slices.push_back({durations(plan, of_slice, cost), ready_before_end(plan, cost, of_slice)});
+  }
   if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, costs.duration);
   if (scenario.cluster.classes() == 1)
     for (const int active : loads_for(plan.workers(), cost.source().loads())) {
@@ -425,6 +429,8 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   PP_CHECK(cost.scenario().cluster.classes() == 1);
   over_ = tensors_over_cuts(cost.scenario().model, full_.activation);
   fold_ = fold_copies(plan_, cost, Alike::InTime);
+  for (int slice = 0; plan_.uneven_slices() && slice < plan_.slices->value; ++slice)
+    slices_.push_back(cost.layers(plan_.micro_batch_size, 0, 0, slice));
   sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
   for (StageId k = 0; k < plan_.stages; ++k)
     exchanges_.emplace_back(plan_, k, cost);
@@ -441,6 +447,9 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   costs.shape.data_parallel = placed.count();
   costs.duration = durations(plan_, OnAllAlike{full_}, cost_);
   costs.duration_last = costs.duration;
+  for (const LayerCosts& slice : slices_)
+    costs.slices.push_back(
+        {durations(plan_, OnAllAlike{slice}, cost_), ready_before_end(plan_, cost_, OnAllAlike{slice})});
   EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);

@@ -68,6 +68,13 @@ struct StepCosts {
     std::vector<Time> duration, duration_last;
   };
   std::vector<Load> loads;
+  // Where slices of a micro-batch take unequal times (core/cost/slices.hpp), by slice; empty: each as `duration`, which is
+  // their mean.
+  struct Slice {
+    std::vector<Time> duration;                       // as above
+    std::vector<std::vector<Time>> ready_before_end;  // as below
+  };
+  std::vector<Slice> slices;
   // Where the ops of a cell run at once (core/cost/cells.hpp); none: one after the other.
   struct Together {
     std::vector<Time> computing;  // `duration` without what tokens take to their experts and back
@@ -100,16 +107,19 @@ struct StepCosts {
   std::shared_ptr<const Fold> fold;
 
   bool is_last(const Op& op) const { return op.micro_batch + 1 == static_cast<std::uint32_t>(shape.micro_batches); }
+  const Slice& slice(const Op& op) const { return slices[op.micro_batch % static_cast<std::uint32_t>(shape.slices)]; }
   Time time_of(const Op& op) const {
     const auto row = static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);
     if (!settled.empty() && op.kind != Kind::Update)
       return settled[row * static_cast<std::size_t>(shape.micro_batches) + op.micro_batch];
+    if (!slices.empty() && op.kind != Kind::Update) return slice(op).duration[row];
     const auto& table = is_last(op) && op.kind != Kind::Update ? duration_last : duration;
     return table[row];
   }
   // How long before the end of `gradient`, the op that completes a round's gradients, those of `bucket` are complete.
   // Which micro-batch comes last is the schedule's choice: GPipe's last backward is that of micro-batch 0.
   Time ready_before_end_of(const Op& gradient, std::size_t bucket) const {
+    if (!slices.empty()) return slice(gradient).ready_before_end[gradient.virtual_stage][bucket];
     const auto& table = is_last(gradient) && !ready_before_end_last.empty() ? ready_before_end_last : ready_before_end;
     return table[gradient.virtual_stage][bucket];
   }

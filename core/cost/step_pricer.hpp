@@ -52,6 +52,7 @@ class StepPricer {
   Plan plan_;
   const CostModel& cost_;
   LayerCosts full_;
+  std::vector<LayerCosts> slices_;  // where they take unequal times
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;

@@ -286,6 +286,18 @@ LayerBuilder::Value LayerBuilder::router(Value x, std::int64_t experts) {
   return softmax(linear(x, {.features = experts, .bias = false, .routed = true}));
 }
 
+namespace {
+
+// Of a product that a tensor-parallel group divides: its output once forwards, its input once backwards.
+void add_reductions(Work& work, Module module, const Amount& x, const Amount& y) {
+  work.reduced_forward += y, ++work.reductions_forward;
+  Work::Reductions& within = work.reduced_within[static_cast<std::size_t>(module)];
+  within.bytes += y, ++within.times;
+  work.reduced_backward += x, ++work.reductions_backward;
+}
+
+}  // namespace
+
 LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   const Shape in = shape(x);
   need_rank(in, 2, "experts", "tokens x features");
@@ -304,12 +316,11 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   sent.gathered_values = rows * static_cast<double>(features);
   opened.sharded_values = rows * static_cast<double>(inner);
   inner_values.sharded_values = rows * static_cast<double>(spec.hidden);
+  const ExpertTokens tokens{static_cast<double>(in[0]), active, static_cast<double>(spec.experts),
+                            static_cast<double>(features)};
   Operator& dispatch = add_operator("dispatch", OperatorKind::Memory);
   dispatch.forward_bytes = dispatch.input_bytes = values(x) + sent;
-  dispatch.input_flops = sent.gathered_values, dispatch.gathered = true, dispatch.expert = true;
-  dispatch.sent = {static_cast<double>(in[0]), active, static_cast<double>(spec.experts),
-                   static_cast<double>(features)};
-  const ExpertTokens tokens = dispatch.sent;
+  dispatch.input_flops = sent.gathered_values, dispatch.gathered = dispatch.expert = true, dispatch.sent = tokens;
   using Divided = ProductOfLayer::Divided;
   const auto product = [&](std::int64_t weight, std::int64_t bias, const Amount& from, const Amount& to,
                            Divided divided) -> Operator& {
@@ -362,10 +373,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   work_.reduced_by_experts += values(y), ++work_.expert_layers;
   kept(module_, sent, {});  // the experts' outputs: the gradient of the router's weights reads them
   work_.shards = std::gcd(work_.shards, spec.hidden);
-  work_.reduced_forward += values(y), ++work_.reductions_forward;
-  Work::Reductions& within = work_.reduced_within[static_cast<std::size_t>(module_)];
-  within.bytes += values(y), ++within.times;
-  work_.reduced_backward += values(x), ++work_.reductions_backward;
+  add_reductions(work_, module_, values(x), values(y));
   return y;
 }
 

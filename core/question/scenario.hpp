@@ -57,6 +57,11 @@ enum class ExpertExchange : std::uint8_t {
   PerNode,    // once per node of its experts, handed on inside the node                               [DeepEP25]
   Unpriced,   // not written in files: in no time, for bounds that hold wherever the devices lie
 };
+// What the slices of a sequence (plan.slices) have alike.                                  core/cost/slices.hpp
+enum class SliceLengths : std::uint8_t {
+  Balanced,  // the FLOPs: later ones are shorter                                              [Seq1F1B24] section 3.3
+  Even,      // the tokens: later ones take longer, as they attend to more
+};
 // How a cell of a schedule that holds a forward and a backward is run.
 enum class Pairs : std::uint8_t {
   Serial,  // one after the other
@@ -191,6 +196,7 @@ struct RuntimePolicy {
   std::optional<Placed<std::int64_t>> pipelines;          // ScheduleShape::pipelines; none: 2
   std::optional<Placed<std::int64_t>> forwards_at_once;   // ScheduleShape::forwards; none: 1
   std::optional<Placed<std::int64_t>> update_every;       // ScheduleShape::update_every; none: K
+  Placed<SliceLengths> slice_lengths{SliceLengths::Balanced, {}};
   // Of plan.tensor_parallel: a product runs in t parts beside what its group sends.            core/cost/tensor_overlap.hpp
   Placed<bool> tensor_overlap{false, {}};
   // Of plan.context_parallel.
@@ -209,6 +215,9 @@ struct RuntimePolicy {
   std::optional<Placed<Time>> pair_time;  // how long such a cell takes; none: as computing and exchanges say
   Placed<double> exchange_share{0, {}};   // of a device's processors that the exchange of tokens takes from computing
   Bytes reserve_pipeline;                 // taken on every device when K > 1, in addition to the device's reserve
+
+  // Whether slices of a micro-batch take unequal times.
+  bool uneven_slices() const { return slice_lengths.value == SliceLengths::Even && slices && slices->value > 1; }
 };
 
 struct PlanRequest : RuntimePolicy {

@@ -309,9 +309,15 @@ constexpr Field<PlanRequest> kPlan[] = {
      "next, K or more; default: K",
      read_as<&PlanRequest::micro_batch_group, AtLeast1>, write_as<&PlanRequest::micro_batch_group>},
     {"slices", "whole number >= 1",
-     "seq1f1b: parts of each micro-batch's sequence, cut by FLOPs, that go through the stages one after the other; "
-     "attention is causal; default: 1",
+     "seq1f1b: parts of each micro-batch's sequence that go through the stages one after the other; attention is "
+     "causal; "
+     "default: 1",
      read_as<&PlanRequest::slices, AtLeast1>, write_as<&PlanRequest::slices>},
+    {"slice_lengths", "balanced | even",
+     "where these parts are cut: into equal FLOPs, or into equal tokens, of which later parts take longer; even needs "
+     "a "
+     "model built from operators with fused attention (model.attention: flash); default: balanced",
+     read_as<&PlanRequest::slice_lengths>, write_unless<&PlanRequest::slice_lengths, SliceLengths::Balanced>},
     {"pipelines", "even number >= 2",
      "chimera: how many pipelines run over the same workers, half of them each way; stages are a multiple of it, and "
      "weights are held as often; default: 2",

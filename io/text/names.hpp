@@ -85,6 +85,8 @@ inline constexpr Name<ContextSplit> kContextSplits[] = {{"zigzag", ContextSplit:
 inline constexpr Name<ExpertExchange> kExpertExchanges[] = {{"all_to_all", ExpertExchange::AllToAll},
                                                             {"all_gather", ExpertExchange::AllGather},
                                                             {"per_node", ExpertExchange::PerNode}};
+inline constexpr Name<SliceLengths> kSliceLengths[] = {{"balanced", SliceLengths::Balanced},
+                                                       {"even", SliceLengths::Even}};
 inline constexpr Name<Barrier> kBarriers[] = {{"flush", Barrier::Flush}, {"none", Barrier::None}};
 inline constexpr Name<Pairs> kPairsOfCells[] = {{"serial", Pairs::Serial}, {"fused", Pairs::Fused}};
 inline constexpr Name<FrameworkTensors> kFrameworkTensors[] = {{"none", FrameworkTensors::None},
@@ -203,6 +205,9 @@ constexpr std::span<const Name<GradientSync>> names_of(GradientSync) {
 }
 constexpr std::span<const Name<ExpertExchange>> names_of(ExpertExchange) {
   return kExpertExchanges;
+}
+constexpr std::span<const Name<SliceLengths>> names_of(SliceLengths) {
+  return kSliceLengths;
 }
 constexpr std::span<const Name<Barrier>> names_of(Barrier) {
   return kBarriers;

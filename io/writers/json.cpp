@@ -69,6 +69,7 @@ void plan(JsonFields& json, const Plan& p) {
   for (const ScheduleKey& key : kScheduleKeys)
     json.when(p.facts.*key.stated && p.*key.asked,
               [&] { json.field(key.name, (p.*key.asked).value_or(Placed<std::int64_t>{}).value); });
+  json.when(p.uneven_slices(), [&] { json.field("slice_lengths", p.slice_lengths.value); });
   json.when(p.pairs.value != Pairs::Serial, [&] {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
     json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });

@@ -54,6 +54,7 @@ std::vector<std::string> differences(const Answer& answer) {
     list.push_back("activations are recomputed");
   if (answer.plan.barrier.value != Barrier::Flush) list.push_back("no barrier stands between steps");
   if (!costs.loads.empty()) list.push_back("ops take less while fewer workers compute");
+  if (!costs.slices.empty()) list.push_back("slices take unequal times");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");
   if (std::any_of(costs.moves.begin(), costs.moves.end(), [](const Collective& one) { return one.time > Time{}; }))

@@ -49,7 +49,7 @@ Time one_device(const Answer& answer, const CostModel& cost, DeviceId device) {
   const auto times = [](Time time, std::int64_t n) { return Time{checked_product(time.value, n, "a time")}; };
   const std::vector<Time>& full = costs.loads.empty() ? costs.duration : costs.loads.front().duration;
   const std::vector<Time>& last = costs.loads.empty() ? costs.duration_last : costs.loads.front().duration_last;
-  const Time copy = checked_sum(times(pass(full), plan.passes() - 1), pass(last));
+  const Time copy = checked_sum(times(pass(full), plan.micro_batches - 1), pass(last));
   const std::int64_t updates = answer.schedule.flush ? 1 : plan.micro_batches * plan.data_parallel;
   return checked_sum(times(copy, plan.data_parallel), times(full[static_cast<std::size_t>(Kind::Update)], updates));
 }
@@ -62,14 +62,15 @@ std::vector<DeviceId> all_devices(const Plan& plan) {
   return devices;
 }
 
-// The references share no layer among devices: the scenario without tensor and context parallelism.
+// The references share no layer among devices, and cut no sequence: the scenario without tensor and context parallelism.
 std::optional<CostModel> undivided(const Scenario& scenario) {
   if (scenario.plan.tensor_parallel.value < 2 && scenario.plan.context_parallel.value < 2 &&
-      !scenario.plan.split().sends_tokens())
+      !scenario.plan.split().sends_tokens() && !scenario.plan.slices)
     return std::nullopt;
   Scenario copy = scenario;
   copy.plan.tensor_parallel.value = copy.plan.context_parallel.value = copy.plan.expert_parallel.value = 1;
   copy.plan.expert_tensor_parallel.value = 0;
+  copy.plan.slices.reset();
   copy.plan.sequence_parallel.value = false;
   settle(copy.model, weight_bytes(copy.training.precision), TensorParallel{});
   return std::optional<CostModel>(std::make_shared<const Scenario>(std::move(copy)));

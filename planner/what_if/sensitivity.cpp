@@ -25,6 +25,9 @@ StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
   std::vector<std::vector<Time>*> tables = {&costs.duration, &costs.duration_last};
   for (StepCosts::Load& load : costs.loads)
     tables.push_back(&load.duration), tables.push_back(&load.duration_last);
+  std::vector<std::vector<std::vector<Time>>*> readies = {&costs.ready_before_end, &costs.ready_before_end_last};
+  for (StepCosts::Slice& slice : costs.slices)
+    tables.push_back(&slice.duration), readies.push_back(&slice.ready_before_end);
   costs.settled.clear();
   for (auto* table : tables)
     for (std::size_t i = 0; i < table->size(); ++i) {
@@ -33,7 +36,7 @@ StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
       if (i % kKinds == static_cast<std::size_t>(Kind::Update) || time <= overhead) continue;
       time = overhead + Time{(time.value - overhead.value + 1) / 2};
     }
-  for (auto* table : {&costs.ready_before_end, &costs.ready_before_end_last})
+  for (auto* table : readies)
     for (auto& chunk : *table)
       for (Time& time : chunk)
         time.value /= 2;

@@ -135,6 +135,8 @@ class Trials {
   static void scale(StepCosts& costs, std::size_t chunk, std::size_t kind, double factor) {
     const std::size_t at = chunk * kKinds + kind;
     costs.duration[at] = times(costs.duration[at], factor);
+    for (StepCosts::Slice& slice : costs.slices)
+      slice.duration[at] = times(slice.duration[at], factor);
     if (!costs.duration_last.empty()) costs.duration_last[at] = times(costs.duration_last[at], factor);
     if (costs.settled.empty()) return;
     for (std::size_t m = 0; m < static_cast<std::size_t>(costs.shape.micro_batches); ++m)
@@ -171,9 +173,8 @@ class Trials {
     for (std::size_t chunk = 0; chunk < chunks(costs); ++chunk)
       for (std::size_t kind = 0; kind < kKinds; ++kind)
         for (std::size_t m = 0; m < count && takes_time(costs, chunk, kind); ++m) {
-          const std::size_t at = chunk * kKinds + kind;
-          const auto& table = m + 1 == count && !costs.duration_last.empty() ? costs.duration_last : costs.duration;
-          const Time plain = costs.settled.empty() ? table[at] : costs.settled[row(costs, chunk, kind, m)];
+          const Op op{static_cast<Kind>(kind), static_cast<std::uint16_t>(chunk), static_cast<std::uint32_t>(m)};
+          const Time plain = costs.time_of(op);
           drawn[row(costs, chunk, kind, m)] = times(plain, factor(random, sources_.op_spread));
         }
     costs.settled = std::move(drawn);

@@ -67,6 +67,9 @@ class WithoutEffect {
         lines_.push_back(fmt::format(
             "plan.{} has no effect: it belongs to schedule: {}", key.name,
             listed(schedule_names([&](const ScheduleRule& each) { return each.facts.*key.stated; }), "or")));
+    if (plan_.slice_lengths.value == SliceLengths::Even && !plan_.uneven_slices())
+      lines_.push_back(
+          "plan.slice_lengths: even has no effect: sequences are not cut; it needs plan.slices: 2 or more");
   }
 
   void add_recomputation() {

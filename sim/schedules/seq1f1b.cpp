@@ -5,9 +5,9 @@
 //   012..bb3aa.ddcc   K = 2, M = 2, Q = 2, f = 1, b = 2 of a slice: slices 0 and 1 are of the first micro-batch
 //   .01bb2aa3ddcc..   tests/sim/schedule_pictures_test.cpp
 //
-// [Seq1F1B24] section 3; the order is that of the authors' scheduler. Slices of causal attention take equally long where
-// they are cut by FLOPs, the later ones shorter (section 3.3): so they are priced, as equal parts of their micro-batch.
-//                                                                             tests/papers/published_orders_test.cpp
+// [Seq1F1B24] section 3; the order is that of the authors' scheduler (tests/papers/published_orders_test.cpp). Slices of
+// causal attention take equally long where they are cut by FLOPs, the later ones shorter (section 3.3); of equal tokens the
+// later ones take longer: core/cost/slices.hpp.
 #include <algorithm>
 
 #include "sim/schedules/lists.hpp"

@@ -549,6 +549,15 @@ TEST_CASE("The check of the tables names what was planted") {
   costs.duration[kKinds] = Time{-1};
   CHECK(validate(costs) == "negative duration of virtual stage 1, kind 0");
   costs = sound;
+  costs.slices.assign(2, {costs.duration, costs.ready_before_end});
+  CHECK(validate(costs) == "slices: 2 tables for 1");
+  costs.shape.slices = 2, costs.shape.micro_batches = 2;
+  CHECK(validate(costs) == "");
+  costs.slices[1].duration[kKinds] = Time{-1};
+  CHECK(validate(costs) == "negative duration of virtual stage 1, kind 0");
+  costs.slices[1] = {costs.duration, {}};
+  CHECK(validate(costs) == "ready_before_end: one list per virtual stage is needed");
+  costs = sound;
   costs.messages[0].channel = costs.channels;
   CHECK(validate(costs) == "edge 0: no such channel");
   costs = sound;

@@ -84,6 +84,7 @@ std::set<std::string> written_paths() {
   full->answer.plan.kept_for_weights = Placed<double>{.5, {}}, full->answer.plan.barrier.value = Barrier::None;
   for (const ScheduleKey& key : kScheduleKeys)
     full->answer.plan.facts.*key.stated = true, full->answer.plan.*key.asked = Placed<std::int64_t>{2, {}};
+  full->answer.plan.slice_lengths.value = SliceLengths::Even;
   full->answer.plan.pairs.value = Pairs::Fused, full->answer.plan.pair_time = Placed<Time>{Time{1}, {}};
   full->answer.plan.context_parallel = 4, full->answer.plan.context_inner = Placed<std::int64_t>{2, {}};
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{};

@@ -53,6 +53,13 @@ TEST_CASE("A group of micro-batches has no effect on a schedule that does not go
   CHECK(warnings(scenario).empty());
 }
 
+TEST_CASE("Where slices are cut has no effect without slices") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.slice_lengths.value = SliceLengths::Even;
+  CHECK(warnings(scenario) == std::vector<std::string>{"plan.slice_lengths: even has no effect: sequences are not cut; "
+                                                       "it needs plan.slices: 2 or more"});
+}
+
 TEST_CASE("A limit of what is in flight has no effect on an order that is not made for it") {
   Scenario scenario = uniform_scenario();
   scenario.plan.most_in_flight = Placed<std::int64_t>{4, {}};

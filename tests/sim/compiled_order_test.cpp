@@ -56,6 +56,7 @@ TEST_CASE("an order is not that of other passes, and is that of other buckets an
                              +[](ScheduleShape& s) {
                                s.recompute = {true, false, false};
                              },
+                             +[](ScheduleShape& s) { s.slices = 2; },
                              +[](ScheduleShape& s) {
                                s.replicas = {2, 1, 1};
                              }}) {

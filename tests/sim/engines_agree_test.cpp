@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "sim/compiled_order.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/table.hpp"
@@ -84,6 +85,44 @@ TEST_CASE("both engines and the oracle agree where replicas synchronise at once"
     early += timeline.workers[0].communication[kReductions].front().start < span.end ? 1 : 0;
   }
   CHECK(early > 20);
+}
+
+TEST_CASE("both engines, the oracle and the compiled order agree where slices of a sequence take unequal times") {
+  int unequal = 0;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
+    const int slices = 2 + below(4), stages = 1 + below(4);
+    ScheduleShape shape{
+        .stages = stages, .micro_batches = slices * (1 + below(5)), .slices = slices, .data_parallel = 1 + below(2)};
+    for (int k = 0; k < stages; ++k)
+      shape.recompute.push_back(below(2) == 0), shape.buckets.push_back(1 + below(3));
+    const Schedule schedule = find_schedule("seq1f1b")->generate(shape);
+    REQUIRE(validate(schedule) == "");
+    StepCosts costs = random_costs(shape, random, seed % 3 == 0 ? Wires::Skips : Wires::Chain, 30);
+    const Timeline even = static_order(schedule, costs);
+    add_slices(costs, random, 30);
+    const Timeline timeline = event_order(schedule, costs, LinkUse::Private);
+    check_same(timeline, static_order(schedule, costs));
+    check_same(timeline, oracle_timeline(schedule, costs));
+    CHECK(validate(timeline, schedule, costs) == "");
+    CHECK(static_order_makespan(schedule, costs) == timeline.makespan);
+    if (const auto order = CompiledOrder::of(schedule, costs.edges)) CHECK(order->makespan(costs) == timeline.makespan);
+    // Each op takes what the table of its slice says.
+    for (std::size_t w = 0; w < schedule.positions.size(); ++w)
+      for (std::size_t i = 0; i < schedule.positions[w].compute.size(); ++i) {
+        const Op& op = schedule.positions[w].compute[i];
+        const auto row = static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);
+        const auto& table = op.kind == Kind::Update
+                                ? costs.duration
+                                : costs.slices[op.micro_batch % static_cast<unsigned>(slices)].duration;
+        const Span span = timeline.workers[w].compute[i];
+        CHECK(span.end - span.start == table[row]);
+      }
+    unequal += timeline.makespan != even.makespan ? 1 : 0;
+  }
+  CHECK(unequal > 150);
 }
 
 TEST_CASE("both engines agree op by op over links on which nothing meets") {

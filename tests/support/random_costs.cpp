@@ -76,4 +76,14 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   return costs;
 }
 
+void add_slices(StepCosts& costs, std::mt19937& random, std::int64_t longest) {
+  for (int i = 0; i < costs.shape.slices; ++i) {
+    StepCosts::Slice& slice = costs.slices.emplace_back();
+    for (std::size_t row = 0; row < costs.duration.size(); ++row)
+      slice.duration.push_back({below(longest, random)});
+    for (int v = 0; v < costs.shape.chunks(); ++v)
+      slice.ready_before_end.push_back(random_ready(costs.shape, v, random, longest));
+  }
+}
+
 }  // namespace pipewright::tests

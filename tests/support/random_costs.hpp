@@ -17,4 +17,7 @@ enum class Wires {
 StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires wires = Wires::Chain,
                        std::int64_t longest = 9);
 
+// Slices of unequal times: tables of their own for each of the shape's.
+void add_slices(StepCosts& costs, std::mt19937& random, std::int64_t longest = 9);
+
 }  // namespace pipewright::tests

@@ -91,6 +91,16 @@ class Roofline final : public CostSource {
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
     return price_at(model, id, samples, 0);
   }
+  AttentionShares attention_shares(const Work& work, std::int64_t samples) const override {
+    Work attention;
+    for (const Operator& op : work.operators)
+      if (op.attention.heads > 0) attention.operators.push_back(op);
+    if (attention.operators.empty()) return {};
+    const Passes of_all = works_.price(work, static_cast<double>(samples)),
+                 of_attention = works_.price(attention, static_cast<double>(samples));
+    const auto share = [](Time part, Time all) { return all > Time{} ? std::min(1.0, ratio(part, all)) : 0.0; };
+    return {share(of_attention.forward, of_all.forward), share(of_attention.backward_input, of_all.backward_input)};
+  }
   std::vector<int> loads() const override { return measured_ ? measured_->loads() : std::vector<int>{}; }
   Passes price_at(const Model& model, LayerId id, std::int64_t samples, int active) const override {
     const Layer& layer = model.layers[static_cast<std::size_t>(id)];
