@@ -331,6 +331,32 @@ TEST_CASE("grid backend: a bf16 run updates masters, and layers read them rounde
   CHECK(stayed > one.size() / 2);
 }
 
+TEST_CASE("grid backend: with training.zero: 1 a bf16 run divides its masters, too, and keeps every bit") {
+  for (const std::string copies : {"2", "3"}) {
+    const auto run_of = [&](const std::string& zero) {
+      const RunCase run({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=2", "plan.data_parallel=" + copies,
+                         "training.micro_batches=2", "training.optimizer=adam", "cluster.node.devices=8",
+                         "training.zero=" + zero});
+      const RunPlan plan = plan_for(run, Precision::Bf16);
+      const auto workers = run_on(run, plan, 7, 3);
+      for (std::size_t w = 0; w < workers.size(); ++w)
+        CHECK(workers[w].memory == replayed(plan, static_cast<PositionId>(w) % 2));
+      return workers;
+    };
+    const auto whole = run_of("0"), divided = run_of("1");
+    for (std::size_t w = 0; w < whole.size(); ++w) {
+      CHECK(divided[w].steps[2].loss == whole[w].steps[2].loss);
+      CHECK((divided[w].gradients == whole[w].gradients));
+      CHECK((divided[w].weights == whole[w].weights));  // the masters of all
+      const auto states = [](const WorkerResult& worker) {
+        return worker.memory.by_tag[static_cast<std::size_t>(Tag::Optimizer)].value;
+      };
+      const std::int64_t all = states(whole[w]), n = copies == "2" ? 2 : 3, blocks = 3;  // a master and two states
+      CHECK(states(divided[w]) == rounded_up((all / blocks + n - 1) / n, 64) * blocks);
+    }
+  }
+}
+
 namespace {
 
 std::vector<DeviceMeasurement> passes_of_everything() {
