@@ -352,15 +352,15 @@ std::vector<std::int64_t> RunPlan::gradient_parts(VirtualStageId v) const {
   return begin;
 }
 
+// Tensors and parts begin at multiples of the alignment: none in the gap behind a tensor.
 std::vector<std::int64_t> RunPlan::weight_parts(VirtualStageId v) const {
   const ChunkCode& here = code[static_cast<std::size_t>(v)];
   std::vector<std::int64_t> begins = gradient_parts(v);
   for (std::int64_t& begin : begins) {
     const auto next = std::ranges::find_if(
         here.parameters, [&](const CodeParameter& p) { return begin < p.offset + 4 * p.tensor.elements; });
-    begin = next == here.parameters.end()
-                ? here.parameter_bytes
-                : next->weight_offset + std::max<std::int64_t>(0, begin - next->offset) / 4 * here.value_bytes;
+    begin = next == here.parameters.end() ? here.parameter_bytes
+                                          : next->weight_offset + (begin - next->offset) / 4 * here.value_bytes;
   }
   return begins;
 }
