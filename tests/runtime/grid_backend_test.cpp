@@ -18,9 +18,11 @@
 #include "core/cost/cost_model.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/backends/gpu.hpp"
+#include "runtime/checkpoint.hpp"
 #include "runtime/operations.hpp"
 #include "runtime/transports/local.hpp"
 #include "tests/calibrate/every_operation.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/kernels/host_grid.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
@@ -355,6 +357,26 @@ TEST_CASE("grid backend: with training.zero: 1 a bf16 run divides its masters, t
       CHECK(states(divided[w]) == rounded_up((all / blocks + n - 1) / n, 64) * blocks);
     }
   }
+}
+
+TEST_CASE("grid backend: a bf16 run with parts of masters goes on from a checkpoint to the same bits") {
+  const RunCase run({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=1", "plan.data_parallel=2",
+                     "training.micro_batches=2", "training.optimizer=adam", "training.zero=1"});
+  const RunPlan plan = plan_for(run, Precision::Bf16);
+  const Scratch scratch;
+  const auto weights_after = [&](int steps, bool resumes) {
+    RunSettings settings = one_step(steps);
+    settings.optimizer.kind = Optimizer::Adam;
+    Checkpoints all(scratch.path("state"), 0, steps,
+                    checkpoint_identity(plan, settings, *run.data, *emulated(1, Precision::Bf16)(), "1"), run.plan);
+    if (resumes) all.resume(all.newest());
+    settings.checkpoints = &all;
+    const auto endpoints = local_transport(plan, {.spin = false, .timeout_s = 60}, {});
+    return execute(plan, emulated(1, Precision::Bf16), *run.data, endpoints, settings)[1].weights[0];
+  };
+  const std::vector<float> first = weights_after(2, false), second = weights_after(4, true);
+  CHECK((second == run_on(run, plan, 1, 4)[1].weights[0]));
+  CHECK((second != first));
 }
 
 namespace {

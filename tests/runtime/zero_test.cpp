@@ -93,6 +93,7 @@ TEST_CASE("ZeRO-1 gives the bits of whole states, and holds its part: optimizers
   for (const std::string& optimizer : kAllOptimizers)
     for (const int copies : {2, 3, 4})
       check_divided({"training.optimizer=" + optimizer, "plan.stages=1", set("plan.data_parallel", copies)});
+  check_divided({"training.optimizer=adam", "plan.stages=1", "plan.data_parallel=12"});  // the last one's part is empty
 }
 
 TEST_CASE("Likewise in stages and chunks, in buckets, by threads that spin, and over throttled links") {
