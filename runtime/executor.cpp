@@ -85,6 +85,7 @@ class Loopback : public Transport {
   }
   void release(const MessageSlot&) override {}
   void all_reduce(int, std::span<const WorkerId>, float*, std::int64_t) override {}
+  void all_gather(int, std::span<const WorkerId>, std::byte*, std::span<const std::int64_t>) override {}
   void meet() override {}
   void stop(const std::string&) noexcept override {}
 

@@ -81,7 +81,7 @@ class RankEndpoint final : public Transport, public RunWatch {
       for (std::size_t i = 0; i < count; ++i)
         if (i != self) act(i);
     };
-    const int up = kReduce + 2 * group, down = up + 1;
+    const int up = kReduce + kMailPerGroup * group, down = up + 1;
     everybody_else([&](std::size_t i) { state_.post_mail(members[i], up, std::as_bytes(part(i))); });
     std::vector<float> sum, term;
     for (std::size_t i = 0; i < count; ++i) {
@@ -99,6 +99,24 @@ class RankEndpoint final : public Transport, public RunWatch {
       const std::vector<float> got = floats(state_.take_mail(members[i], down), part(i).size());
       std::copy(got.begin(), got.end(), part(i).begin());
     });
+  }
+
+  void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
+                  std::span<const std::int64_t> begin) override {
+    const int about = kReduce + kMailPerGroup * group + 2;
+    const auto part = [&](std::size_t i) {
+      return std::span(data + begin[i], static_cast<std::size_t>(begin[i + 1] - begin[i]));
+    };
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (members[i] == state_.rank())
+        for (const WorkerId other : members)
+          if (other != state_.rank()) state_.post_mail(other, about, part(i));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (members[i] == state_.rank()) continue;
+      const Blob got = state_.take_mail(members[i], about);
+      PP_CHECK(got.size() == part(i).size());
+      std::copy(got.begin(), got.end(), part(i).begin());
+    }
   }
 
   void meet() override {

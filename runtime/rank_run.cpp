@@ -155,6 +155,7 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
   int kept = 1;
   for (const RunChunk& chunk : run.chunks)
     kept = std::max(kept, chunk.buffers);
+  const bool divided = std::ranges::any_of(run.chunks, [](const RunChunk& chunk) { return chunk.parts > 1; });
   const std::string checkpoints = settings.checkpoints == nullptr
                                       ? ""
                                       : fmt::format(", from {}, a checkpoint every {}",
@@ -167,9 +168,9 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
       {"schedule", plan.schedule, hash_of(*run.schedule)},
       {"layers", fmt::format("{} layers", plan.layers.back().end), hash_of_layers(run)},
       {"weights' versions", fmt::format("up to {} kept", kept), hash_of_versions(run)},
-      {"settings", fmt::format("seed {}, {}, learning rate {}, momentum {}, betas {} and {}, epsilon {}", settings.seed,
-                               kOptimizerNames[static_cast<std::size_t>(o.kind)], o.learning_rate, o.momentum, o.beta1,
-                               o.beta2, o.epsilon)},
+      {"settings", fmt::format("seed {}, {}, learning rate {}, momentum {}, betas {} and {}, epsilon {}{}",
+                               settings.seed, kOptimizerNames[static_cast<std::size_t>(o.kind)], o.learning_rate,
+                               o.momentum, o.beta1, o.beta2, o.epsilon, divided ? ", training.zero 1" : "")},
       {"precision", fmt::format("{}, loss scale {}", name_of(run.precision), run.scaled_by)},
       {"steps", fmt::format("{}, {} of them warm-up{}", settings.steps, settings.warmup, checkpoints)},
       {"data", data.name(), hash_of(data, sample_shape(run.code))},

@@ -26,7 +26,7 @@
 
 namespace pipewright::runtime {
 
-// What mail is about; all-reduces follow, two per group.
+// What mail is about; sums and gathers follow: per group terms, sums and parts.
 enum About : std::int32_t {
   kMeetUp,
   kMeetDown,
@@ -39,6 +39,7 @@ enum About : std::int32_t {
   kForget,
   kReduce
 };
+constexpr int kMailPerGroup = 3;
 
 // Why a rank has stopped: what its kStop says.
 enum StopReason : std::int32_t { kFailed, kOutOfArena, kOutOfDevice };

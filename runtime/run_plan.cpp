@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/cost_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "runtime/synthetic.hpp"
 
@@ -343,6 +344,27 @@ float RunPlan::gradient_factor(VirtualStageId v, int round) const {
   return static_cast<float>(1 / (scaled_by * static_cast<double>(std::max(std::int64_t{1}, here))));
 }
 
+std::vector<std::int64_t> RunPlan::gradient_parts(VirtualStageId v) const {
+  const RunChunk& chunk = chunks[static_cast<std::size_t>(v)];
+  std::vector<std::int64_t> begin;
+  for (int part = 0; part <= chunk.parts; ++part)
+    begin.push_back(std::min(part * chunk.state_bytes, code[static_cast<std::size_t>(v)].gradient_bytes));
+  return begin;
+}
+
+// Tensors and parts begin at multiples of the alignment: none in the gap behind a tensor.
+std::vector<std::int64_t> RunPlan::weight_parts(VirtualStageId v) const {
+  const ChunkCode& here = code[static_cast<std::size_t>(v)];
+  std::vector<std::int64_t> begins = gradient_parts(v);
+  for (std::int64_t& begin : begins) {
+    const auto next = std::ranges::find_if(
+        here.parameters, [&](const CodeParameter& p) { return begin < p.offset + 4 * p.tensor.elements; });
+    begin = next == here.parameters.end() ? here.parameter_bytes
+                                          : next->weight_offset + (begin - next->offset) / 4 * here.value_bytes;
+  }
+  return begins;
+}
+
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options) {
   const auto any = [&](StreamId stream) {
@@ -358,8 +380,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     throw InputError(training.offload_optimizer.place, "training.offload_optimizer",
                      "a run updates parameters where they are; leave it out");
   if (any(kGathers))
-    throw InputError(training.zero_place, "training.zero",
-                     "a run keeps weights, gradients and optimizer states whole; use 0");
+    throw InputError(training.zero_place, "training.zero", "a run keeps weights and gradients whole; use 0 or 1");
   RunPlan run;
   run.plan = std::make_shared<const Plan>(plan), run.schedule = std::make_shared<const Schedule>(schedule);
   run.synthetic = options.synthetic != nullptr;
@@ -375,6 +396,10 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     RunChunk chunk;
     chunk.members = schedule.seating().members(v);
     if (chunk.members > 1 && !schedule.flush) chunk.gradient_sets = 2;
+    // What a synthetic run holds, the memory model has divided.
+    if (training.zero == kOptimizerSharded && !run.synthetic) chunk.parts = chunk.members;
+    chunk.state_bytes = rounded_up(ceil_div(run.code[static_cast<std::size_t>(v)].state_bytes, chunk.parts),
+                                   chunk.parts > 1 ? run.alignment.value : 1);
     run.chunks.push_back(chunk);
   }
   add_channels(run, Places(schedule));
@@ -396,9 +421,9 @@ SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) 
     for (int i = 0; i < run.chunks[v].gradient_sets; ++i)
       chunk.gradients.push_back(arena.allocate({code.gradient_bytes}, Tag::Gradients));
     if (code.has_masters() && !run.synthetic)
-      chunk.masters.push_back(arena.allocate({code.state_bytes}, Tag::Optimizer));
-    for (int i = 0; i < run.states && code.state_bytes > 0; ++i)
-      chunk.states.push_back(arena.allocate({code.state_bytes}, Tag::Optimizer));
+      chunk.masters.push_back(arena.allocate({run.chunks[v].state_bytes}, Tag::Optimizer));
+    for (int i = 0; i < run.states && run.chunks[v].state_bytes > 0; ++i)
+      chunk.states.push_back(arena.allocate({run.chunks[v].state_bytes}, Tag::Optimizer));
   }
   blocks.slots.resize(run.channels.size());
   for (std::size_t c = 0; c < run.channels.size(); ++c) {

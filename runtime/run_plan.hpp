@@ -12,6 +12,13 @@
 // Versions. Asynchronous schedules update while micro-batches are in flight. With stashing the backward of a
 // micro-batch reads the version its forward used [PipeDream19] section 3.3, without it the newest; with vertical sync
 // every stage uses the version that the input stage used. A version's buffer is used again once nobody will read it.
+//
+// Parts. With training.zero: 1 the members of a chunk's all-reduce divide its update: all sum whole gradients, member i
+// updates part i of the weights, of which alone it has masters and optimizer states, and all then gather the parts
+// [ZeRO20] section 5.1. Parts follow one another where the gradients lie. All are as long as ceil(bytes / members),
+// rounded up to the alignment, but those at the end, which may be shorter or empty; every member has room for a full one.
+// The memory model has ceil(parameters / members) of 4 B, without gaps between tensors (core/cost/cost_model.hpp).
+//     1984 B, 3 members, alignment 64 B: 704, 704 and 576 B.    tests/runtime/zero_test.cpp "parts"
 #pragma once
 
 #include <array>
@@ -48,9 +55,11 @@ struct OpVersions {
 };
 
 struct RunChunk {
-  int buffers = 1;        // of the weights
-  int gradient_sets = 1;  // two where gradients of one round travel while those of the next are summed
-  int members = 1;        // of its all-reduce
+  int buffers = 1;               // of the weights
+  int gradient_sets = 1;         // two where gradients of one round travel while those of the next are summed
+  int members = 1;               // of its all-reduce
+  int parts = 1;                 // training.zero: 1: members, each of which updates one of as many parts of the weights
+  std::int64_t state_bytes = 0;  // of a part of its masters, or of one optimizer state of it
 };
 
 struct RunOptions {
@@ -93,6 +102,11 @@ struct RunPlan {
   // "averaged"
   float loss_scale(MicroBatchId m) const;
   float gradient_factor(VirtualStageId v, int round) const;
+
+  // Where the parts of a chunk begin, and the last one ends: bytes of its gradients, and of its weights as they are
+  // stored.
+  std::vector<std::int64_t> gradient_parts(VirtualStageId v) const;
+  std::vector<std::int64_t> weight_parts(VirtualStageId v) const;
 };
 
 // Throws InputError where the model cannot be run.

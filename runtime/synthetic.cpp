@@ -22,9 +22,9 @@ void check_workers(const Plan& plan, const Training& training) {
     throw InputError(training.place, "plan.expert_parallel", "a synthetic run keeps all experts together; use 1");
   if (plan.context_parallel > 1)
     throw InputError(training.place, "plan.context_parallel", "a synthetic run computes whole sequences; use 1");
-  if (training.zero > 0)
+  if (training.zero > kOptimizerSharded)
     throw InputError(training.zero_place, "training.zero",
-                     "a synthetic run keeps weights, gradients and optimizer states whole; use 0");
+                     "a synthetic run keeps weights and gradients whole; use 0 or 1");
 }
 
 // What the compiler of one virtual stage needs of the others, found once.

@@ -69,6 +69,11 @@ class Transport {
   // element in the order of the members. All members call it in the same order.
   virtual void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) = 0;
 
+  // Brings the members' parts of `data` together: member i has bytes begin[i] to begin[i + 1], and after it all have all.
+  // Likewise all call it in the same order, but from the compute thread, while sums of the same group may run.
+  virtual void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
+                          std::span<const std::int64_t> begin) = 0;
+
   virtual void meet() = 0;  // all workers of the run
   // Throws PeerSilent where this process was asked to end (core/ending.hpp): before each op, as a worker that waits for
   // nobody would not notice.

@@ -78,6 +78,10 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       done_(run.code.size()),
       crowded_(threads_of(run) > available_cores()) {
   if (settings.time_layers) mark_cost_ = backend_->mark_cost();
+  for (std::size_t v = 0; v < run.chunks.size(); ++v) {
+    members_.push_back(members(static_cast<VirtualStageId>(v)));
+    weight_parts_.push_back(run.weight_parts(static_cast<VirtualStageId>(v)));
+  }
   const SteadyBlocks steady = take_steady(run, position_, arena_);
   chunks_.resize(run.code.size());
   for (std::size_t v = 0; v < run.code.size(); ++v)
@@ -88,8 +92,6 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       slots[c].push_back(memory_->base() + address);
   transport_.bind(std::move(slots), {mover_.get(), beside_.get()});
   updates_.resize(run.code.size());
-  for (std::size_t v = 0; v < run.chunks.size(); ++v)
-    members_.push_back(members(static_cast<VirtualStageId>(v)));
 }
 
 std::string Worker::at() const {
@@ -180,7 +182,7 @@ void Worker::resume() {
   for (std::size_t i = 0; i < blocks.size(); ++i)
     mover_->upload(blocks[i].at, state.blocks[i].data(), {blocks[i].bytes});
   for (std::size_t v = 0; v < chunks_.size(); ++v)
-    if (!chunks_[v].masters.empty())
+    if (!chunks_[v].masters.empty() && !has_parts_of_masters(v))
       store_weights(*backend_, run_.code[v], chunks_[v].trained(), chunks_[v].weights[0]);
   backend_->finish();
 }
@@ -196,8 +198,20 @@ void Worker::checkpoint(int done) {
 
 void Worker::keep_weights() {
   result_.weights.resize(run_.code.size());
-  for (std::size_t v = 0; v < run_.code.size(); ++v)
-    if (!chunks_[v].weights.empty()) result_.weights[v] = values(v, chunks_[v].trained());
+  for (std::size_t v = 0; v < run_.code.size(); ++v) {
+    const Chunk& chunk = chunks_[v];
+    if (chunk.weights.empty()) continue;
+    const std::byte* all = chunk.trained();
+    if (has_parts_of_masters(v)) {  // between steps gradients lie idle
+      const Part own = own_part(v);
+      backend_->copy(chunk.gradients[0] + own.begin, chunk.masters[0], {own.end - own.begin});
+      backend_->finish();
+      transport_.all_gather(static_cast<int>(v), members_[v], chunk.gradients[0],
+                            run_.gradient_parts(static_cast<VirtualStageId>(v)));
+      all = chunk.gradients[0];
+    }
+    result_.weights[v] = values(v, all);
+  }
 }
 
 std::string Worker::told(const std::exception& error) const {
@@ -256,11 +270,17 @@ void Worker::place_chunk(std::size_t v, const SteadyChunk& steady) {
   };
   take(steady.weights, code.parameter_bytes, chunk.weights);
   take(steady.gradients, code.gradient_bytes, chunk.gradients);
-  take(steady.masters, code.state_bytes, chunk.masters);
-  take(steady.states, code.state_bytes, chunk.states);
+  take(steady.masters, run_.chunks[v].state_bytes, chunk.masters);
+  take(steady.states, run_.chunks[v].state_bytes, chunk.states);
   if (!chunk.weights.empty() && !run_.synthetic) {
-    draw_weights(code, settings_.seed, *mover_, chunk.trained());
-    if (code.has_masters()) store_weights(*backend_, code, chunk.trained(), chunk.weights[0]);
+    std::byte* const drawn = has_parts_of_masters(v) ? chunk.gradients[0] : chunk.trained();
+    draw_weights(code, settings_.seed, *mover_, drawn);
+    if (code.has_masters()) store_weights(*backend_, code, drawn, chunk.weights[0]);
+    if (has_parts_of_masters(v)) {
+      const Part own = own_part(v);
+      backend_->copy(chunk.masters[0], drawn + own.begin, {own.end - own.begin});
+      backend_->zero(drawn, {code.gradient_bytes});
+    }
   }
   chunk.frames.resize(static_cast<std::size_t>(run_.schedule->shape.micro_batches));
 }
@@ -271,9 +291,11 @@ std::vector<Worker::StateBlock> Worker::state_blocks() const {
     const Chunk& chunk = chunks_[v];
     if (chunk.weights.empty()) continue;
     const ChunkCode& code = run_.code[v];
-    all.push_back({v, chunk.trained(), code.has_masters() ? code.state_bytes : code.parameter_bytes});
+    const std::int64_t state_bytes = run_.chunks[v].state_bytes;
+    if (has_parts_of_masters(v)) all.push_back({v, chunk.weights[chunk.current], code.parameter_bytes});
+    all.push_back({v, chunk.trained(), code.has_masters() ? state_bytes : code.parameter_bytes});
     for (std::byte* const block : chunk.states)
-      all.push_back({v, block, code.state_bytes});
+      all.push_back({v, block, state_bytes});
   }
   return all;
 }
@@ -540,21 +562,7 @@ void Worker::update(const Op& op, const OpVersions& versions) {
       result_.gradients.resize(run_.code.size());
       result_.gradients[v] = values(v, gradients);
     }
-    std::byte* const stored = chunk.weights[static_cast<std::size_t>(versions.write)];
-    const bool copied = code.has_masters();
-    const std::byte* const from = copied ? chunk.masters[0] : chunk.weights[static_cast<std::size_t>(versions.read)];
-    std::byte* const to = copied ? chunk.masters[0] : stored;
-    updated_.clear();
-    for (const CodeParameter& parameter : code.parameters) {
-      UpdatedParameter& one = updated_.emplace_back();
-      one = {parameter.tensor.elements, reinterpret_cast<const float*>(from + parameter.offset),
-             reinterpret_cast<float*>(to + parameter.offset),
-             reinterpret_cast<const float*>(gradients + parameter.offset)};
-      for (std::size_t s = 0; s < chunk.states.size(); ++s)
-        one.states[s] = reinterpret_cast<float*>(chunk.states[s] + parameter.offset);
-      if (copied) one.stored = stored + parameter.weight_offset;
-    }
-    backend_->update(settings_.optimizer, updates_[v] + 1, updated_);
+    update_weights(v, versions, gradients);
     backend_->zero(gradients, {code.gradient_bytes});
   }
   if (!chunk.weights.empty()) {
@@ -566,10 +574,45 @@ void Worker::update(const Op& op, const OpVersions& versions) {
   record_->times.compute.push_back({{start}, {std::max(start, backend_->finished())}});
   if (settings_.time_layers && !code.parameters.empty()) {
     std::int64_t count = 0;
-    for (const CodeParameter& parameter : code.parameters)
-      count += parameter.tensor.elements;
+    for (const UpdatedParameter& parameter : updated_)
+      count += parameter.elements;
     result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(steady_ns() - start));
   }
+}
+
+Worker::Part Worker::own_part(std::size_t v) const {
+  const auto self = std::find(members_[v].begin(), members_[v].end(), self_) - members_[v].begin();
+  const std::vector<std::int64_t> begin = run_.gradient_parts(static_cast<VirtualStageId>(v));
+  return {begin[static_cast<std::size_t>(self)], begin[static_cast<std::size_t>(self) + 1]};
+}
+
+void Worker::update_weights(std::size_t v, const OpVersions& versions, const std::byte* gradients) {
+  const ChunkCode& code = run_.code[v];
+  const Chunk& chunk = chunks_[v];
+  const bool divided = run_.chunks[v].parts > 1, copied = code.has_masters();
+  const Part own = divided ? own_part(v) : Part{0, code.gradient_bytes};
+  std::byte* const stored = chunk.weights[static_cast<std::size_t>(versions.write)];
+  // Where the part begins; of masters and states there is nothing else.
+  const std::byte* const from =
+      copied ? chunk.masters[0] : chunk.weights[static_cast<std::size_t>(versions.read)] + own.begin;
+  std::byte* const to = copied ? chunk.masters[0] : stored + own.begin;
+  updated_.clear();
+  for (const CodeParameter& parameter : code.parameters) {
+    const std::int64_t begin = std::max(parameter.offset, own.begin),
+                       end = std::min(parameter.offset + 4 * parameter.tensor.elements, own.end);
+    if (begin >= end) continue;
+    UpdatedParameter& one = updated_.emplace_back();
+    const std::int64_t at = begin - own.begin;
+    one = {(end - begin) / 4, reinterpret_cast<const float*>(from + at), reinterpret_cast<float*>(to + at),
+           reinterpret_cast<const float*>(gradients + begin)};
+    for (std::size_t s = 0; s < chunk.states.size(); ++s)
+      one.states[s] = reinterpret_cast<float*>(chunk.states[s] + at);
+    if (copied) one.stored = stored + parameter.weight_offset + (begin - parameter.offset) / 4 * code.value_bytes;
+  }
+  backend_->update(settings_.optimizer, updates_[v] + 1, updated_);
+  if (!divided) return;
+  backend_->finish();
+  transport_.all_gather(static_cast<int>(v), members_[v], stored, weight_parts_[v]);
 }
 
 // What the buffer holds that the op has read, whatever the plan says of it.

@@ -112,6 +112,14 @@ class Worker {
   void note_version(const Op& op, const OpVersions& versions);
 
   void update(const Op& op, const OpVersions& versions);
+  // The weights of a chunk, or this worker's part of them, which is then gathered with the others.
+  void update_weights(std::size_t v, const OpVersions& versions, const std::byte* gradients);
+  // Of a chunk whose update is divided: this worker's part of its gradients, in bytes.
+  struct Part {
+    std::int64_t begin, end;
+  };
+  Part own_part(std::size_t v) const;
+  bool has_parts_of_masters(std::size_t v) const { return run_.chunks[v].parts > 1 && run_.code[v].has_masters(); }
   int versions_round(std::size_t index) const;
   // The first `buckets` buckets of a round are complete.
   void ready(VirtualStageId v, int round, int buckets);
@@ -137,7 +145,8 @@ class Worker {
   std::map<MicroBatchId, std::vector<std::int64_t>> labels_;
   std::vector<std::int64_t> updates_;
   std::vector<std::vector<WorkerId>> members_;
-  std::vector<std::atomic<int>> ready_, done_;  // buckets of all rounds of the step, by virtual stage
+  std::vector<std::vector<std::int64_t>> weight_parts_;  // by virtual stage, RunPlan::weight_parts
+  std::vector<std::atomic<int>> ready_, done_;           // buckets of all rounds of the step, by virtual stage
   std::atomic<bool> stopped_{false};
   std::vector<Piece> pieces_;
   std::vector<float> losses_;  // of a micro-batch

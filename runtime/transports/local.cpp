@@ -40,7 +40,7 @@ struct Meeting {
 };
 
 struct Group {
-  std::vector<const float*> data;  // by rank
+  std::vector<const std::byte*> data;  // by rank
   Meeting meeting;
 };
 
@@ -62,7 +62,7 @@ class World {
     }
     channels_ = static_cast<int>(channels);
     for (std::size_t v = 0; v < run.chunks.size(); ++v)
-      groups_.push_back(std::make_unique<Group>());
+      groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
     link_free_.resize(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
   }
 
@@ -129,6 +129,7 @@ class World {
   }
 
   Group& group(int id) { return *groups_[static_cast<std::size_t>(id)]; }
+  Group& gathers(int id) { return *gathers_[static_cast<std::size_t>(id)]; }
   int workers() const { return workers_; }
   int positions() const { return positions_; }
 
@@ -153,7 +154,7 @@ class World {
   int workers_, positions_, channels_ = 0;
   std::vector<std::vector<Slot>> slots_;
   std::vector<std::pair<WorkerId, WorkerId>> ends_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<Group>> groups_, gathers_;
   std::vector<std::int64_t> link_free_;
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
@@ -213,12 +214,7 @@ class Endpoint : public Transport {
   void all_reduce(int id, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
     Group& group = world_->group(id);
     const auto count = static_cast<int>(members.size());
-    const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
-    {
-      const std::lock_guard lock(world_->group_mutex);
-      group.data.resize(members.size());
-      group.data[rank] = data;
-    }
+    const std::size_t rank = bring(group, members, reinterpret_cast<const std::byte*>(data));
     const auto meet = [&] { world_->meet(group.meeting, count, "the other members of an all-reduce"); };
     meet();
     // Each member sums one segment over all, then fetches the others' segments.
@@ -226,8 +222,8 @@ class Endpoint : public Transport {
     const auto begin_of = [&](std::int64_t r) { return r == count ? elements : elements * r / count / 4 * 4; };
     const std::int64_t own = begin_of(static_cast<std::int64_t>(rank));
     std::vector<const float*> terms;
-    for (const float* const member : group.data)
-      terms.push_back(member + own);
+    for (const std::byte* const member : group.data)
+      terms.push_back(reinterpret_cast<const float*>(member) + own);
     movers_.collective->sum(data + own, terms, begin_of(static_cast<std::int64_t>(rank) + 1) - own);
     movers_.collective->finish();
     meet();
@@ -235,17 +231,40 @@ class Endpoint : public Transport {
       if (r != rank) {
         const std::int64_t begin = begin_of(static_cast<std::int64_t>(r));
         movers_.collective->copy(
-            data + begin, group.data[r] + begin,
+            data + begin, reinterpret_cast<const float*>(group.data[r]) + begin,
             {(begin_of(static_cast<std::int64_t>(r) + 1) - begin) * static_cast<std::int64_t>(sizeof(float))});
       }
     movers_.collective->finish();
     meet();
   }
 
+  void all_gather(int id, std::span<const WorkerId> members, std::byte* data,
+                  std::span<const std::int64_t> begin) override {
+    Group& group = world_->gathers(id);
+    const std::size_t rank = bring(group, members, data);
+    const auto meet = [&] {
+      world_->meet(group.meeting, static_cast<int>(members.size()), "the other members of an all-gather");
+    };
+    meet();
+    for (std::size_t r = 0; r < members.size(); ++r)
+      if (r != rank) movers_.worker->copy(data + begin[r], group.data[r] + begin[r], {begin[r + 1] - begin[r]});
+    movers_.worker->finish();
+    meet();  // nobody writes what another one still reads
+  }
+
   void meet() override { world_->meet(world_->everybody, world_->workers(), "the other workers"); }
   void stop(const std::string&) noexcept override { world_->stop(); }
 
  private:
+  // Tells the other members where this one's data lie; its place among them.
+  std::size_t bring(Group& group, std::span<const WorkerId> members, const std::byte* data) {
+    const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
+    const std::lock_guard lock(world_->group_mutex);
+    group.data.resize(members.size());
+    group.data[rank] = data;
+    return rank;
+  }
+
   std::shared_ptr<World> world_;
   WorkerId self_;
   int copy_;

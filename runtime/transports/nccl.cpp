@@ -108,6 +108,14 @@ class NcclEndpoint final : public Transport {
     wait_for_queue(link, [] { return std::string("the other members of an all-reduce by NCCL"); });
   }
 
+  void all_gather(int, std::span<const WorkerId> members, std::byte* data,
+                  std::span<const std::int64_t> begin) override {
+    Link& link = gathers_.at({members.begin(), members.end()});
+    movers_.worker->finish();
+    exchange(link, members, data, begin);
+    wait_for_queue(link, [] { return std::string("the other members of an all-gather by NCCL"); });
+  }
+
   void meet() override { words_->meet(); }
   void check_asked_to_end() const override { words_->check_asked_to_end(); }
   void stop(const std::string& why) noexcept override {
@@ -137,13 +145,30 @@ class NcclEndpoint final : public Transport {
     return memory_[static_cast<std::size_t>(message.channel)][static_cast<std::size_t>(message.slot)];
   }
 
+  // Parts are of different lengths, which ncclAllGather does not know.
+  void exchange(Link& link, std::span<const WorkerId> members, std::byte* data, std::span<const std::int64_t> begin) {
+    NcclTogether together(library_);
+    for (std::size_t from = 0; from < members.size(); ++from) {
+      const NcclPart part{data + begin[from], begin[from + 1] - begin[from]};
+      if (part.bytes == 0) continue;
+      if (members[from] != self_) {
+        link.comm->receive({&part, 1}, static_cast<int>(from), link.queue->stream());
+        continue;
+      }
+      for (std::size_t to = 0; to < members.size(); ++to)
+        if (to != from) link.comm->send({&part, 1}, static_cast<int>(to), link.queue->stream());
+    }
+    together.end();
+  }
+
   // Every pair exchanges a first message at once, every set of members a sum: NCCL connects two members when they first
   // use a communicator, and waits for both. Later a receive must wait for nobody but the device.
   void join() {
     const auto groups = nccl_groups(run_);
     PP_CHECK(groups.size() == ids_.size());
-    first_ = movers_.worker->staging({64});
-    std::memset(first_->base(), 0, 64);
+    const std::int64_t bytes = 64 * std::int64_t{run_.plan->workers()};
+    first_ = movers_.worker->staging({bytes});
+    std::memset(first_->base(), 0, static_cast<std::size_t>(bytes));
     std::shared_ptr<NcclQueue> own, beside;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::vector<WorkerId>& members = groups[g].members;
@@ -151,16 +176,22 @@ class NcclEndpoint final : public Transport {
       if (found == members.end()) continue;
       const auto rank = static_cast<int>(found - members.begin());
       const bool receives = groups[g].pair && rank == 1;
-      std::shared_ptr<NcclQueue>& shared = groups[g].pair ? own : beside;
+      const bool computes = groups[g].pair || groups[g].gathers;
+      std::shared_ptr<NcclQueue>& shared = computes ? own : beside;
       if (shared == nullptr && !receives)
-        shared = queue_of_(groups[g].pair ? *movers_.worker : *movers_.collective, NcclPlace::Own);
+        shared = queue_of_(computes ? *movers_.worker : *movers_.collective, NcclPlace::Own);
       Link link{receives ? queue_of_(*movers_.worker, NcclPlace::Beside) : shared, nullptr};
       link.comm = std::make_unique<NcclComm>(library_, ids_[g], static_cast<int>(members.size()), rank);
       const auto what = [&] { return fmt::format("{} to join by NCCL", others(members)); };
       wait(
           link, [] { return true; }, what);
       const NcclPart part{first_->base(), 64};
-      if (!groups[g].pair)
+      std::vector<std::int64_t> begin;
+      for (std::size_t i = 0; i <= members.size(); ++i)
+        begin.push_back(64 * static_cast<std::int64_t>(i));
+      if (groups[g].gathers)
+        exchange(link, members, first_->base(), begin);
+      else if (!groups[g].pair)
         link.comm->all_reduce(reinterpret_cast<float*>(first_->base()), 16, link.queue->stream());
       else if (receives)
         link.comm->receive({&part, 1}, 0, link.queue->stream());
@@ -172,7 +203,7 @@ class NcclEndpoint final : public Transport {
       else if (groups[g].pair)
         to_[members[1]] = std::move(link);
       else
-        sums_[members] = std::move(link);
+        (groups[g].gathers ? gathers_ : sums_)[members] = std::move(link);
     }
   }
 
@@ -261,8 +292,9 @@ class NcclEndpoint final : public Transport {
       comms.push_back(link.comm.get());
     for (auto& [from, incoming] : from_)
       comms.push_back(incoming.link.comm.get());
-    for (auto& [members, link] : sums_)
-      comms.push_back(link.comm.get());
+    for (auto* const all : {&gathers_, &sums_})
+      for (auto& [members, link] : *all)
+        comms.push_back(link.comm.get());
     if (!stopped_) try {
         for (NcclComm* const comm : comms)
           comm->finish();
@@ -275,7 +307,7 @@ class NcclEndpoint final : public Transport {
       } catch (const std::exception&) {  // they are aborted
       }
     close_at_once(comms);
-    to_.clear(), from_.clear(), sums_.clear(), first_.reset();
+    to_.clear(), from_.clear(), gathers_.clear(), sums_.clear(), first_.reset();
   }
 
   // All together: to abort one may wait for the whole device, on which an operation of another still runs until that
@@ -308,6 +340,7 @@ class NcclEndpoint final : public Transport {
   std::map<std::pair<int, int>, Asked> asked_;         // by channel and slot
   std::map<WorkerId, Link> to_;                        // of the worker's thread
   std::map<WorkerId, Incoming> from_;                  // likewise
+  std::map<std::vector<WorkerId>, Link> gathers_;      // by members; of the worker's thread
   std::map<std::vector<WorkerId>, Link> sums_;         // by members; of the collective stream
   std::unique_ptr<DeviceMemory> first_;
   std::vector<NcclPart> parts_;
@@ -319,7 +352,7 @@ class NcclEndpoint final : public Transport {
 std::vector<NcclGroup> nccl_groups(const RunPlan& run) {
   std::vector<NcclGroup> groups;
   std::set<std::pair<WorkerId, WorkerId>> pairs;
-  std::set<std::vector<WorkerId>> sums;
+  std::set<std::vector<WorkerId>> sums, gathers;
   for (int copy = 0; copy < run.plan->data_parallel; ++copy)
     for (const RunChannel& channel : run.channels)
       if (channel.from != channel.to)
@@ -327,9 +360,15 @@ std::vector<NcclGroup> nccl_groups(const RunPlan& run) {
   for (const auto& [from, to] : pairs)
     groups.push_back({{from, to}, true});
   for (std::size_t v = 0; v < run.chunks.size(); ++v)
-    if (run.chunks[v].members > 1) sums.insert(holders(run.schedule->seating(), static_cast<VirtualStageId>(v)));
+    if (run.chunks[v].members > 1) {
+      const std::vector<WorkerId> members = holders(run.schedule->seating(), static_cast<VirtualStageId>(v));
+      sums.insert(members);
+      if (run.chunks[v].parts > 1) gathers.insert(members);
+    }
   for (const auto& members : sums)
     groups.push_back({members, false});
+  for (const auto& members : gathers)
+    groups.push_back({members, false, true});
   return groups;
 }
 

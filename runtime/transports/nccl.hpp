@@ -52,6 +52,7 @@ using NcclQueueMaker = std::function<std::unique_ptr<NcclQueue>(Mover&, NcclPlac
 struct NcclGroup {
   std::vector<WorkerId> members;  // pair: sender, receiver; else ascending
   bool pair = false;
+  bool gathers = false;  // parts of weights, on the compute stream; else sums
 };
 // In the order in which all workers join theirs, so that nobody waits in a circle.
 std::vector<NcclGroup> nccl_groups(const RunPlan& run);

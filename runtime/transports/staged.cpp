@@ -13,12 +13,16 @@ class Downloads final : public Mover {
  public:
   explicit Downloads(Mover& device) : device_(device) {}
   void finish() override { device_.finish(); }
-  void copy(void* to, const void* from, Bytes bytes) override { device_.download(to, from, bytes); }
+  void copy(void* to, const void* from, Bytes bytes) override {
+    (all_in_host ? *host_ : device_).download(to, from, bytes);
+  }
   void upload(void* to, const void* from_host, Bytes bytes) override { host_->upload(to, from_host, bytes); }
   void download(void* to_host, const void* from, Bytes bytes) override { host_->download(to_host, from, bytes); }
   void sum(float* to, std::span<const float* const> terms, std::int64_t elements) override {
     host_->sum(to, terms, elements);
   }
+
+  bool all_in_host = false;  // so is what is copied
 
  private:
   Mover& device_;
@@ -33,7 +37,7 @@ class Staged final : public Transport {
   void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) override {
     if (movers.worker == nullptr) {  // the run is over
       within_->bind({}, {});
-      slots_.clear(), stages_.clear(), sums_.clear(), out_ = {};
+      slots_.clear(), stages_.clear(), gathers_.clear(), sums_.clear(), out_ = {};
       return;
     }
     movers_ = movers;
@@ -87,6 +91,17 @@ class Staged final : public Transport {
     movers_.collective->upload(data, here, bytes);
   }
 
+  void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
+                  std::span<const std::int64_t> begin) override {
+    const Bytes bytes{begin.back()};
+    std::byte* const here = grown(gathers_[group], bytes, *movers_.worker);
+    movers_.worker->download(here, data, bytes);
+    downloads_->all_in_host = true;
+    within_->all_gather(group, members, here, begin);
+    downloads_->all_in_host = false;
+    movers_.worker->upload(data, here, bytes);
+  }
+
   void meet() override { within_->meet(); }
   void check_asked_to_end() const override { within_->check_asked_to_end(); }
   void stop(const std::string& why) noexcept override { within_->stop(why); }
@@ -110,10 +125,12 @@ class Staged final : public Transport {
   const RunPlan& run_;
   Takes takes_;
   Movers movers_;
-  std::unique_ptr<Mover> downloads_, host_ = host_mover();
+  std::unique_ptr<Downloads> downloads_;
+  std::unique_ptr<Mover> host_ = host_mover();
   std::vector<std::unique_ptr<DeviceMemory>> stages_;
   std::map<std::pair<int, int>, Slot> slots_;  // by channel and slot, of this receiver
   Growing out_;                                // of the worker's thread
+  std::map<int, Growing> gathers_;             // by group, likewise
   std::map<int, Growing> sums_;                // by group, of the collective stream
 };
 

@@ -155,7 +155,7 @@ TEST_CASE("launch writes a file and says what differs from the plan") {
 TEST_CASE("launch --for slurm asks run itself whether it can") {
   const std::string error = error_of({"launch", "scenarios/what_if/llama3-70b.yaml", "--for", "slurm"});
   for (const char* reason : {"training.precision: backend cpu computes in fp32", "plan.tensor_parallel: a run has one",
-                             "training.zero: a run keeps", "operation rotary cannot be run", "plan.recompute: a run",
+                             "operation rotary cannot be run", "plan.recompute: a run",
                              "which refuses this plan; launch it --for a framework"})
     holds(error, reason);
   holds(error_of({"launch", kQuickstart, "--for", "slurm"}), "has stated figures only");

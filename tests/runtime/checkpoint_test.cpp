@@ -118,6 +118,9 @@ TEST_CASE("Three steps, a checkpoint and three more are six steps: losses and we
        {"plan.schedule=interleaved_1f1b", "plan.stages=2", "plan.virtual_stages=2", "training.optimizer=adam"},
        {}},
       {"copies", {"plan.data_parallel=2", "plan.stages=2", "training.optimizer=momentum"}, {}},
+      {"divided states",
+       {"plan.data_parallel=2", "plan.stages=2", "plan.schedule=1f1b", "training.optimizer=adam", "training.zero=1"},
+       {}},
       {"stashing", {pipedream, "plan.stages=3", "training.micro_batches=7", "training.optimizer=adam"}, {}},
       {"no stashing", {pipedream, "plan.stages=3", "training.micro_batches=7"}, {.weight_stashing = false}},
       {"vertical sync", {pipedream, "plan.stages=3", "training.micro_batches=7", "plan.vertical_sync=true"}, {}},
@@ -274,6 +277,17 @@ TEST_CASE("A checkpoint of another run is refused: file, what differs, way out")
   CHECK(differs(settings, *run.data, "1").find("learning rate 0.05, ") != std::string::npos);
   settings.optimizer.learning_rate = 0.05, settings.seed = 2;
   CHECK(differs(settings, *run.data, "1").find("seed 1, ") != std::string::npos);
+}
+
+TEST_CASE("Whole optimizer states are not resumed as parts of them, nor parts as whole ones") {
+  const Scratch scratch;
+  const std::vector<std::string> copies = {"plan.data_parallel=2", "plan.stages=1", "training.optimizer=adam"};
+  std::vector<std::string> divided = copies;
+  divided.push_back("training.zero=1");
+  const SmallCase whole(copies), parts(divided);
+  begun(whole, scratch.path("whole"), 0, 2), begun(parts, scratch.path("parts"), 0, 2);
+  CHECK(refusal(parts, scratch.path("whole")).find("epsilon 1e-08, training.zero 1 here)") != std::string::npos);
+  CHECK(refusal(whole, scratch.path("parts")).find("epsilon 1e-08, training.zero 1 there, ") != std::string::npos);
 }
 
 TEST_CASE("Another backend, other versions of the weights, and one more byte of the data are told, too") {

@@ -18,9 +18,11 @@
 #include "core/cost/cost_model.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/backends/gpu.hpp"
+#include "runtime/checkpoint.hpp"
 #include "runtime/operations.hpp"
 #include "runtime/transports/local.hpp"
 #include "tests/calibrate/every_operation.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/kernels/host_grid.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
@@ -329,6 +331,52 @@ TEST_CASE("grid backend: a bf16 run updates masters, and layers read them rounde
     moved += one[i] != three[i] ? 1 : 0, stayed += Bf16(one[i]).bits == Bf16(three[i]).bits ? 1 : 0;
   CHECK(moved > one.size() / 2);
   CHECK(stayed > one.size() / 2);
+}
+
+TEST_CASE("grid backend: with training.zero: 1 a bf16 run divides its masters, too, and keeps every bit") {
+  for (const std::string copies : {"2", "3"}) {
+    const auto run_of = [&](const std::string& zero) {
+      const RunCase run({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=2", "plan.data_parallel=" + copies,
+                         "training.micro_batches=2", "training.optimizer=adam", "cluster.node.devices=8",
+                         "training.zero=" + zero});
+      const RunPlan plan = plan_for(run, Precision::Bf16);
+      const auto workers = run_on(run, plan, 7, 3);
+      for (std::size_t w = 0; w < workers.size(); ++w)
+        CHECK(workers[w].memory == replayed(plan, static_cast<PositionId>(w) % 2));
+      return workers;
+    };
+    const auto whole = run_of("0"), divided = run_of("1");
+    for (std::size_t w = 0; w < whole.size(); ++w) {
+      CHECK(divided[w].steps[2].loss == whole[w].steps[2].loss);
+      CHECK((divided[w].gradients == whole[w].gradients));
+      CHECK((divided[w].weights == whole[w].weights));  // the masters of all
+      const auto states = [](const WorkerResult& worker) {
+        return worker.memory.by_tag[static_cast<std::size_t>(Tag::Optimizer)].value;
+      };
+      const std::int64_t all = states(whole[w]), n = copies == "2" ? 2 : 3, blocks = 3;  // a master and two states
+      CHECK(states(divided[w]) == rounded_up((all / blocks + n - 1) / n, 64) * blocks);
+    }
+  }
+}
+
+TEST_CASE("grid backend: a bf16 run with parts of masters goes on from a checkpoint to the same bits") {
+  const RunCase run({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=1", "plan.data_parallel=2",
+                     "training.micro_batches=2", "training.optimizer=adam", "training.zero=1"});
+  const RunPlan plan = plan_for(run, Precision::Bf16);
+  const Scratch scratch;
+  const auto weights_after = [&](int steps, bool resumes) {
+    RunSettings settings = one_step(steps);
+    settings.optimizer.kind = Optimizer::Adam;
+    Checkpoints all(scratch.path("state"), 0, steps,
+                    checkpoint_identity(plan, settings, *run.data, *emulated(1, Precision::Bf16)(), "1"), run.plan);
+    if (resumes) all.resume(all.newest());
+    settings.checkpoints = &all;
+    const auto endpoints = local_transport(plan, {.spin = false, .timeout_s = 60}, {});
+    return execute(plan, emulated(1, Precision::Bf16), *run.data, endpoints, settings)[1].weights[0];
+  };
+  const std::vector<float> first = weights_after(2, false), second = weights_after(4, true);
+  CHECK((second == run_on(run, plan, 1, 4)[1].weights[0]));
+  CHECK((second != first));
 }
 
 namespace {

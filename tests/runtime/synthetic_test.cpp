@@ -102,6 +102,7 @@ TEST_CASE("Likewise recomputed, interleaved, with tensors that skip stages, repl
   check({kQuick, "plan.stages=4", "plan.skips=direct"});
   check({kQuick, "plan.schedule=pipedream", "plan.stages=2", "plan.replicas=[2, 1]"});
   check({kQuick, "plan.stages=2", "plan.data_parallel=2", "plan.bucket=1 kB"});
+  check({kQuick, "plan.stages=2", "plan.data_parallel=2", "training.optimizer=adam", "training.zero=1"});
   check({kQuick, "plan.stages=2", "training.ragged=true", "training.global_batch_size=7", "training.micro_batch_size=2",
          "training.micro_batches=4"});
   check({kQuick, "plan.stages=2", "training.precision=bf16", "training.optimizer=adam"});
@@ -133,7 +134,8 @@ TEST_CASE("A worker that waits for its priced time is seen by a cap, and by what
   const auto endpoints = local_transport(run.run_plan, {.spin = false, .timeout_s = 60});
   CHECK_THROWS_WITH_AS(execute(run.run_plan, cpu_backend, *no_data(), endpoints, settings),
                        doctest::Contains("worker 0: "), OutOfArena);
-  CHECK_THROWS_WITH_AS(Case({kQuick, "training.zero=1", "plan.data_parallel=2"}), doctest::Contains("training.zero"),
+  CHECK_THROWS_WITH_AS(Case({kQuick, "training.zero=2", "plan.data_parallel=2"}),
+                       doctest::Contains("training.zero: a run keeps weights and gradients whole; use 0 or 1"),
                        InputError);
 }
 
