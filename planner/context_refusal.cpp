@@ -32,11 +32,16 @@ std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, s
           inner, heads, key_heads, inner, t > 1 ? fmt::format(" x {} (tensor_parallel)", t) : "")};
 }
 
+constexpr std::int64_t kMostEvenSlices = 1024;
+
 // Slices of equal tokens: what attention takes of each pass has to be known.
 std::string even_slices_refusal(const Scenario& scenario) {
   if (scenario.plan.context_parallel.value > 1)
     return "even: which tokens of a slice lie on which device of plan.context_parallel is not known; "
            "write balanced, or context_parallel: 1";
+  if (scenario.plan.slices->value > kMostEvenSlices)
+    return fmt::format("even: {} slices are more than the {} that are priced one by one; write balanced, or fewer",
+                       scenario.plan.slices->value, kMostEvenSlices);
   bool measured = scenario.cost == CostSourceKind::Profile;
   for (int c = 0; c < scenario.cluster.classes(); ++c)
     measured |= scenario.cost == CostSourceKind::Roofline && scenario.cluster.device_of(c).measured != nullptr;
@@ -44,7 +49,7 @@ std::string even_slices_refusal(const Scenario& scenario) {
     return "even: what was measured are whole layers, and nothing tells what of them attention takes; "
            "write balanced, or cost: roofline with a device that was not calibrated";
   for (const Layer& layer : scenario.model.layers) {
-    if (layer.work < 0)
+    if (layer.work < 0 || layer.forward || layer.backward || layer.backward_input || layer.backward_weight)
       return fmt::format(
           "even: the figures of layer \"{}\" are stated, and nothing tells what of them attention takes; "
           "write balanced, or a model built from operators",
@@ -53,7 +58,7 @@ std::string even_slices_refusal(const Scenario& scenario) {
       if (op.module == Module::AttentionCore)
         return fmt::format(
             "even: \"{}\" of layer \"{}\" computes the pairs that its mask leaves out, too, which slices do not; "
-            "write balanced, or model.attention: flash",
+            "write balanced, or model.attention: flash (kernel: flash of such an op)",
             op.name, layer.name);
   }
   return "";

@@ -25,6 +25,9 @@ void check_workers(const Plan& plan, const Training& training) {
   if (training.zero > kOptimizerSharded)
     throw InputError(training.zero_place, "training.zero",
                      "a synthetic run keeps weights and gradients whole; use 0 or 1");
+  if (training.zero > 0 && plan.shard > 0 && plan.shard < plan.data_parallel)
+    throw InputError(training.place, "plan.data_parallel_shard",
+                     "a synthetic run sums gradients over all copies at once; leave it out");
 }
 
 // What the compiler of one virtual stage needs of the others, found once.

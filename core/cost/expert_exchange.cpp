@@ -59,7 +59,7 @@ double expert_workspace(const ExpertTokens& layer, const PlanRequest& plan, doub
 TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
     : kind_(scenario.plan.expert_exchange.value), imbalance_(scenario.plan.expert_imbalance.value) {
   const TensorParallel split = scenario.plan.split();
-  if (!split.sends_tokens() || kind_ == ExpertExchange::Unpriced) return;
+  if (!split.sends_tokens() || kind_ == ExpertExchange::Unpriced || kind_ == ExpertExchange::OnlySorted) return;
   std::vector<DeviceId> all = devices_of_stage(scenario);
   const auto together = static_cast<std::size_t>(split.expert_devices());
   if (all.empty() || all.size() % together != 0) return;  // likewise
@@ -131,7 +131,8 @@ double TokenExchange::bytes(const ExpertTokens& layer, double tokens, double row
     case ExpertExchange::AllGather: return tokens * row * static_cast<double>(devices_ - 1);
     case ExpertExchange::AllToAll: return tokens * layer.active * row * (experts_ - 1) / experts_;
     case ExpertExchange::PerNode:
-    case ExpertExchange::Unpriced: break;
+    case ExpertExchange::Unpriced:
+    case ExpertExchange::OnlySorted: break;
   }
   const double nodes = nodes_of_token(layer.experts, layer.active, nodes_, most_nodes_);
   return tokens * row * nodes * (nodes_ - 1) / nodes_;

@@ -10,6 +10,7 @@
 // together, the fused kernel; backwards that kernel, the router's weights, two clamps, the halves put together. In 16-bit values
 // per value between an expert's products:
 //     forward  2 + 2 + 4 + 3 = 11 in place of 3;           backward  5 + 3 + 6 + 4 = 18 in place of 5
+// A gate that is not clamped is not fused there, and moves as much: GELU, product, times the router's fp32 weight, to 16 bits.
 //
 // Biases of the experts' second product (TEGroupedMLP._apply_bias), expert by expert: bias times fp32 weight of the router, plus
 // the product in fp32; then all put together, and to 16 bits. In bytes per value:
@@ -26,7 +27,7 @@
 namespace pipewright::core {
 
 struct KernelsOfOperator {
-  int kernels = 1;
+  int kernels = 1, kernels_back = 1;
   double forward = 1, backward = 1;  // bytes, over those of one kernel
 };
 
@@ -43,9 +44,10 @@ inline bool softmax_apart(const Operator& op, const ProductOfLayer& scores, doub
 // `experts`: that a device holds.
 inline KernelsOfOperator megatron_kernels(const Operator& op, const ProductOfLayer& scores, double samples,
                                           const TensorParallel& split, double experts) {
-  if (softmax_apart(op, scores, samples, split)) return {5, 18.5 / 2, 20.5 / 3};
-  if (op.name == "gelu_gate") return {4, 11.0 / 3, 18.0 / 5};
-  if (op.name == "expert_bias") return {static_cast<int>(std::max(1.0, experts)) + 1, 28.0 / 4, 40.0 / 4};
+  if (softmax_apart(op, scores, samples, split)) return {5, 5, 18.5 / 2, 20.5 / 3};
+  if (op.name == "gelu_gate") return {4, 5, 11.0 / 3, 18.0 / 5};
+  const int loop = static_cast<int>(std::max(1.0, experts)) + 1;
+  if (op.name == "expert_bias") return {loop, loop, 28.0 / 4, 40.0 / 4};
   return {};
 }
 

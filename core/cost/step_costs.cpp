@@ -327,7 +327,8 @@ StepCosts::Together together(const Plan& plan, const CostModel& cost, const std:
   if (plan.pair_time) result.pair = plan.pair_time->value;
   if (!plan.split().sends_tokens()) return result;
   const auto computing = std::make_shared<Scenario>(cost.scenario());
-  computing->plan.expert_exchange.value = ExpertExchange::Unpriced;
+  ExpertExchange& exchange = computing->plan.expert_exchange.value;
+  exchange = exchange == ExpertExchange::AllToAll ? ExpertExchange::OnlySorted : ExpertExchange::Unpriced;
   const CostModel without(computing);
   result.computing = durations(plan, OnStages(plan, without, plan.micro_batch_size), without);
   for (std::size_t i = 0; i < duration.size(); ++i)

@@ -52,10 +52,11 @@ enum class ContextExchange : std::uint8_t {
 };
 // How tokens reach the devices of their experts.                                       core/cost/expert_exchange.hpp
 enum class ExpertExchange : std::uint8_t {
-  AllToAll,   // each token to the devices of its experts, once per expert
-  AllGather,  // all tokens to all devices of the group
-  PerNode,    // once per node of its experts, handed on inside the node                               [DeepEP25]
-  Unpriced,   // not written in files: in no time, for bounds that hold wherever the devices lie
+  AllToAll,    // each token to the devices of its experts, once per expert
+  AllGather,   // all tokens to all devices of the group
+  PerNode,     // once per node of its experts, handed on inside the node                               [DeepEP25]
+  Unpriced,    // not written in files: in no time, for bounds that hold wherever the devices lie
+  OnlySorted,  // likewise: as AllToAll in no time, for what is computed beside it
 };
 // What the slices of a sequence (plan.slices) have alike.                                  core/cost/slices.hpp
 enum class SliceLengths : std::uint8_t {

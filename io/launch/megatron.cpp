@@ -232,7 +232,8 @@ void expert_flags(Flags& flags, const Answer& written) {
     case ExpertExchange::PerNode:
       flags.line("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep");
       break;
-    case ExpertExchange::Unpriced: break;  // of no plan
+    case ExpertExchange::Unpriced:
+    case ExpertExchange::OnlySorted: break;  // of no plan
   }
   if (written.scenario->training.expert_products == ExpertProducts::Fused) flags.line("--moe-grouped-gemm");
 }

@@ -132,6 +132,28 @@ TEST_CASE("rows of an all-to-all are sorted where a device has several experts")
   CHECK((two.forward - one.forward).value == doctest::Approx(2 * sorted).epsilon(1e-4));
   CHECK((two.backward_input - one.backward_input).value == doctest::Approx(2 * sorted).epsilon(1e-4));
   CHECK(of(16, ExpertExchange::AllGather).forward == of(8, ExpertExchange::AllGather).forward);
+  // What is computed beside the exchange keeps the sorting.
+  CHECK((of(16, ExpertExchange::OnlySorted).forward - of(16, ExpertExchange::Unpriced).forward).value ==
+        doctest::Approx(2 * sorted).epsilon(1e-4));
+}
+
+// Two devices divide each expert: both get the rows of both.
+TEST_CASE("sorted rows of divided experts") {
+  const auto sorted = [](int tensor, int expert_tensor) {
+    const auto of = [&](ExpertExchange exchange) {
+      Scenario scenario = of_experts(8, 2, 16);
+      scenario.cluster.device.memory_bandwidth = Bandwidth{1e12};
+      scenario.plan.data_parallel.value = 8 / tensor;
+      scenario.plan.tensor_parallel.value = tensor;
+      scenario.plan.sequence_parallel.value = tensor > 1;
+      scenario.plan.expert_tensor_parallel.value = expert_tensor;
+      scenario.plan.expert_exchange.value = exchange;
+      return CostModel(scenario).source().price(scenario.model, 0, 1).forward;
+    };
+    return static_cast<double>((of(ExpertExchange::OnlySorted) - of(ExpertExchange::Unpriced)).value);
+  };
+  CHECK(sorted(2, 2) == doctest::Approx(sorted(1, 1)).epsilon(1e-4));
+  CHECK(sorted(2, 1) == doctest::Approx(sorted(1, 1) / 2).epsilon(1e-4));
 }
 
 TEST_CASE("parameters and kept tensors of a device") {

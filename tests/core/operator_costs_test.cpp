@@ -455,7 +455,7 @@ TEST_CASE("Megatron's fused softmax needs a multiple of four matrices of scores"
 }
 
 // 16 rows of 64 values at 4 B, 4096 B each tensor, at 60 GB/s. Between the products 3 of them one way and 5 back become 11 and
-// 18, in four kernels; biases of two experts move 2 both ways, and 7 and 10 times that in three kernels.
+// 18, in four kernels and five; biases of two experts move 2 both ways, and 7 and 10 times that in three kernels.
 TEST_CASE("Megatron's experts clamp a GELU gate by itself, and add biases expert by expert") {
   const auto passes = [](Activation activation, bool bias, FrameworkTensors framework) {
     LayerBuilder layer;
@@ -475,7 +475,7 @@ TEST_CASE("Megatron's experts clamp a GELU gate by itself, and add biases expert
   const double each = 4096 / 60e9 * 1e9;
   const auto gate = more(Activation::Gelu, false), both = more(Activation::Gelu, true);
   CHECK(gate.first == doctest::Approx(8 * each + 15'000).epsilon(1e-4));
-  CHECK(gate.second == doctest::Approx(13 * each + 15'000).epsilon(1e-4));
+  CHECK(gate.second == doctest::Approx(13 * each + 20'000).epsilon(1e-4));
   CHECK(both.first - gate.first == doctest::Approx(12 * each + 10'000).epsilon(1e-4));
   CHECK(both.second - gate.second == doctest::Approx(18 * each + 10'000).epsilon(1e-4));
 }

@@ -142,4 +142,7 @@ TEST_CASE("A worker that waits for its priced time is seen by a cap, and by what
 TEST_CASE("Without arithmetic, too, what no run moves is refused") {
   CHECK_THROWS_WITH_AS(Case({"plan.stages=4", "plan.schedule=bpipe", "training.micro_batches=8"}),
                        doctest::Contains("plan.schedule: a run keeps activations where they are made"), InputError);
+  CHECK_THROWS_WITH_AS(
+      Case({kQuick, "plan.stages=1", "training.zero=1", "plan.data_parallel=4", "plan.data_parallel_shard=2"}),
+      doctest::Contains("plan.data_parallel_shard: a synthetic run sums gradients over all copies"), InputError);
 }

@@ -179,8 +179,8 @@ class PassesOfWork {
     if (returns(op)) add_exchange(here, host_.backward, input_);
     const double of_input =
         times_.time(op, PassKind::Input, here.samples, (op.input_flops + op.rebuilt_flops) * here.flops,
-                    bytes(here, op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels);
-    input_.add(host_.backward, of_input, here.by.kernels);
+                    bytes(here, op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back);
+    input_.add(host_.backward, of_input, here.by.kernels_back);
     if (beside(op) && of_input > 0)
       (columns(op) ? input_.gathers : input_.scatters)
           .push_back(in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes));
@@ -199,15 +199,22 @@ class PassesOfWork {
     if (here.repeats) add(again_);
   }
 
-  // Tokens on their way to their experts or back. Those of an all-to-all arrive by sender and are sorted by expert, where a
-  // device has several; other exchanges put them where they belong.
+  // Tokens on their way to their experts or back.
   void add_exchange(const Here& here, double host, PassKernels& pass) const {
-    const double time = here.at_experts ? of_.exchange_time(here.op, here_) : 0;
-    if (time <= 0) return;
-    pass.add_exchanges(host_.collective, time, of_.sent_.calls());
-    if (experts_here_ <= 1 || plan_.expert_exchange.value != ExpertExchange::AllToAll) return;
+    if (!here.at_experts || here.op.sent.tokens <= 0) return;
+    const double time = of_.exchange_time(here.op, here_);
+    if (returns(here.op)) add_sorting(here, host, pass);
+    if (time > 0) pass.add_exchanges(host_.collective, time, of_.sent_.calls());
+    if (!returns(here.op)) add_sorting(here, host, pass);
+  }
+
+  // Rows of an all-to-all arrive by sender and are sorted by expert, where a device has several, and the other way round on
+  // their way back; other exchanges put them where they belong.
+  void add_sorting(const Here& here, double host, PassKernels& pass) const {
+    const ExpertExchange kind = plan_.expert_exchange.value;
+    if (experts_here_ <= 1 || (kind != ExpertExchange::AllToAll && kind != ExpertExchange::OnlySorted)) return;
     const ExpertTokens& sent = here.op.sent;
-    const double rows = here.samples * sent.tokens * sent.active / split_.degree;
+    const double rows = here.samples * sent.tokens * sent.active * split_.expert_split() / split_.degree;
     pass.add(host,
              times_.time(here.op, PassKind::Forward, here.samples, 0, 2 * rows * sent.features * times_.weight()));
   }
