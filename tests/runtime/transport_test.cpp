@@ -30,7 +30,7 @@ struct Pair {
             memory.emplace_back(static_cast<std::size_t>(run.run_plan.channels[c].bytes[0]));
             slots[c].push_back(memory.back().data());
           }
-      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots), {mover.get(), mover.get()});
+      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots), {mover.get(), mover.get(), mover.get()});
     }
     while (!run.run_plan.channels[static_cast<std::size_t>(forward)].forward)
       ++forward;
