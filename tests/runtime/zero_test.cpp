@@ -312,6 +312,19 @@ TEST_CASE("ZeRO-3, room: a unit's weights are whole from the op before their fir
     CHECK(run.run_plan.held_weights(v) == 128);
 }
 
+TEST_CASE("ZeRO-2, room: half of 704 B of gradients, and all of them for two rounds at most") {
+  const auto gradients = [](int micro_batches, const std::string& reduced) {
+    const RunCase run({kThreeUnits, "model.input_tokens=null", "plan.stages=1", "plan.data_parallel=2",
+                       "plan.schedule=gpipe", set("training.micro_batches", micro_batches), "training.zero=2",
+                       "plan.reduce_gradients=" + reduced});
+    return replayed(run.run_plan, 0).by_tag[static_cast<std::size_t>(Tag::Gradients)].value;
+  };
+  CHECK(gradients(1, "micro_batch") == 384 + 704);  // 352 B, rounded up
+  CHECK(gradients(2, "micro_batch") == 384 + 2 * 704);
+  CHECK(gradients(5, "micro_batch") == 384 + 2 * 704);
+  CHECK(gradients(5, "step") == 384 + 704);
+}
+
 namespace {
 
 // An endpoint whose worker does something else than its second gather or its second reduction.
