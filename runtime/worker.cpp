@@ -364,6 +364,8 @@ void Worker::run(const Op& op, std::size_t index) {
     begin_gathers(whole->lets);
   }
   const std::int64_t start = op_began_ = steady_ns();
+  if (whole != nullptr && whole->opens && place.gradients != nullptr)
+    backend_->zero(place.gradients, {code.gradient_bytes});
   for (std::size_t r = 0; r < i; ++r)
     transport_.fetch(message_of(line[r], code, m));
   if (settings_.time_layers)

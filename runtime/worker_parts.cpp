@@ -118,11 +118,8 @@ void Worker::make_room(const Op& op, const WholeAt& whole) {
   }
   if (whole.opens) {
     room_.take_gradients(op.virtual_stage, whole.turn);
-    if (const std::int64_t address = room_.gradients(op.virtual_stage, whole.turn); address >= 0) {
-      std::byte* const all = memory_->base() + address;
-      chunks_[op.virtual_stage].whole_rounds[static_cast<std::size_t>(whole.turn)] = all;
-      backend_->zero(all, {run_.code[op.virtual_stage].gradient_bytes});
-    }
+    if (const std::int64_t address = room_.gradients(op.virtual_stage, whole.turn); address >= 0)
+      chunks_[op.virtual_stage].whole_rounds[static_cast<std::size_t>(whole.turn)] = memory_->base() + address;
   }
   for (const VirtualStageId v : whole.taken) {
     room_.take_weights(v);
