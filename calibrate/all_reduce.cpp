@@ -55,7 +55,7 @@ std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int memb
     member.memory = member.backend->reserve({static_cast<std::int64_t>(bytes)});
     const std::vector<float> ones(bytes / sizeof(float), 1.0F);
     member.mover->upload(member.memory->base(), ones.data(), {static_cast<std::int64_t>(bytes)});
-    endpoints[static_cast<std::size_t>(m)]->bind({}, {member.mover.get(), member.beside.get()});
+    endpoints[static_cast<std::size_t>(m)]->bind({}, {member.mover.get(), member.beside.get(), member.mover.get()});
   }
   std::atomic<int> arrived{0};
   std::atomic<bool> over{false};  // told by member 0 between two meetings

@@ -21,7 +21,7 @@ RunSettings of_rounds(RunSettings settings, const RunPlan& run, const Ranks* ran
   settings.memory_cap = {}, settings.checkpoints = nullptr, settings.pauses = nullptr;
   if (ranks == nullptr) return settings;
   const auto position = static_cast<std::size_t>(ranks->rank() % run.plan->positions());
-  settings.core = ranks->own_core(run.schedule->positions[position].communication[kReductions].empty() ? 1 : 2);
+  settings.core = ranks->own_core(threads_of(run.schedule->positions[position]));
   return settings;
 }
 

@@ -63,4 +63,9 @@ std::unique_ptr<Mover> host_mover() {
   return std::make_unique<HostMover>();
 }
 
+void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes) {
+  const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
+  mover.upload(block, ones.data(), {bytes});
+}
+
 }  // namespace pipewright::runtime

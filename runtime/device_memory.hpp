@@ -44,10 +44,14 @@ class Mover {
 std::unique_ptr<DeviceMemory> host_memory(Bytes size);
 std::unique_ptr<Mover> host_mover();
 
-// The two of a worker, one for each of its threads; its transport moves messages and sums with them.
+// Of freed memory: what is read too late shows.
+void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes);
+
+// Those of a worker, one for each of its threads; its transport moves messages, sums and gathered weights with them.
 struct Movers {
   Mover* worker = nullptr;      // in order with the worker's arithmetic
   Mover* collective = nullptr;  // beside it
+  Mover* gathers = nullptr;     // likewise; the worker's, where weights are gathered in its thread
 };
 
 }  // namespace pipewright::runtime

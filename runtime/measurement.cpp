@@ -98,10 +98,14 @@ void pin_to(int core) {
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
+int threads_of(const Lane& lane) {
+  return 1 + static_cast<int>(std::ranges::count_if(lane.communication, [](const auto& ops) { return !ops.empty(); }));
+}
+
 int threads_of(const RunPlan& run) {
   int threads = 0;
   for (const Lane& lane : run.schedule->positions)
-    threads += (lane.communication[kReductions].empty() ? 1 : 2) * run.plan->data_parallel;
+    threads += threads_of(lane) * run.plan->data_parallel;
   return threads;
 }
 

@@ -44,7 +44,8 @@ std::vector<int> allowed_cores();
 int available_cores();
 // The calling thread stays on this core; where the system forbids it, nothing happens.
 void pin_to(int core);
-// Threads that a run has: a worker's compute stream, and its collective stream where it has one.
-int threads_of(const RunPlan& run);
+// Threads of a worker: its compute stream, and those beside it that have ops.
+int threads_of(const Lane& lane);
+int threads_of(const RunPlan& run);  // of all
 
 }  // namespace pipewright::runtime

@@ -70,52 +70,51 @@ class RankEndpoint final : public Transport, public RunWatch {
   }
 
   void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
-    const std::size_t count = members.size();
-    const auto self =
-        static_cast<std::size_t>(std::find(members.begin(), members.end(), state_.rank()) - members.begin());
-    const auto part = [&](std::size_t i) {
-      const std::int64_t begin = segment(elements, i, count);
-      return std::span(data + begin, static_cast<std::size_t>(segment(elements, i + 1, count) - begin));
-    };
-    const auto everybody_else = [&](const auto& act) {
-      for (std::size_t i = 0; i < count; ++i)
-        if (i != self) act(i);
-    };
-    const int up = kReduce + kMailPerGroup * group, down = up + 1;
-    everybody_else([&](std::size_t i) { state_.post_mail(members[i], up, std::as_bytes(part(i))); });
+    std::vector<std::int64_t> begin;
+    for (std::size_t i = 0; i <= members.size(); ++i)
+      begin.push_back(segment(elements, i, members.size()));
+    reduce_scatter(group, members, data, begin);
+    const int down = kReduce + kMailPerGroup * group + 1;
+    const std::size_t self = rank_in(members);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (i != self) state_.post_mail(members[i], down, std::as_bytes(part(data, begin, self)));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (i == self) continue;
+      const std::vector<float> got = floats(state_.take_mail(members[i], down), part(data, begin, i).size());
+      std::copy(got.begin(), got.end(), part(data, begin, i).begin());
+    }
+  }
+
+  void reduce_scatter(int group, std::span<const WorkerId> members, float* data,
+                      std::span<const std::int64_t> begin) override {
+    const int up = kReduce + kMailPerGroup * group;
+    const std::size_t self = rank_in(members);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (i != self) state_.post_mail(members[i], up, std::as_bytes(part(data, begin, i)));
+    const std::span<float> own = part(data, begin, self);
     std::vector<float> sum, term;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < members.size(); ++i) {
       std::vector<float>& into = i == 0 ? sum : term;
       if (i == self)
-        into.assign(part(self).begin(), part(self).end());
+        into.assign(own.begin(), own.end());
       else
-        into = floats(state_.take_mail(members[i], up), part(self).size());
+        into = floats(state_.take_mail(members[i], up), own.size());
       for (std::size_t j = 0; i > 0 && j < sum.size(); ++j)
         sum[j] += term[j];
     }
-    everybody_else([&](std::size_t i) { state_.post_mail(members[i], down, std::as_bytes(std::span(sum))); });
-    std::copy(sum.begin(), sum.end(), part(self).begin());
-    everybody_else([&](std::size_t i) {
-      const std::vector<float> got = floats(state_.take_mail(members[i], down), part(i).size());
-      std::copy(got.begin(), got.end(), part(i).begin());
-    });
+    std::copy(sum.begin(), sum.end(), own.begin());
   }
 
   void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
                   std::span<const std::int64_t> begin) override {
     const int about = kReduce + kMailPerGroup * group + 2;
-    const auto part = [&](std::size_t i) {
-      return std::span(data + begin[i], static_cast<std::size_t>(begin[i + 1] - begin[i]));
-    };
-    for (std::size_t i = 0; i < members.size(); ++i)
-      if (members[i] == state_.rank())
-        for (const WorkerId other : members)
-          if (other != state_.rank()) state_.post_mail(other, about, part(i));
+    for (const WorkerId other : members)
+      if (other != state_.rank()) state_.post_mail(other, about, part(data, begin, rank_in(members)));
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (members[i] == state_.rank()) continue;
       const Blob got = state_.take_mail(members[i], about);
-      PP_CHECK(got.size() == part(i).size());
-      std::copy(got.begin(), got.end(), part(i).begin());
+      PP_CHECK(got.size() == part(data, begin, i).size());
+      std::copy(got.begin(), got.end(), part(data, begin, i).begin());
     }
   }
 
@@ -141,6 +140,13 @@ class RankEndpoint final : public Transport, public RunWatch {
   std::string who_is_silent() override { return state_.who_is_silent(); }
 
  private:
+  std::size_t rank_in(std::span<const WorkerId> members) const {
+    return static_cast<std::size_t>(std::find(members.begin(), members.end(), state_.rank()) - members.begin());
+  }
+  template <class T>
+  static std::span<T> part(T* data, std::span<const std::int64_t> begin, std::size_t i) {
+    return {data + begin[i], static_cast<std::size_t>(begin[i + 1] - begin[i])};
+  }
   static std::vector<float> floats(const Blob& bytes, std::size_t count) {
     PP_CHECK(bytes.size() == count * sizeof(float));
     std::vector<float> values(count);

@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
   for (const Lane& lane : schedule.positions)
-    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions]}) {
+    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers]}) {
       hash.add(ops->size());
       for (const Op& op : *ops)
         hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);
@@ -86,9 +86,12 @@ std::vector<std::vector<float>> float_lists(BytesIn& in) {
 }
 
 void shift_times(WorkerStep& step, std::int64_t by) {
-  for (auto* const list : {&step.times.compute, &step.times.communication[kReductions]})
-    for (Span& span : *list)
+  const auto shift = [&](std::vector<Span>& list) {
+    for (Span& span : list)
       span.start.value += by, span.end.value += by;
+  };
+  shift(step.times.compute);
+  std::ranges::for_each(step.times.communication, shift);
   for (Transfer& transfer : step.transfers)
     for (Time* const at : {&transfer.posted, &transfer.start, &transfer.sent, &transfer.arrived})
       at->value += by;
@@ -140,7 +143,7 @@ std::vector<WorkerResult> started(std::size_t self, const Body& body) {
 
 int threads_here(const RunPlan& run, int rank) {
   const auto position = static_cast<std::size_t>(rank % run.plan->positions());
-  return run.schedule->positions[position].communication[kReductions].empty() ? 1 : 2;
+  return threads_of(run.schedule->positions[position]);
 }
 
 }  // namespace
@@ -156,6 +159,7 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
   for (const RunChunk& chunk : run.chunks)
     kept = std::max(kept, chunk.buffers);
   const bool divided = std::ranges::any_of(run.chunks, [](const RunChunk& chunk) { return chunk.parts > 1; });
+  const std::string zero = divided ? fmt::format(", training.zero {}", run.zero) : "";
   const std::string checkpoints = settings.checkpoints == nullptr
                                       ? ""
                                       : fmt::format(", from {}, a checkpoint every {}",
@@ -170,7 +174,7 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
       {"weights' versions", fmt::format("up to {} kept", kept), hash_of_versions(run)},
       {"settings", fmt::format("seed {}, {}, learning rate {}, momentum {}, betas {} and {}, epsilon {}{}",
                                settings.seed, kOptimizerNames[static_cast<std::size_t>(o.kind)], o.learning_rate,
-                               o.momentum, o.beta1, o.beta2, o.epsilon, divided ? ", training.zero 1" : "")},
+                               o.momentum, o.beta1, o.beta2, o.epsilon, zero)},
       {"precision", fmt::format("{}, loss scale {}", name_of(run.precision), run.scaled_by)},
       {"steps", fmt::format("{}, {} of them warm-up{}", settings.steps, settings.warmup, checkpoints)},
       {"data", data.name(), hash_of(data, sample_shape(run.code))},
@@ -230,16 +234,13 @@ std::vector<WorkerResult> measure_layers(Ranks& ranks, const RunPlan& run, const
 Blob bytes_of(const WorkerResult& result) {
   BytesOut out;
   out.put(static_cast<std::uint64_t>(result.steps.size()));
-  for (const WorkerStep& step : result.steps)
-    out.put(step.times.compute)
-        .put(step.times.communication[kReductions])
-        .put(step.transfers)
-        .put(step.loss)
-        .put(step.samples)
-        .put(step.blocked)
-        .put(step.began)
-        .put(step.number)
-        .put(step.probe);
+  for (const WorkerStep& step : result.steps) {
+    out.put(step.times.compute);
+    for (const auto& times : step.times.communication)
+      out.put(times);
+    out.put(step.transfers).put(step.loss).put(step.samples).put(step.blocked).put(step.began).put(step.number);
+    out.put(step.probe);
+  }
   out.put(result.memory);
   put(out, result.gradients), put(out, result.weights);
   out.put(static_cast<std::uint64_t>(result.layer_ns.size()));
@@ -257,7 +258,9 @@ WorkerResult worker_result(const Blob& bytes, std::int64_t shift) {
   WorkerResult result;
   result.steps.resize(in.counted(1));
   for (WorkerStep& step : result.steps) {
-    step.times.compute = in.list<Span>(), step.times.communication[kReductions] = in.list<Span>();
+    step.times.compute = in.list<Span>();
+    for (auto& times : step.times.communication)
+      times = in.list<Span>();
     step.transfers = in.list<Transfer>();
     step.loss = in.get<double>(), step.samples = in.get<std::int64_t>();
     step.blocked = in.get<Time>(), step.began = in.get<std::int64_t>();

@@ -283,27 +283,110 @@ void add_versions(RunPlan& run, const RunOptions& options) {
   }
 }
 
+// ---- whole weights and gradients ------------------------------------------------------------------------------------
+
+void add_gathers(const Lane& lane, bool divided, std::vector<WholeAt>& all) {
+  const std::vector<Op>& gathers = lane.communication[kGathers];
+  std::map<VirtualStageId, std::size_t> reader;  // of chunks that are whole, the last one so far
+  std::int32_t next = 0;
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    const VirtualStageId v = op.virtual_stage;
+    if (rule(op.kind).weights) {
+      const Op* const gather = next < std::ssize(gathers) ? &gathers[static_cast<std::size_t>(next)] : nullptr;
+      if (gather != nullptr && gather->virtual_stage == v && gather->micro_batch == op.micro_batch &&
+          gather->bucket == static_cast<std::uint32_t>(pass_of(op.kind))) {
+        if (const auto before = reader.find(v); divided && before != reader.end())
+          all[before->second].given.push_back(v);
+        if (divided) all[i == 0 ? 0 : i - 1].taken.push_back(v);
+        ++next;
+      }
+      reader[v] = i;
+    }
+    all[i].needs = next;
+    if (i > 0) all[i - 1].lets = next;
+  }
+  PP_CHECK(next == std::ssize(gathers));
+  if (!all.empty()) all.back().lets = next;
+  for (const auto& [v, last] : reader)
+    if (divided) all[last].given.push_back(v);
+}
+
+void add_rounds(const Lane& lane, const Rounds& rounds, std::vector<WholeAt>& all) {
+  using Round = std::pair<VirtualStageId, std::int32_t>;
+  std::map<Round, std::size_t> last;
+  const auto round_of = [&](const Op& op) {
+    return Round{op.virtual_stage, rounds.of(op.virtual_stage, op.micro_batch)};
+  };
+  for (std::size_t i = 0; i < lane.compute.size(); ++i)
+    if (rule(lane.compute[i].kind).gradients) last[round_of(lane.compute[i])] = i;
+  std::map<Round, std::int32_t> turn;
+  std::map<VirtualStageId, std::int32_t> turns;
+  std::vector<Round> travel;  // chunk and turn
+  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    const Op& op = lane.compute[i];
+    WholeAt& at = all[i];
+    if (op.kind == Kind::Update) {
+      for (const Round& one : travel)
+        if (one.first == op.virtual_stage) at.reduced.push_back(one);
+      std::erase_if(travel, [&](const Round& one) { return one.first == op.virtual_stage; });
+    }
+    if (!rule(op.kind).gradients) continue;
+    const auto [found, opens] = turn.try_emplace(round_of(op), turns[op.virtual_stage]);
+    at.turn = found->second, at.opens = opens;
+    if (opens) {
+      ++turns[op.virtual_stage];
+      if (travel.size() > 1)
+        at.reduced.assign(travel.begin(), travel.end() - 1), travel.erase(travel.begin(), travel.end() - 1);
+    }
+    if (last.at(round_of(op)) == i) travel.emplace_back(op.virtual_stage, at.turn);
+  }
+}
+
+void add_whole(RunPlan& run) {
+  if (run.zero < kGradientsSharded) return;
+  for (const Lane& lane : run.schedule->positions) {
+    std::vector<WholeAt>& all = run.whole.emplace_back(lane.compute.size());
+    add_gathers(lane, run.zero >= kWeightsSharded, all);
+    add_rounds(lane, run.schedule->rounds(), all);
+  }
+}
+
 // The replay: the same walk as the executor's, on addresses alone.
 class Replay {
  public:
   Replay(const RunPlan& run, PositionId position, Bytes cap)
-      : run_(run), position_(position), arena_(run.alignment, cap) {}
+      : run_(run), position_(position), arena_(run.alignment, cap), room_(run, arena_) {}
 
   ArenaUse used() {
     take_steady(run_, position_, arena_);
     const Lane& lane = run_.schedule->positions[static_cast<std::size_t>(position_)];
-    for (const Op& op : lane.compute) {
-      if (op.kind == Kind::Update) continue;
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      const WholeAt* const whole = run_.whole.empty() ? nullptr : &run_.whole[static_cast<std::size_t>(position_)][i];
       try {
-        replay(op);
+        if (whole != nullptr) begin(op, *whole);
+        if (op.kind != Kind::Update) replay(op);
       } catch (const OutOfArena& error) {
         throw OutOfArena("op " + label(op) + ": " + error.what());
       }
+      if (whole == nullptr) continue;
+      for (const VirtualStageId v : whole->given)
+        room_.give_weights(v);
     }
+    PP_CHECK(room_.empty());
     return arena_.peak();
   }
 
  private:
+  void begin(const Op& op, const WholeAt& whole) {
+    for (const auto& [v, turn] : whole.reduced)
+      room_.give_gradients(v, turn);
+    if (whole.opens) room_.take_gradients(op.virtual_stage, whole.turn);
+    for (const VirtualStageId v : whole.taken)
+      room_.take_weights(v);
+  }
+
   void replay(const Op& op) {
     const ChunkCode& code = run_.code[op.virtual_stage];
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
@@ -328,6 +411,7 @@ class Replay {
   const RunPlan& run_;
   PositionId position_;
   Arena arena_;
+  WholeRoom room_;
   std::map<std::pair<VirtualStageId, MicroBatchId>, std::vector<std::int64_t>> frames_;
 };
 
@@ -365,6 +449,20 @@ std::vector<std::int64_t> RunPlan::weight_parts(VirtualStageId v) const {
   return begins;
 }
 
+std::int64_t RunPlan::held_weights(VirtualStageId v) const {
+  if (zero < kWeightsSharded) return code[static_cast<std::size_t>(v)].parameter_bytes;
+  const std::vector<std::int64_t> begin = weight_parts(v);
+  std::int64_t longest = 0;
+  for (std::size_t part = 1; part < begin.size(); ++part)
+    longest = std::max(longest, begin[part] - begin[part - 1]);
+  return longest;
+}
+
+std::int64_t RunPlan::held_gradients(VirtualStageId v) const {
+  const auto at = static_cast<std::size_t>(v);
+  return zero < kGradientsSharded ? code[at].gradient_bytes : chunks[at].state_bytes;
+}
+
 RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model, const Training& training,
                  const Backend& backend, const RunOptions& options) {
   const auto any = [&](StreamId stream) {
@@ -379,8 +477,6 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   if (training.offload_optimizer.value > 0)
     throw InputError(training.offload_optimizer.place, "training.offload_optimizer",
                      "a run updates parameters where they are; leave it out");
-  if (any(kGathers))
-    throw InputError(training.zero_place, "training.zero", "a run keeps weights and gradients whole; use 0 or 1");
   RunPlan run;
   run.plan = std::make_shared<const Plan>(plan), run.schedule = std::make_shared<const Schedule>(schedule);
   run.synthetic = options.synthetic != nullptr;
@@ -389,6 +485,10 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.alignment = backend.alignment();
   run.precision = training.precision, run.scaled_by = run.synthetic ? 1 : options.loss_scale;
   run.states = run.synthetic ? 1 : states(training.optimizer);
+  // What a synthetic run holds, the memory model has divided.
+  if (!run.synthetic)
+    run.zero =
+        static_cast<int>(plan.resharding ? training.zero : std::min<std::int64_t>(training.zero, kOptimizerSharded));
   if (plan.gradient_sync == GradientSync::Blocking && any(kReductions))
     throw InputError(model.place, "plan.gradient_sync",
                      "a run sends gradients off as soon as they are complete; use overlapped or at_once");
@@ -396,14 +496,14 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     RunChunk chunk;
     chunk.members = schedule.seating().members(v);
     if (chunk.members > 1 && !schedule.flush) chunk.gradient_sets = 2;
-    // What a synthetic run holds, the memory model has divided.
-    if (training.zero == kOptimizerSharded && !run.synthetic) chunk.parts = chunk.members;
+    if (run.zero >= kOptimizerSharded) chunk.parts = chunk.members;
     chunk.state_bytes = rounded_up(ceil_div(run.code[static_cast<std::size_t>(v)].state_bytes, chunk.parts),
                                    chunk.parts > 1 ? run.alignment.value : 1);
     run.chunks.push_back(chunk);
   }
   add_channels(run, Places(schedule));
   add_versions(run, options);
+  add_whole(run);
   return run;
 }
 
@@ -416,10 +516,11 @@ SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) 
     SteadyChunk& chunk = blocks.chunks[v];
     const ChunkCode& code = run.code[v];
     if (code.parameter_bytes == 0) continue;
+    const auto id = static_cast<VirtualStageId>(v);
     for (int i = 0; i < run.chunks[v].buffers; ++i)
-      chunk.weights.push_back(arena.allocate({code.parameter_bytes}, Tag::Weights));
+      chunk.weights.push_back(arena.allocate({run.held_weights(id)}, Tag::Weights));
     for (int i = 0; i < run.chunks[v].gradient_sets; ++i)
-      chunk.gradients.push_back(arena.allocate({code.gradient_bytes}, Tag::Gradients));
+      chunk.gradients.push_back(arena.allocate({run.held_gradients(id)}, Tag::Gradients));
     if (code.has_masters() && !run.synthetic)
       chunk.masters.push_back(arena.allocate({run.chunks[v].state_bytes}, Tag::Optimizer));
     for (int i = 0; i < run.states && run.chunks[v].state_bytes > 0; ++i)
@@ -433,6 +534,30 @@ SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) 
       blocks.slots[c].push_back(arena.allocate({std::max(channel.bytes[0], channel.bytes[1])}, Tag::Buffers));
   }
   return blocks;
+}
+
+void WholeRoom::take_weights(VirtualStageId v) {
+  const Bytes all{run_.code[static_cast<std::size_t>(v)].parameter_bytes};
+  if (all > Bytes{}) PP_CHECK(weights_.emplace(v, arena_.allocate(all, Tag::Weights)).second);
+}
+void WholeRoom::give_weights(VirtualStageId v) {
+  if (const auto found = weights_.find(v); found != weights_.end()) arena_.free(found->second), weights_.erase(found);
+}
+void WholeRoom::take_gradients(VirtualStageId v, std::int32_t turn) {
+  const Bytes all{run_.code[static_cast<std::size_t>(v)].gradient_bytes};
+  if (all > Bytes{}) PP_CHECK(gradients_.emplace(std::pair(v, turn), arena_.allocate(all, Tag::Gradients)).second);
+}
+void WholeRoom::give_gradients(VirtualStageId v, std::int32_t turn) {
+  const auto found = gradients_.find({v, turn});
+  if (found != gradients_.end()) arena_.free(found->second), gradients_.erase(found);
+}
+std::int64_t WholeRoom::weights(VirtualStageId v) const {
+  const auto found = weights_.find(v);
+  return found == weights_.end() ? -1 : found->second;
+}
+std::int64_t WholeRoom::gradients(VirtualStageId v, std::int32_t turn) const {
+  const auto found = gradients_.find({v, turn});
+  return found == gradients_.end() ? -1 : found->second;
 }
 
 ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap) {

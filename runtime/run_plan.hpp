@@ -19,10 +19,20 @@
 // rounded up to the alignment, but those at the end, which may be shorter or empty; every member has room for a full one.
 // The memory model has ceil(parameters / members) of 4 B, without gaps between tensors (core/cost/cost_model.hpp).
 //     1984 B, 3 members, alignment 64 B: 704, 704 and 576 B.    tests/runtime/zero_test.cpp "parts"
+//
+// With 2 gradients are divided, too: a member keeps the sum of its part. A round's whole gradients are there from its
+// first backward on; their buckets are scattered when the last one has them complete, and a part is added up round by
+// round. Two of a worker's rounds may lie there at most, one that is computed and one that travels: the backward that
+// begins a round waits for what was sent off before the latest. Each member updates its part; the gather that the
+// schedule has at the step's begin brings the parts together. With 3 a member keeps its part of the weights alone: a
+// chunk's whole weights have room from the start of the op that lets their gather begin to the end of the last reader
+// before the next one.                       [ZeRO20] section 5, [FSDP23] section 3.2, tests/runtime/zero_test.cpp "room"
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -58,8 +68,19 @@ struct RunChunk {
   int buffers = 1;               // of the weights
   int gradient_sets = 1;         // two where gradients of one round travel while those of the next are summed
   int members = 1;               // of its all-reduce
-  int parts = 1;                 // training.zero: 1: members, each of which updates one of as many parts of the weights
-  std::int64_t state_bytes = 0;  // of a part of its masters, or of one optimizer state of it
+  int parts = 1;                 // training.zero: members, each of which updates one of as many parts of the weights
+  std::int64_t state_bytes = 0;  // of a part of its masters, of its gradients, or of one optimizer state of it
+};
+
+// Around an op of the compute stream, where weights or gradients are divided.
+struct WholeAt {
+  std::int32_t needs = 0;                    // gathers of the lane that are over before it begins
+  std::int32_t lets = 0;                     // that may have begun when it has
+  std::vector<VirtualStageId> taken, given;  // whole weights: room taken when it begins, given back when it has ended
+  std::int32_t turn = -1;                    // of the round that it adds to, among those of its chunk
+  bool opens = false;                        // as the first op: the round's gradients take room
+  std::vector<std::pair<VirtualStageId, std::int32_t>>
+      reduced;  // chunk and turn: over before it begins, room given back
 };
 
 struct RunOptions {
@@ -76,10 +97,12 @@ struct RunPlan {
   std::vector<RunChunk> chunks;  // by virtual stage
   std::vector<RunChannel> channels;
   std::vector<std::vector<OpVersions>> versions;  // [position][op of the compute stream]
+  std::vector<std::vector<WholeAt>> whole;        // likewise; empty: gradients are whole
   Bytes alignment;
   Precision precision = Precision::Fp32;
   double scaled_by = 1;  // RunOptions::loss_scale; gradients are divided by it before the update
   int states = 0;        // of the optimizer, per parameter
+  int zero = 0;          // what members divide: training.zero, of weights and gradients where there are copies
   bool synthetic = false;
 
   // Index of the channel that carries micro-batch m over `edge`; and which of its messages that is.
@@ -107,6 +130,9 @@ struct RunPlan {
   // stored.
   std::vector<std::int64_t> gradient_parts(VirtualStageId v) const;
   std::vector<std::int64_t> weight_parts(VirtualStageId v) const;
+  // Bytes of a chunk that a worker holds from step to step: all, or room for the longest part.
+  std::int64_t held_weights(VirtualStageId v) const;
+  std::int64_t held_gradients(VirtualStageId v) const;
 };
 
 // Throws InputError where the model cannot be run.
@@ -120,8 +146,8 @@ ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap = {});
 
 // What a worker holds from the first step to the last, in the order in which it takes it: addresses in the arena.
 struct SteadyChunk {
-  std::vector<std::int64_t> weights;    // by buffer
-  std::vector<std::int64_t> gradients;  // by set
+  std::vector<std::int64_t> weights;    // by buffer; one part where they are divided
+  std::vector<std::int64_t> gradients;  // by set; likewise
   std::vector<std::int64_t> masters;    // one where weights are copies, else none
   std::vector<std::int64_t> states;
 };
@@ -130,5 +156,27 @@ struct SteadyBlocks {
   std::vector<std::vector<std::int64_t>> slots;  // [channel][slot]; channels to other positions are empty
 };
 SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena);
+
+// Room of whole weights and gradients, taken and given back along a list of ops: addresses in the arena. Chunks without
+// parameters have none.
+class WholeRoom {
+ public:
+  WholeRoom(const RunPlan& run, Arena& arena) : run_(run), arena_(arena) {}
+
+  void take_weights(VirtualStageId v);
+  void give_weights(VirtualStageId v);
+  void take_gradients(VirtualStageId v, std::int32_t turn);
+  void give_gradients(VirtualStageId v, std::int32_t turn);
+  // -1: there are none.
+  std::int64_t weights(VirtualStageId v) const;
+  std::int64_t gradients(VirtualStageId v, std::int32_t turn) const;
+  bool empty() const { return weights_.empty() && gradients_.empty(); }
+
+ private:
+  const RunPlan& run_;
+  Arena& arena_;
+  std::map<VirtualStageId, std::int64_t> weights_;
+  std::map<std::pair<VirtualStageId, std::int32_t>, std::int64_t> gradients_;
+};
 
 }  // namespace pipewright::runtime

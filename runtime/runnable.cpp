@@ -91,10 +91,8 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   if (training.low_precision.value != LowPrecision::None)
     faults.push_back({training.low_precision.place, "training.low_precision",
                       "a run computes in training.precision alone; leave it out"});
-  if (training.zero > kOptimizerSharded)
-    faults.push_back({training.zero_place, "training.zero", "a run keeps weights and gradients whole; use 0 or 1"});
-  else if (training.zero > 0 && plan.shard > 0 && plan.shard < plan.data_parallel)
-    refuse("plan.data_parallel_shard", "a run divides optimizer states among all copies; leave it out");
+  if (training.zero > 0 && plan.shard > 0 && plan.shard < plan.data_parallel)
+    refuse("plan.data_parallel_shard", "a run divides what training.zero says among all copies; leave it out");
   if (training.framework != FrameworkMemory{})
     refuse("training.framework",
            "only predictions use it; a real run holds the tensors of its operators; leave it out");

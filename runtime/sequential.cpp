@@ -6,6 +6,18 @@
 #include "core/plan/op_index.hpp"
 
 namespace pipewright::runtime {
+namespace {
+
+// The first term of an empty sum.
+void add_term(std::vector<float>& sum, const std::vector<float>& term) {
+  if (sum.empty())
+    sum = term;
+  else
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] += term[i];
+}
+
+}  // namespace
 
 Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings)
     : run_(run),
@@ -24,7 +36,7 @@ Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, c
 }
 
 std::vector<std::vector<float>> Sequential::gradients() {
-  std::vector<std::vector<float>> sums(run_.code.size());
+  std::vector<Rounds> rounds(run_.code.size());
   for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
     backend_.finish();
     frames_.clear();
@@ -33,11 +45,16 @@ std::vector<std::vector<float>> Sequential::gradients() {
       for (std::size_t v = 0; v < run_.code.size(); ++v)
         follow(copy, v, m, run_.code[v].forward, nullptr);
     for (std::size_t v = run_.code.size(); v-- > 0;)
-      add_copy(copy, v, sums[v]);
+      add_copy(copy, v, rounds[v]);
   }
-  for (std::size_t v = 0; v < sums.size(); ++v)
+  std::vector<std::vector<float>> sums;
+  for (std::size_t v = 0; v < rounds.size(); ++v) {
+    sums.push_back(rounds[v].front());
+    for (std::size_t round = 1; round < rounds[v].size(); ++round)
+      add_term(sums[v], rounds[v][round]);
     for (float& sum : sums[v])
       sum *= run_.gradient_factor(static_cast<int>(v), 0);
+  }
   return sums;
 }
 
@@ -70,20 +87,23 @@ std::vector<float> Sequential::values_of(std::size_t v, const Block& block) cons
 }
 
 // Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart.
-void Sequential::add_copy(CopyId copy, std::size_t v, std::vector<float>& sum) {
+void Sequential::add_copy(CopyId copy, std::size_t v, Rounds& sums) {
   const Seating seating = run_.schedule->seating();
   const auto chunk = static_cast<VirtualStageId>(v);
+  const bool each = run_.schedule->shape.reduce_each;
   for (int holder = 0; holder < seating.holders(chunk); ++holder) {
-    const Block own = zeros_of(v);
-    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute)
-      if (op.virtual_stage == v && rule(op.kind).gradients)
-        follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own.at());
-    std::vector<float> mine = values_of(v, own);
-    if (sum.empty())
-      sum = std::move(mine);
-    else
-      for (std::size_t i = 0; i < sum.size(); ++i)
-        sum[i] += mine[i];
+    Block own = zeros_of(v);
+    std::size_t round = 0;
+    const auto close = [&] {
+      sums.resize(std::max(sums.size(), round + 1));
+      add_term(sums[round++], values_of(v, own));
+    };
+    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute) {
+      if (op.virtual_stage != v || !rule(op.kind).gradients) continue;
+      follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own.at());
+      if (each) close(), own = zeros_of(v);
+    }
+    if (!each) close();
   }
 }
 

@@ -50,7 +50,9 @@ class Sequential {
     std::map<int, Block> blocks;
   };
   Block zeros(std::int64_t bytes) const;
-  void add_copy(CopyId copy, std::size_t v, std::vector<float>& sum);
+  // Sums of a virtual stage, by the order in which rounds of reductions are closed.
+  using Rounds = std::vector<std::vector<float>>;
+  void add_copy(CopyId copy, std::size_t v, Rounds& sums);
   void receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
                std::size_t size);
   void send(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m, std::size_t size);
@@ -66,7 +68,8 @@ class Sequential {
 
 // The same samples on one worker without any schedule: for every micro-batch in the order in which the run's virtual
 // stages ran their backwards, all forwards, then all backwards, stage after stage. Gradients of the first step, by
-// virtual stage. Copies and replicas are summed in the order of the workers. Flush schedules only.
+// virtual stage. Copies and replicas are summed in the order of the workers, of each micro-batch by itself where the run
+// does so. Flush schedules only.
 std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                                      const RunSettings& settings);
 

@@ -69,8 +69,15 @@ class Transport {
   // element in the order of the members. All members call it in the same order.
   virtual void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) = 0;
 
+  // Half of it: member i then has the sums of elements begin[i] to begin[i + 1], the first of which is 0; what the others
+  // are is not said. A transport that has nothing shorter sums all. Calls are in one order with those of all_reduce.
+  virtual void reduce_scatter(int group, std::span<const WorkerId> members, float* data,
+                              std::span<const std::int64_t> begin) {
+    all_reduce(group, members, data, begin.back());
+  }
+
   // Brings the members' parts of `data` together: member i has bytes begin[i] to begin[i + 1], and after it all have all.
-  // Likewise all call it in the same order, but from the compute thread, while sums of the same group may run.
+  // Likewise all call it in the same order, from one thread at a time, while sums of the same group may run.
   virtual void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
                           std::span<const std::int64_t> begin) = 0;
 

@@ -33,11 +33,6 @@ std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
   return closes;
 }
 
-void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes) {
-  const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
-  mover.upload(block, ones.data(), {bytes});
-}
-
 // What the worker's arena is laid over: as large as was counted.
 std::unique_ptr<DeviceMemory> reserved(const RunPlan& run, PositionId position, Backend& backend, Bytes cap) {
   const ArenaUse use = replayed(run, position, cap);
@@ -70,8 +65,10 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       versions_(run.versions[static_cast<std::size_t>(position_)]),
       mover_(backend_->mover(false)),
       beside_(backend_->mover(true)),
+      gathering_(run.whole.empty() ? nullptr : backend_->mover(true)),
       memory_(reserved(run, position_, *backend_, settings.memory_cap)),
       arena_(run.alignment, settings.memory_cap),
+      room_(run, arena_),
       interpreter_(*backend_),
       closes_(closes_round(lane_.compute, run)),
       ready_(run.code.size()),
@@ -90,7 +87,8 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
   for (std::size_t c = 0; c < slots.size(); ++c)
     for (const std::int64_t address : steady.slots[c])
       slots[c].push_back(memory_->base() + address);
-  transport_.bind(std::move(slots), {mover_.get(), beside_.get()});
+  transport_.bind(std::move(slots),
+                  {mover_.get(), beside_.get(), divides_gradients() ? gathering_.get() : mover_.get()});
   updates_.resize(run.code.size());
 }
 
@@ -126,15 +124,18 @@ void Worker::load(std::int64_t step) {
 
 void Worker::step(std::int64_t number) {
   // No scenario asks for other communication yet.
-  PP_CHECK(lane_.ops() == lane_.compute.size() + lane_.communication[kReductions].size());
+  PP_CHECK(lane_.ops() ==
+           lane_.compute.size() + lane_.communication[kReductions].size() + lane_.communication[kGathers].size());
   step_ = number;
   result_.steps.emplace_back();
   record_ = &result_.steps.back();
   record_->number = number;
   record_->times.compute.reserve(lane_.compute.size());
-  record_->times.communication[kReductions].resize(lane_.communication[kReductions].size());
+  for (StreamId stream = 0; stream < kStreams.size(); ++stream)
+    record_->times.communication[stream].resize(lane_.communication[stream].size());
   for (std::size_t v = 0; v < ready_.size(); ++v)
     ready_[v].store(0), done_[v].store(0);
+  may_gather_ = has_gathered_ = 0;
   result_.versions.clear();
   for (std::size_t v = 0; v < chunks_.size(); ++v) {  // the versions' buffers are counted from the first one
     Chunk& chunk = chunks_[v];
@@ -143,9 +144,15 @@ void Worker::step(std::int64_t number) {
     chunk.current = 0;
     chunk.tags.assign(chunk.weights.size(), 0);
   }
-  std::exception_ptr failed;
-  std::jthread beside;
-  if (has_collectives()) beside = std::jthread([&] { collectives_or(failed); });
+  FirstFailure failed;
+  std::jthread beside, gathering;
+  if (!lane_.communication[kReductions].empty()) beside = std::jthread([&] { or_note(&Worker::collectives, failed); });
+  if (!lane_.communication[kGathers].empty()) gathering = std::jthread([&] { or_note(&Worker::gathers, failed); });
+  const auto end_streams = [&] {
+    for (std::jthread* const stream : {&beside, &gathering})
+      if (stream->joinable()) stream->join();
+    failed.rethrow();
+  };
   try {
     backend_->set_clock();
     record_->probe = backend_->probe();
@@ -155,21 +162,19 @@ void Worker::step(std::int64_t number) {
       at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
       transport_.check_asked_to_end();
       if (lane_.compute[i].kind == Kind::Update)
-        update(lane_.compute[i], versions_[i]);
+        update(lane_.compute[i], versions_[i], i);
       else
         run(lane_.compute[i], i);
     }
   } catch (const Stopped&) {
-    stop("");  // the collective stream must end, too
-    if (beside.joinable()) beside.join();
-    if (failed) std::rethrow_exception(failed);
+    stop("");  // the other streams must end, too
+    end_streams();
     throw;
   } catch (const std::exception& error) {
     stop(told(error));
     throw;
   }
-  if (beside.joinable()) beside.join();
-  if (failed) std::rethrow_exception(failed);
+  end_streams();
   result_.memory = arena_.peak();
   ++complete_;
 }
@@ -201,16 +206,12 @@ void Worker::keep_weights() {
   for (std::size_t v = 0; v < run_.code.size(); ++v) {
     const Chunk& chunk = chunks_[v];
     if (chunk.weights.empty()) continue;
-    const std::byte* all = chunk.trained();
-    if (has_parts_of_masters(v)) {  // between steps gradients lie idle
-      const Part own = own_part(v);
-      backend_->copy(chunk.gradients[0] + own.begin, chunk.masters[0], {own.end - own.begin});
-      backend_->finish();
-      transport_.all_gather(static_cast<int>(v), members_[v], chunk.gradients[0],
-                            run_.gradient_parts(static_cast<VirtualStageId>(v)));
-      all = chunk.gradients[0];
-    }
-    result_.weights[v] = values(v, all);
+    if (has_parts_of_masters(v))
+      result_.weights[v] = gathered(v, chunk.masters[0]);
+    else if (divides_gradients())
+      result_.weights[v] = gathered(v, part_of_weights(v));
+    else
+      result_.weights[v] = values(v, chunk.trained());
   }
 }
 
@@ -223,39 +224,20 @@ void Worker::stop(const std::string& why) {
   for (auto* const counters : {&ready_, &done_})
     for (std::atomic<int>& counter : *counters)
       ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
+  for (std::atomic<int>* const counter : {&may_gather_, &has_gathered_})
+    ++*counter, counter->notify_all();
   transport_.stop(why);
 }
 
-void Worker::collectives_or(std::exception_ptr& failed) {
+void Worker::or_note(void (Worker::*stream)(), FirstFailure& failed) {
   try {
-    collectives();
+    (this->*stream)();
   } catch (const Stopped&) {
-    failed = std::current_exception();
+    failed.note();
     stop("");  // the compute stream may wait for this one
   } catch (const std::exception& error) {
-    failed = std::current_exception();
+    failed.note();
     stop(told(error));
-  }
-}
-
-void Worker::collectives() {
-  for (std::size_t i = 0; i < lane_.communication[kReductions].size(); ++i) {
-    const Op& op = lane_.communication[kReductions][i];
-    const auto v = static_cast<std::size_t>(op.virtual_stage);
-    const auto buckets = static_cast<int>(run_.code[v].bucket_begin.size());
-    const int number = static_cast<int>(op.micro_batch) * buckets + static_cast<int>(op.bucket) + 1;
-    wait_until(ready_[v], number);
-    const std::int64_t begin = run_.code[v].bucket_begin[op.bucket];
-    const std::int64_t end = op.bucket == 0 ? run_.code[v].gradient_bytes : run_.code[v].bucket_begin[op.bucket - 1];
-    const std::size_t set = op.micro_batch % static_cast<std::size_t>(run_.chunks[v].gradient_sets);
-    Span& span = record_->times.communication[kReductions][i];
-    span.start = {steady_ns()};
-    if (!chunks_[v].gradients.empty())
-      transport_.all_reduce(static_cast<int>(v), members_[v],
-                            reinterpret_cast<float*>(chunks_[v].gradients[set] + begin), (end - begin) / 4);
-    span.end = {steady_ns()};
-    done_[v].store(number, std::memory_order_release);
-    done_[v].notify_all();
   }
 }
 
@@ -268,11 +250,15 @@ void Worker::place_chunk(std::size_t v, const SteadyChunk& steady) {
       backend_->zero(into.back(), {bytes});
     }
   };
-  take(steady.weights, code.parameter_bytes, chunk.weights);
-  take(steady.gradients, code.gradient_bytes, chunk.gradients);
+  const auto id = static_cast<VirtualStageId>(v);
+  take(steady.weights, run_.held_weights(id), chunk.weights);
+  take(steady.gradients, run_.held_gradients(id), chunk.gradients);
   take(steady.masters, run_.chunks[v].state_bytes, chunk.masters);
   take(steady.states, run_.chunks[v].state_bytes, chunk.states);
-  if (!chunk.weights.empty() && !run_.synthetic) {
+  if (divides_gradients()) {
+    chunk.whole_rounds.resize(static_cast<std::size_t>(run_.schedule->rounds().count(id)));
+    if (!chunk.weights.empty()) draw_part(v);
+  } else if (!chunk.weights.empty() && !run_.synthetic) {
     std::byte* const drawn = has_parts_of_masters(v) ? chunk.gradients[0] : chunk.trained();
     draw_weights(code, settings_.seed, *mover_, drawn);
     if (code.has_masters()) store_weights(*backend_, code, drawn, chunk.weights[0]);
@@ -292,8 +278,16 @@ std::vector<Worker::StateBlock> Worker::state_blocks() const {
     if (chunk.weights.empty()) continue;
     const ChunkCode& code = run_.code[v];
     const std::int64_t state_bytes = run_.chunks[v].state_bytes;
-    if (has_parts_of_masters(v)) all.push_back({v, chunk.weights[chunk.current], code.parameter_bytes});
-    all.push_back({v, chunk.trained(), code.has_masters() ? state_bytes : code.parameter_bytes});
+    if (divides_gradients()) {
+      const Part own = own_weights(v);
+      if (own.begin < own.end) all.push_back({v, part_of_weights(v), own.end - own.begin});
+    } else if (has_parts_of_masters(v)) {
+      all.push_back({v, chunk.weights[chunk.current], code.parameter_bytes});
+    }
+    if (code.has_masters())
+      all.push_back({v, chunk.masters[0], state_bytes});
+    else if (!divides_gradients())
+      all.push_back({v, chunk.weights[chunk.current], code.parameter_bytes});
     for (std::byte* const block : chunk.states)
       all.push_back({v, block, state_bytes});
   }
@@ -343,6 +337,8 @@ void Worker::run(const Op& op, std::size_t index) {
   const ChunkCode& code = run_.code[v];
   const auto m = static_cast<MicroBatchId>(op.micro_batch);
   const OpVersions& versions = versions_[index];
+  const WholeAt* const whole = divides_gradients() ? &run_.whole[static_cast<std::size_t>(position_)][index] : nullptr;
+  if (whole != nullptr) make_room(op, *whole);
   Chunk& chunk = chunks_[v];
   Frame& frame = chunk.frames[static_cast<std::size_t>(m)];
   if (frame.at.empty()) frame.at.resize(code.blocks.size()), frame.holds.resize(code.in.size());
@@ -352,14 +348,24 @@ void Worker::run(const Op& op, std::size_t index) {
       &frame,
       run_.size_of(m),
       run_.plan->samples(m),
-      chunk.weights.empty() ? nullptr : chunk.weights[static_cast<std::size_t>(versions.read)],
+      chunk.weights.empty()    ? nullptr
+      : chunk.whole != nullptr ? chunk.whole
+                               : chunk.weights[static_cast<std::size_t>(versions.read)],
       chunk.gradients.empty() ? nullptr : chunk.gradients[static_cast<std::size_t>(versions.gradient_set)],
       run_.loss_scale(m)};
+  if (whole != nullptr)
+    place.gradients = whole->turn < 0 ? nullptr : chunk.whole_rounds[static_cast<std::size_t>(whole->turn)];
   const auto& line = code.line(op.kind, again);
   std::size_t i = 0;
   for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
     receive(line[i], code, frame, m, place.size);
+  if (whole != nullptr) {
+    wait_until(has_gathered_, whole->needs);
+    begin_gathers(whole->lets);
+  }
   const std::int64_t start = op_began_ = steady_ns();
+  if (whole != nullptr && whole->opens && place.gradients != nullptr)
+    backend_->zero(place.gradients, {code.gradient_bytes});
   for (std::size_t r = 0; r < i; ++r)
     transport_.fetch(message_of(line[r], code, m));
   if (settings_.time_layers)
@@ -372,6 +378,7 @@ void Worker::run(const Op& op, std::size_t index) {
   const std::int64_t end = backend_->finished() - std::exchange(waited_, 0);
   record_->times.compute.push_back({{start}, {std::max(start, end)}});
   note_version(op, versions);
+  if (whole != nullptr) give_room(*whole);
 }
 
 // The message that a `Receive` or `Release` is about.
@@ -529,23 +536,26 @@ void Worker::add_loss(const std::byte* block, std::int64_t samples, MicroBatchId
 }
 
 int Worker::versions_round(std::size_t index) const {
+  if (divides_gradients()) return run_.whole[static_cast<std::size_t>(position_)][index].turn;
   const Op& op = lane_.compute[index];
   return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch);
 }
 
-void Worker::ready(VirtualStageId v, int round, int buckets) {
+void Worker::ready(VirtualStageId v, int turn, int buckets) {
   const auto count = static_cast<int>(run_.code[static_cast<std::size_t>(v)].bucket_begin.size());
   // An update of a round may come after backwards of the next one: never back.
   std::atomic<int>& here = ready_[static_cast<std::size_t>(v)];
-  here.store(std::max(here.load(std::memory_order_relaxed), round * count + buckets), std::memory_order_release);
+  here.store(std::max(here.load(std::memory_order_relaxed), turn * count + buckets), std::memory_order_release);
   here.notify_all();
 }
 
-void Worker::update(const Op& op, const OpVersions& versions) {
+void Worker::update(const Op& op, const OpVersions& versions, std::size_t index) {
   const auto v = static_cast<std::size_t>(op.virtual_stage);
   const ChunkCode& code = run_.code[v];
   Chunk& chunk = chunks_[v];
-  if (run_.chunks[v].members > 1) {
+  if (divides_gradients()) {
+    make_room(op, run_.whole[static_cast<std::size_t>(position_)][index]);
+  } else if (run_.chunks[v].members > 1) {
     const auto buckets = static_cast<int>(code.bucket_begin.size());
     ready(op.virtual_stage, static_cast<int>(op.micro_batch), buckets);  // a member without micro-batch gives zeros
     const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
@@ -556,14 +566,16 @@ void Worker::update(const Op& op, const OpVersions& versions) {
     spin_until(start + code.time[static_cast<std::size_t>(Kind::Update)][0].value);
   } else if (!chunk.weights.empty()) {
     std::byte* const gradients = chunk.gradients[static_cast<std::size_t>(versions.gradient_set)];
-    backend_->scale(reinterpret_cast<float*>(gradients), code.gradient_bytes / 4,
+    const Part own = own_part(v);
+    backend_->scale(reinterpret_cast<float*>(gradients),
+                    (divides_gradients() ? own.end - own.begin : code.gradient_bytes) / 4,
                     run_.gradient_factor(op.virtual_stage, static_cast<int>(op.micro_batch)));
     if (settings_.keep_gradients && updates_[v] == 0) {
       result_.gradients.resize(run_.code.size());
-      result_.gradients[v] = values(v, gradients);
+      result_.gradients[v] = divides_gradients() ? gathered(v, gradients) : values(v, gradients);
     }
-    update_weights(v, versions, gradients);
-    backend_->zero(gradients, {code.gradient_bytes});
+    update_weights(v, versions, divides_gradients() ? gradients : gradients + own.begin);
+    if (!divides_gradients()) backend_->zero(gradients, {code.gradient_bytes});
   }
   if (!chunk.weights.empty()) {
     chunk.tags[static_cast<std::size_t>(versions.write)] = chunk.tags[chunk.current] + 1;
@@ -578,41 +590,6 @@ void Worker::update(const Op& op, const OpVersions& versions) {
       count += parameter.elements;
     result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(steady_ns() - start));
   }
-}
-
-Worker::Part Worker::own_part(std::size_t v) const {
-  const auto self = std::find(members_[v].begin(), members_[v].end(), self_) - members_[v].begin();
-  const std::vector<std::int64_t> begin = run_.gradient_parts(static_cast<VirtualStageId>(v));
-  return {begin[static_cast<std::size_t>(self)], begin[static_cast<std::size_t>(self) + 1]};
-}
-
-void Worker::update_weights(std::size_t v, const OpVersions& versions, const std::byte* gradients) {
-  const ChunkCode& code = run_.code[v];
-  const Chunk& chunk = chunks_[v];
-  const bool divided = run_.chunks[v].parts > 1, copied = code.has_masters();
-  const Part own = divided ? own_part(v) : Part{0, code.gradient_bytes};
-  std::byte* const stored = chunk.weights[static_cast<std::size_t>(versions.write)];
-  // Where the part begins; of masters and states there is nothing else.
-  const std::byte* const from =
-      copied ? chunk.masters[0] : chunk.weights[static_cast<std::size_t>(versions.read)] + own.begin;
-  std::byte* const to = copied ? chunk.masters[0] : stored + own.begin;
-  updated_.clear();
-  for (const CodeParameter& parameter : code.parameters) {
-    const std::int64_t begin = std::max(parameter.offset, own.begin),
-                       end = std::min(parameter.offset + 4 * parameter.tensor.elements, own.end);
-    if (begin >= end) continue;
-    UpdatedParameter& one = updated_.emplace_back();
-    const std::int64_t at = begin - own.begin;
-    one = {(end - begin) / 4, reinterpret_cast<const float*>(from + at), reinterpret_cast<float*>(to + at),
-           reinterpret_cast<const float*>(gradients + begin)};
-    for (std::size_t s = 0; s < chunk.states.size(); ++s)
-      one.states[s] = reinterpret_cast<float*>(chunk.states[s] + at);
-    if (copied) one.stored = stored + parameter.weight_offset + (begin - parameter.offset) / 4 * code.value_bytes;
-  }
-  backend_->update(settings_.optimizer, updates_[v] + 1, updated_);
-  if (!divided) return;
-  backend_->finish();
-  transport_.all_gather(static_cast<int>(v), members_[v], stored, weight_parts_[v]);
 }
 
 // What the buffer holds that the op has read, whatever the plan says of it.

@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,22 @@
 #include "runtime/worker_result.hpp"
 
 namespace pipewright::runtime {
+
+// What a worker's streams beside its compute stream have thrown: the first of it, as the others end for that reason.
+class FirstFailure {
+ public:
+  void note() {  // in a catch block
+    const std::lock_guard lock(mutex_);
+    if (!what_) what_ = std::current_exception();
+  }
+  void rethrow() const {  // when the streams have ended
+    if (what_) std::rethrow_exception(what_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr what_;
+};
 
 // One device's part of a run. Its many fields are what a step touches, each made once and kept for all steps.
 class Worker {
@@ -51,7 +68,6 @@ class Worker {
   void checkpoint(int done);
 
   void keep_weights();
-  bool has_collectives() const { return !lane_.communication[kReductions].empty(); }
   // "worker 1 at op 1F3: why"
   std::string told(const std::exception& error) const;
   void stop(const std::string& why);
@@ -61,6 +77,8 @@ class Worker {
 
   struct Chunk {
     std::vector<std::byte*> weights, gradients, masters, states;
+    std::byte* whole = nullptr;            // gathered weights, where only a part is held
+    std::vector<std::byte*> whole_rounds;  // gradients that are not yet scattered, by turn
     std::size_t current = 0;
     std::byte* trained() const { return masters.empty() ? weights[current] : masters[0]; }  // what is updated, fp32
     // Of each buffer of the weights: updates of this step that went into what it holds, written where it is written.
@@ -68,12 +86,16 @@ class Worker {
     std::vector<Frame> frames;  // by micro-batch
   };
 
-  // The collective stream, in a thread of its own.
-  void collectives_or(std::exception_ptr& failed);
+  // The streams of sums and of gathers, each in a thread of its own.
+  void or_note(void (Worker::*stream)(), FirstFailure& failed);
   void collectives();
+  void gathers();
+  // A bucket of a round's whole gradients: this worker's part of it is added to what it has.
+  void scatter(std::size_t v, std::int32_t turn, std::int64_t begin, std::int64_t end);
 
   // The run's beginning.
   void place_chunk(std::size_t v, const SteadyChunk& steady);
+  void draw_part(std::size_t v);
   std::vector<WorkerId> members(VirtualStageId v) const;  // of the virtual stage's all-reduce
 
   // What this worker carries from step to step, in host memory.
@@ -89,11 +111,19 @@ class Worker {
   std::vector<StateBlock> state_blocks() const;
   HostState downloaded_state();
   std::vector<float> values(std::size_t v, const std::byte* block) const;
+  // Of all members' parts, fp32, in memory of its own beside what was counted. At a time when no other gather runs.
+  std::vector<float> gathered(std::size_t v, const std::byte* part);
 
   // Sleeps until the counter has reached `value`: the two streams of a worker share its core.
   void wait_until(const std::atomic<int>& counter, int value);
   MessageSlot slot_of(int edge, bool forward, MicroBatchId m) const;
   MessageSlot message_of(const Instruction& i, const ChunkCode& code, MicroBatchId m) const;
+
+  // Of an op where gradients are divided: waits for what must be over, and takes and gives room.
+  void make_room(const Op& op, const WholeAt& whole);
+  void give_room(const WholeAt& whole);
+  void give_back(std::byte*& block, std::int64_t bytes);
+  void begin_gathers(std::int32_t count);
 
   // One op, and the instructions of its line.
   void run(const Op& op, std::size_t index);
@@ -111,18 +141,29 @@ class Worker {
   void add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m);
   void note_version(const Op& op, const OpVersions& versions);
 
-  void update(const Op& op, const OpVersions& versions);
-  // The weights of a chunk, or this worker's part of them, which is then gathered with the others.
+  void update(const Op& op, const OpVersions& versions, std::size_t index);
+  // The weights of a chunk, or this worker's part of them, which is then gathered with the others, or at the next step's
+  // begin. `gradients`: of the part.
   void update_weights(std::size_t v, const OpVersions& versions, const std::byte* gradients);
   // Of a chunk whose update is divided: this worker's part of its gradients, in bytes.
   struct Part {
     std::int64_t begin, end;
   };
+  std::size_t rank_in(std::size_t v) const;
   Part own_part(std::size_t v) const;
+  Part own_weights(std::size_t v) const;  // in bytes of the weights as they are stored
+  bool divides_gradients() const { return !run_.whole.empty(); }
   bool has_parts_of_masters(std::size_t v) const { return run_.chunks[v].parts > 1 && run_.code[v].has_masters(); }
+  // As it is stored: alone, or among all.
+  std::byte* part_of_weights(std::size_t v, std::size_t buffer = 0) const;
+  // A tensor, or as much of it as lies in the part: where in it, in fp32 and as weights are stored.
+  struct OwnPiece {
+    std::int64_t at = 0, stored_at = 0, elements = 0;
+  };
+  std::vector<OwnPiece> own_pieces(std::size_t v) const;
   int versions_round(std::size_t index) const;
-  // The first `buckets` buckets of a round are complete.
-  void ready(VirtualStageId v, int round, int buckets);
+  // The first `buckets` buckets of a round are complete. `turn`: the round's number, in the order of the stream.
+  void ready(VirtualStageId v, int turn, int buckets);
 
   const RunPlan& run_;
   WorkerId self_;
@@ -135,9 +176,10 @@ class Worker {
   const RunSettings& settings_;
   const Lane& lane_;
   const std::vector<OpVersions>& versions_;
-  std::unique_ptr<Mover> mover_, beside_;  // of this thread; of the collective stream
+  std::unique_ptr<Mover> mover_, beside_, gathering_;  // of this thread; of the streams of sums and of gathers
   std::unique_ptr<DeviceMemory> memory_;
   Arena arena_;
+  WholeRoom room_;
   Interpreter interpreter_;
   std::vector<char> closes_;
   std::vector<Chunk> chunks_;  // by virtual stage
@@ -147,6 +189,7 @@ class Worker {
   std::vector<std::vector<WorkerId>> members_;
   std::vector<std::vector<std::int64_t>> weight_parts_;  // by virtual stage, RunPlan::weight_parts
   std::vector<std::atomic<int>> ready_, done_;           // buckets of all rounds of the step, by virtual stage
+  std::atomic<int> may_gather_{0}, has_gathered_{0};     // gathers of the step
   std::atomic<bool> stopped_{false};
   std::vector<Piece> pieces_;
   std::vector<float> losses_;  // of a micro-batch

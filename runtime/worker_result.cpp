@@ -55,14 +55,15 @@ Timeline timeline_of(const std::vector<WorkerResult>& workers, std::size_t step)
   const auto shifted = [zero](Time at) { return Time{at.value - zero}; };
   for (const WorkerResult& worker : workers) {
     const WorkerStep& from = worker.steps.at(step);
-    LaneTimes times;
-    for (const Span& span : from.times.compute)
-      times.compute.push_back({shifted(span.start), shifted(span.end)});
-    for (const Span& span : from.times.communication[kReductions])
-      times.communication[kReductions].push_back({shifted(span.start), shifted(span.end)});
-    for (const auto& list : {times.compute, times.communication[kReductions]})
-      for (const Span& span : list)
+    LaneTimes times = from.times;
+    const auto shift = [&](std::vector<Span>& list) {
+      for (Span& span : list) {
+        span = {shifted(span.start), shifted(span.end)};
         timeline.makespan = std::max(timeline.makespan, span.end);
+      }
+    };
+    shift(times.compute);
+    std::ranges::for_each(times.communication, shift);
     timeline.workers.push_back(std::move(times));
     for (Transfer transfer : from.transfers) {
       for (Time* const at : {&transfer.posted, &transfer.start, &transfer.sent, &transfer.arrived})

@@ -212,30 +212,34 @@ class Endpoint : public Transport {
   }
 
   void all_reduce(int id, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
-    Group& group = world_->group(id);
-    const auto count = static_cast<int>(members.size());
-    const std::size_t rank = bring(group, members, reinterpret_cast<const std::byte*>(data));
-    const auto meet = [&] { world_->meet(group.meeting, count, "the other members of an all-reduce"); };
-    meet();
+    const Group& group = world_->group(id);
     // Each member sums one segment over all, then fetches the others' segments.
     // Segments begin at multiples of 16 bytes, which a GPU moves by one instruction.
-    const auto begin_of = [&](std::int64_t r) { return r == count ? elements : elements * r / count / 4 * 4; };
-    const std::int64_t own = begin_of(static_cast<std::int64_t>(rank));
+    const auto count = static_cast<std::int64_t>(members.size());
+    std::vector<std::int64_t> begin;
+    for (std::int64_t r = 0; r < count; ++r)
+      begin.push_back(elements * r / count / 4 * 4);
+    begin.push_back(elements);
+    reduce_scatter(id, members, data, begin);
+    for (std::size_t r = 0; r < members.size(); ++r)
+      if (members[r] != self_)
+        movers_.collective->copy(data + begin[r], reinterpret_cast<const float*>(group.data[r]) + begin[r],
+                                 {(begin[r + 1] - begin[r]) * static_cast<std::int64_t>(sizeof(float))});
+    movers_.collective->finish();
+    meet_to_reduce(id, members);
+  }
+
+  void reduce_scatter(int id, std::span<const WorkerId> members, float* data,
+                      std::span<const std::int64_t> begin) override {
+    Group& group = world_->group(id);
+    const std::size_t rank = bring(group, members, reinterpret_cast<const std::byte*>(data));
+    meet_to_reduce(id, members);
     std::vector<const float*> terms;
     for (const std::byte* const member : group.data)
-      terms.push_back(reinterpret_cast<const float*>(member) + own);
-    movers_.collective->sum(data + own, terms, begin_of(static_cast<std::int64_t>(rank) + 1) - own);
+      terms.push_back(reinterpret_cast<const float*>(member) + begin[rank]);
+    movers_.collective->sum(data + begin[rank], terms, begin[rank + 1] - begin[rank]);
     movers_.collective->finish();
-    meet();
-    for (std::size_t r = 0; r < members.size(); ++r)
-      if (r != rank) {
-        const std::int64_t begin = begin_of(static_cast<std::int64_t>(r));
-        movers_.collective->copy(
-            data + begin, reinterpret_cast<const float*>(group.data[r]) + begin,
-            {(begin_of(static_cast<std::int64_t>(r) + 1) - begin) * static_cast<std::int64_t>(sizeof(float))});
-      }
-    movers_.collective->finish();
-    meet();
+    meet_to_reduce(id, members);
   }
 
   void all_gather(int id, std::span<const WorkerId> members, std::byte* data,
@@ -247,8 +251,8 @@ class Endpoint : public Transport {
     };
     meet();
     for (std::size_t r = 0; r < members.size(); ++r)
-      if (r != rank) movers_.worker->copy(data + begin[r], group.data[r] + begin[r], {begin[r + 1] - begin[r]});
-    movers_.worker->finish();
+      if (r != rank) movers_.gathers->copy(data + begin[r], group.data[r] + begin[r], {begin[r + 1] - begin[r]});
+    movers_.gathers->finish();
     meet();  // nobody writes what another one still reads
   }
 
@@ -256,6 +260,10 @@ class Endpoint : public Transport {
   void stop(const std::string&) noexcept override { world_->stop(); }
 
  private:
+  void meet_to_reduce(int id, std::span<const WorkerId> members) {
+    world_->meet(world_->group(id).meeting, static_cast<int>(members.size()), "the other members of an all-reduce");
+  }
+
   // Tells the other members where this one's data lie; its place among them.
   std::size_t bring(Group& group, std::span<const WorkerId> members, const std::byte* data) {
     const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());

@@ -111,7 +111,7 @@ class NcclEndpoint final : public Transport {
   void all_gather(int, std::span<const WorkerId> members, std::byte* data,
                   std::span<const std::int64_t> begin) override {
     Link& link = gathers_.at({members.begin(), members.end()});
-    movers_.worker->finish();
+    movers_.gathers->finish();
     exchange(link, members, data, begin);
     wait_for_queue(link, [] { return std::string("the other members of an all-gather by NCCL"); });
   }
@@ -169,17 +169,16 @@ class NcclEndpoint final : public Transport {
     const std::int64_t bytes = 64 * std::int64_t{run_.plan->workers()};
     first_ = movers_.worker->staging({bytes});
     std::memset(first_->base(), 0, static_cast<std::size_t>(bytes));
-    std::shared_ptr<NcclQueue> own, beside;
+    std::map<Mover*, std::shared_ptr<NcclQueue>> queues;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::vector<WorkerId>& members = groups[g].members;
       const auto found = std::find(members.begin(), members.end(), self_);
       if (found == members.end()) continue;
       const auto rank = static_cast<int>(found - members.begin());
       const bool receives = groups[g].pair && rank == 1;
-      const bool computes = groups[g].pair || groups[g].gathers;
-      std::shared_ptr<NcclQueue>& shared = computes ? own : beside;
-      if (shared == nullptr && !receives)
-        shared = queue_of_(computes ? *movers_.worker : *movers_.collective, NcclPlace::Own);
+      Mover* const mover = groups[g].pair ? movers_.worker : groups[g].gathers ? movers_.gathers : movers_.collective;
+      std::shared_ptr<NcclQueue>& shared = queues[mover];
+      if (shared == nullptr && !receives) shared = queue_of_(*mover, NcclPlace::Own);
       Link link{receives ? queue_of_(*movers_.worker, NcclPlace::Beside) : shared, nullptr};
       link.comm = std::make_unique<NcclComm>(library_, ids_[g], static_cast<int>(members.size()), rank);
       const auto what = [&] { return fmt::format("{} to join by NCCL", others(members)); };
@@ -340,7 +339,7 @@ class NcclEndpoint final : public Transport {
   std::map<std::pair<int, int>, Asked> asked_;         // by channel and slot
   std::map<WorkerId, Link> to_;                        // of the worker's thread
   std::map<WorkerId, Incoming> from_;                  // likewise
-  std::map<std::vector<WorkerId>, Link> gathers_;      // by members; of the worker's thread
+  std::map<std::vector<WorkerId>, Link> gathers_;      // by members; of the thread that gathers
   std::map<std::vector<WorkerId>, Link> sums_;         // by members; of the collective stream
   std::unique_ptr<DeviceMemory> first_;
   std::vector<NcclPart> parts_;

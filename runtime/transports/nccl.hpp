@@ -15,7 +15,8 @@
 // earlier one whose slot is not free: nor could the sender, who sends one after the other.
 //
 // Sums: one communicator for every set of members, on the collective stream. NCCL adds in an order of its own: with two
-// members these are the bits of the other transports, with more they need not be.
+// members these are the bits of the other transports, with more they need not be. What is to be scattered is summed
+// whole: ncclReduceScatter knows parts of equal length only.
 //
 // A wait for the device ends when an operation of NCCL has failed, when the run has failed elsewhere, or after the
 // timeout; the communicators are then aborted, so that the device's memory can be given back.
@@ -52,7 +53,7 @@ using NcclQueueMaker = std::function<std::unique_ptr<NcclQueue>(Mover&, NcclPlac
 struct NcclGroup {
   std::vector<WorkerId> members;  // pair: sender, receiver; else ascending
   bool pair = false;
-  bool gathers = false;  // parts of weights, on the compute stream; else sums
+  bool gathers = false;  // parts of weights; else sums
 };
 // In the order in which all workers join theirs, so that nobody waits in a circle.
 std::vector<NcclGroup> nccl_groups(const RunPlan& run);

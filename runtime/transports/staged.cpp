@@ -13,16 +13,12 @@ class Downloads final : public Mover {
  public:
   explicit Downloads(Mover& device) : device_(device) {}
   void finish() override { device_.finish(); }
-  void copy(void* to, const void* from, Bytes bytes) override {
-    (all_in_host ? *host_ : device_).download(to, from, bytes);
-  }
+  void copy(void* to, const void* from, Bytes bytes) override { device_.download(to, from, bytes); }
   void upload(void* to, const void* from_host, Bytes bytes) override { host_->upload(to, from_host, bytes); }
   void download(void* to_host, const void* from, Bytes bytes) override { host_->download(to_host, from, bytes); }
   void sum(float* to, std::span<const float* const> terms, std::int64_t elements) override {
     host_->sum(to, terms, elements);
   }
-
-  bool all_in_host = false;  // so is what is copied
 
  private:
   Mover& device_;
@@ -49,7 +45,8 @@ class Staged final : public Transport {
         stages[c].push_back(stages_.back()->base());
         slots_[{static_cast<int>(c), static_cast<int>(stages[c].size()) - 1}].memory = slot;
       }
-    within_->bind(std::move(stages), {takes_ == Takes::WithMover ? downloads_.get() : host_.get(), host_.get()});
+    Mover* const worker = takes_ == Takes::WithMover ? downloads_.get() : host_.get();
+    within_->bind(std::move(stages), {worker, host_.get(), host_.get()});  // sums and parts are in the host's memory
   }
 
   Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
@@ -84,22 +81,20 @@ class Staged final : public Transport {
   void release(const MessageSlot& message) override { within_->release(message); }
 
   void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
-    const Bytes bytes{elements * static_cast<std::int64_t>(sizeof(float))};
-    auto* const here = reinterpret_cast<float*>(grown(sums_[group], bytes, *movers_.collective));
-    movers_.collective->download(here, data, bytes);
-    within_->all_reduce(group, members, here, elements);
-    movers_.collective->upload(data, here, bytes);
+    through_host(group, data, elements, [&](float* here) { within_->all_reduce(group, members, here, elements); });
+  }
+  void reduce_scatter(int group, std::span<const WorkerId> members, float* data,
+                      std::span<const std::int64_t> begin) override {
+    through_host(group, data, begin.back(), [&](float* here) { within_->reduce_scatter(group, members, here, begin); });
   }
 
   void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
                   std::span<const std::int64_t> begin) override {
     const Bytes bytes{begin.back()};
-    std::byte* const here = grown(gathers_[group], bytes, *movers_.worker);
-    movers_.worker->download(here, data, bytes);
-    downloads_->all_in_host = true;
+    std::byte* const here = grown(gathers_[group], bytes, *movers_.gathers);
+    movers_.gathers->download(here, data, bytes);
     within_->all_gather(group, members, here, begin);
-    downloads_->all_in_host = false;
-    movers_.worker->upload(data, here, bytes);
+    movers_.gathers->upload(data, here, bytes);
   }
 
   void meet() override { within_->meet(); }
@@ -120,6 +115,13 @@ class Staged final : public Transport {
     if (block.memory == nullptr || block.bytes < bytes) block = {bytes, mover.staging(bytes)};
     return block.memory->base();
   }
+  void through_host(int group, float* data, std::int64_t elements, const auto& reduce) {
+    const Bytes bytes{elements * static_cast<std::int64_t>(sizeof(float))};
+    auto* const here = reinterpret_cast<float*>(grown(sums_[group], bytes, *movers_.collective));
+    movers_.collective->download(here, data, bytes);
+    reduce(here);
+    movers_.collective->upload(data, here, bytes);
+  }
 
   std::unique_ptr<Transport> within_;
   const RunPlan& run_;
@@ -130,7 +132,7 @@ class Staged final : public Transport {
   std::vector<std::unique_ptr<DeviceMemory>> stages_;
   std::map<std::pair<int, int>, Slot> slots_;  // by channel and slot, of this receiver
   Growing out_;                                // of the worker's thread
-  std::map<int, Growing> gathers_;             // by group, likewise
+  std::map<int, Growing> gathers_;             // by group, of the thread that gathers
   std::map<int, Growing> sums_;                // by group, of the collective stream
 };
 

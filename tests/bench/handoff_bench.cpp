@@ -87,7 +87,7 @@ struct Channels {
       const auto in = static_cast<std::size_t>(w == 0 ? back : there);
       for (int s = 0; s < channels[in].slots; ++s)
         slots[in].push_back(memory.emplace_back(std::make_unique<std::byte[]>(bytes())).get());
-      ends[static_cast<std::size_t>(w)]->bind(std::move(slots), {mover.get(), mover.get()});
+      ends[static_cast<std::size_t>(w)]->bind(std::move(slots), {mover.get(), mover.get(), mover.get()});
     }
   }
   std::size_t bytes() const {

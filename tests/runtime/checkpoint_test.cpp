@@ -121,6 +121,13 @@ TEST_CASE("Three steps, a checkpoint and three more are six steps: losses and we
       {"divided states",
        {"plan.data_parallel=2", "plan.stages=2", "plan.schedule=1f1b", "training.optimizer=adam", "training.zero=1"},
        {}},
+      {"divided gradients",
+       {"plan.data_parallel=3", "plan.stages=1", "training.optimizer=adam", "training.zero=2",
+        "cluster.node.devices=3"},
+       {}},
+      {"divided weights",
+       {"plan.data_parallel=2", "plan.stages=2", "plan.schedule=1f1b", "training.optimizer=adam", "training.zero=3"},
+       {}},
       {"stashing", {pipedream, "plan.stages=3", "training.micro_batches=7", "training.optimizer=adam"}, {}},
       {"no stashing", {pipedream, "plan.stages=3", "training.micro_batches=7"}, {.weight_stashing = false}},
       {"vertical sync", {pipedream, "plan.stages=3", "training.micro_batches=7", "plan.vertical_sync=true"}, {}},
@@ -288,6 +295,9 @@ TEST_CASE("Whole optimizer states are not resumed as parts of them, nor parts as
   begun(whole, scratch.path("whole"), 0, 2), begun(parts, scratch.path("parts"), 0, 2);
   CHECK(refusal(parts, scratch.path("whole")).find("epsilon 1e-08, training.zero 1 here)") != std::string::npos);
   CHECK(refusal(whole, scratch.path("parts")).find("epsilon 1e-08, training.zero 1 there, ") != std::string::npos);
+  divided.back() = "training.zero=2";
+  CHECK(refusal(SmallCase(divided), scratch.path("parts")).find("differs in its schedule (gpipe, hash ") !=
+        std::string::npos);
 }
 
 TEST_CASE("Another backend, other versions of the weights, and one more byte of the data are told, too") {

@@ -60,15 +60,17 @@ TEST_CASE("far memory: sums between workers") {
   check_far({}, "pipedream-2-1.yaml");
 }
 
-TEST_CASE("far memory: with training.zero: 1 parts of the weights are gathered, as they lie or through the host") {
-  const std::vector<std::string> divided = {"plan.data_parallel=2",     "plan.schedule=1f1b",
-                                            "training.micro_batches=4", "cluster.node.devices=4",
-                                            "training.optimizer=adam",  "training.zero=1"};
-  check_far(divided);
-  for (const Takes takes : {Takes::WithMover, Takes::ByReading})
-    check_far(divided, "two-stage-gpipe.yaml", [takes](std::unique_ptr<Transport> within, const RunPlan& run) {
-      return staged_transport(std::move(within), run, takes);
-    });
+TEST_CASE("far memory: with training.zero parts are gathered and scattered, as they lie or through the host") {
+  for (const std::string zero : {"1", "2", "3"}) {
+    const std::vector<std::string> divided = {"plan.data_parallel=2",     "plan.schedule=1f1b",
+                                              "training.micro_batches=4", "cluster.node.devices=4",
+                                              "training.optimizer=adam",  "training.zero=" + zero};
+    check_far(divided);
+    for (const Takes takes : {Takes::WithMover, Takes::ByReading})
+      check_far(divided, "two-stage-gpipe.yaml", [takes](std::unique_ptr<Transport> within, const RunPlan& run) {
+        return staged_transport(std::move(within), run, takes);
+      });
+  }
 }
 
 TEST_CASE("far memory: staged messages and sums give the bits of the host") {

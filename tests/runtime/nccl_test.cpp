@@ -192,15 +192,17 @@ TEST_CASE("NCCL: sums of two members have the bits of threads: copies, and repli
   same_as_threads({}, "pipedream-2-1.yaml");
 }
 
-TEST_CASE("NCCL: with training.zero: 1 members exchange parts of the weights, which have the bits of threads") {
-  const std::vector<std::string> divided = {"plan.data_parallel=2", "cluster.node.devices=4", "plan.schedule=1f1b",
-                                            "training.optimizer=adam", "training.zero=1"};
-  const auto groups = nccl_groups(RunCase(divided).run_plan);
-  REQUIRE(groups.size() == 8);
-  CHECK((groups[6].gathers && groups[6].members == std::vector<WorkerId>{0, 2}));
-  CHECK((groups[7].gathers && groups[7].members == std::vector<WorkerId>{1, 3}));
-  same_as_threads(divided);
-  same_as_threads(divided, "two-stage-gpipe.yaml", far_backend);
+TEST_CASE("NCCL: with training.zero members exchange parts of the weights, which have the bits of threads") {
+  for (const std::string zero : {"1", "2", "3"}) {
+    const std::vector<std::string> divided = {"plan.data_parallel=2", "cluster.node.devices=4", "plan.schedule=1f1b",
+                                              "training.optimizer=adam", "training.zero=" + zero};
+    const auto groups = nccl_groups(RunCase(divided).run_plan);
+    REQUIRE(groups.size() == 8);
+    CHECK((groups[6].gathers && groups[6].members == std::vector<WorkerId>{0, 2}));
+    CHECK((groups[7].gathers && groups[7].members == std::vector<WorkerId>{1, 3}));
+    same_as_threads(divided);
+    same_as_threads(divided, "two-stage-gpipe.yaml", far_backend);
+  }
 }
 
 TEST_CASE("NCCL: three members add in an order of NCCL's own, and differ by roundoff alone") {

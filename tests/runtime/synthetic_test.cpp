@@ -134,9 +134,9 @@ TEST_CASE("A worker that waits for its priced time is seen by a cap, and by what
   const auto endpoints = local_transport(run.run_plan, {.spin = false, .timeout_s = 60});
   CHECK_THROWS_WITH_AS(execute(run.run_plan, cpu_backend, *no_data(), endpoints, settings),
                        doctest::Contains("worker 0: "), OutOfArena);
-  CHECK_THROWS_WITH_AS(Case({kQuick, "training.zero=2", "plan.data_parallel=2"}),
-                       doctest::Contains("training.zero: a run keeps weights and gradients whole; use 0 or 1"),
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      Case({kQuick, "training.zero=2", "plan.data_parallel=2"}),
+      doctest::Contains("training.zero: a synthetic run keeps weights and gradients whole; use 0 or 1"), InputError);
 }
 
 TEST_CASE("Without arithmetic, too, what no run moves is refused") {

@@ -30,7 +30,7 @@ struct Pair {
             memory.emplace_back(static_cast<std::size_t>(run.run_plan.channels[c].bytes[0]));
             slots[c].push_back(memory.back().data());
           }
-      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots), {mover.get(), mover.get()});
+      ends[static_cast<std::size_t>(worker)]->bind(std::move(slots), {mover.get(), mover.get(), mover.get()});
     }
     while (!run.run_plan.channels[static_cast<std::size_t>(forward)].forward)
       ++forward;
@@ -89,4 +89,25 @@ TEST_CASE("A sender waits for a slot that is still read") {
   pair.ends[1]->receive({pair.forward, 0, 1, 0});
   pair.ends[1]->release({pair.forward, 0, 1, 0});
   CHECK_NOTHROW(pair.ends[0]->send({pair.forward, 0, 9, 1}, pieces));
+}
+
+TEST_CASE("A reduce-scatter leaves each member the sums of its elements, few, many or none") {
+  const std::vector<WorkerId> members = {0, 1};
+  for (const std::int64_t cut : {0, 2, 5}) {
+    CAPTURE(cut);
+    Pair pair({.spin = false, .timeout_s = 60});
+    std::vector<std::vector<float>> data = {{1, 2, 3, 4, 5}, {10, 20, 30, 40, 50}};
+    const std::vector<std::int64_t> begin = {0, cut, 5};
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t w = 0; w < 2; ++w)
+        threads.emplace_back([&, w] { pair.ends[w]->reduce_scatter(0, members, data[w].data(), begin); });
+    }
+    for (std::int64_t i = 0; i < 5; ++i)
+      CHECK(data[i < cut ? 0 : 1][static_cast<std::size_t>(i)] == 11 * static_cast<float>(i + 1));
+  }
+  Pair alone({.spin = false, .timeout_s = 0.05});
+  std::vector<float> data(4);
+  CHECK_THROWS_WITH_AS(alone.ends[1]->reduce_scatter(0, members, data.data(), std::vector<std::int64_t>{0, 2, 4}),
+                       doctest::Contains("the other members of an all-reduce"), PeerSilent);
 }

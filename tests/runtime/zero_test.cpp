@@ -1,14 +1,22 @@
-// training.zero: 1: members of a chunk divide the optimizer's states and the update, and every bit stays what it is with
-// whole ones.
+// training.zero: members of a chunk divide the optimizer's states and the update, their gradients, their weights, and
+// every bit stays what it is with whole ones, as far as gradients are added up in the same order.
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/transports/local.hpp"
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
@@ -147,14 +155,284 @@ TEST_CASE("Gradients and weights of a divided run are those of one worker, who d
   }
 }
 
+namespace {
+
+// Gradients and weights too, of which one worker who adds up in the same order has the bits; the room is what was counted.
+std::vector<WorkerResult> check_like_one(const Keys& changes, int zero, Wait wait = Wait::Block) {
+  CAPTURE(changes);
+  CAPTURE(zero);
+  const RunCase run = case_of(changes, zero);
+  CHECK(run.run_plan.zero == zero);
+  const auto workers = run.run(settings_of(run, 4), wait);
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    CAPTURE(w);
+    CHECK(workers[w].memory == replayed(run.run_plan, static_cast<PositionId>(w) % run.plan.positions()));
+  }
+  CHECK(loss_of(workers, 3) != loss_of(workers, 0));
+  const auto gradients = sequential_gradients(run.run_plan, cpu_backend, *run.data, settings_of(run, 1));
+  for (std::size_t v = 0; v < gradients.size(); ++v) {
+    CAPTURE(v);
+    std::size_t holders = 0;
+    for (const WorkerResult& worker : workers) {
+      if (worker.gradients[v].empty()) continue;
+      ++holders;
+      CHECK(differing(worker.gradients[v], gradients[v]) == 0);
+    }
+    CHECK((holders == static_cast<std::size_t>(run.plan.data_parallel) || gradients[v].empty()));
+  }
+  return workers;
+}
+
+// Gradients or weights, which units hold apart, as one list.
+std::vector<float> as_one_list(const std::vector<WorkerResult>& workers, const RunCase& run,
+                               std::vector<std::vector<float>> WorkerResult::*lists) {
+  std::vector<float> all;
+  for (PositionId p = 0; p < run.plan.positions(); ++p)
+    for (const auto& list : workers[static_cast<std::size_t>(p)].*lists)
+      all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double apart = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    apart += (double{a[i]} - double{b[i]}) * (double{a[i]} - double{b[i]}), norm += double{b[i]} * double{b[i]};
+  return std::sqrt(apart / norm);
+}
+
+// One reduction a step adds up as whole gradients do: the same bits after four steps. With one for each micro-batch sums
+// are rounded elsewhere, in ZeRO-2 and -3 alike. `more`: keys that whole ones do not have.
+void check_as_whole(const Keys& changes, const std::vector<int>& zeros = {2, 3}, const Keys& more = {},
+                    Wait wait = Wait::Block) {
+  CAPTURE(changes);
+  const RunCase whole = case_of(changes, 0);
+  const auto before = whole.run(settings_of(whole, 4), wait);
+  std::vector<std::vector<float>> by_micro_batch;
+  for (const int zero : zeros) {
+    Keys divided = changes;
+    divided.insert(divided.end(), more.begin(), more.end());
+    divided.push_back("plan.reduce_gradients=step");
+    const auto once = check_like_one(divided, zero, wait);
+    for (std::size_t s = 0; s < 4; ++s)
+      CHECK(loss_of(once, s) == loss_of(before, s));
+    CHECK(differing(as_one_list(once, whole, &WorkerResult::weights),
+                    as_one_list(before, whole, &WorkerResult::weights)) == 0);
+    divided.back() = "plan.reduce_gradients=micro_batch";
+    const auto each = check_like_one(divided, zero, wait);
+    CHECK(distance(as_one_list(each, whole, &WorkerResult::gradients),
+                   as_one_list(before, whole, &WorkerResult::gradients)) < 1e-6);
+    by_micro_batch.push_back(as_one_list(each, whole, &WorkerResult::weights));
+    CHECK(differing(by_micro_batch.back(), by_micro_batch.front()) == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ZeRO-2 and -3 give the bits of whole gradients and weights: copies, stages, chunks, optimizers") {
+  for (const std::string& optimizer : kAllOptimizers)
+    check_as_whole({"training.optimizer=" + optimizer, "plan.stages=1", "plan.data_parallel=2"});
+  for (const int copies : {3, 4, 12})  // of twelve parts some are empty
+    check_as_whole({"training.optimizer=adam", "plan.stages=1", set("plan.data_parallel", copies)});
+  for (const std::string schedule : {"gpipe", "1f1b", "zb_h1"})
+    check_as_whole({"plan.schedule=" + schedule, "plan.stages=2", "plan.data_parallel=2", "training.optimizer=adam"});
+  check_as_whole({"plan.schedule=interleaved_1f1b", "plan.stages=2", "plan.virtual_stages=2", "plan.data_parallel=2",
+                  "training.optimizer=adam"});
+  check_as_whole({"plan.schedule=1f1b", "plan.stages=2", "plan.data_parallel=2", "training.ragged=true",
+                  "training.global_batch_size=14", "training.optimizer=momentum"});
+  check_as_whole({"plan.schedule=1f1b", "plan.stages=2", "plan.data_parallel=2", "plan.recompute=full"});
+  check_as_whole({"plan.schedule=1f1b", "plan.stages=2", "plan.data_parallel=4"}, {2}, {"plan.bucket=100 B"});
+}
+
+TEST_CASE("Likewise by threads that spin, over throttled links, and where weights stay after the forward or do not") {
+  const Keys adam = {"plan.schedule=1f1b", "plan.data_parallel=2", "training.optimizer=adam"};
+  Keys two = adam;
+  two.push_back("plan.stages=2");
+  check_as_whole(two, {2, 3}, {}, Wait::BlockThrottled);
+  Keys one = adam;
+  one.push_back("plan.stages=1");
+  check_as_whole(one, {2, 3}, {}, Wait::Spin);
+  for (const std::string stages : {"1", "2"})
+    for (const std::string given : {"true", "false"})
+      check_as_whole({"plan.schedule=1f1b", "plan.stages=" + stages, "plan.data_parallel=2", "training.optimizer=adam"},
+                     {3}, {"plan.reshard_after_forward=" + given});
+}
+
+TEST_CASE("Processes over tcp give the bits of threads with divided gradients and weights, too") {
+  for (const int zero : {2, 3})
+    for (const std::string stages : {"1", "2"}) {
+      const RunCase run = case_of(
+          {"plan.schedule=1f1b", "plan.stages=" + stages, "plan.data_parallel=2", "training.optimizer=adam"}, zero);
+      const auto threads = run.run(settings_of(run, 4));
+      const auto texts = in_processes(run.plan.workers(), [&](Ranks& ranks) {
+        const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 4));
+        return ranks.first() ? everything(results) : "done";
+      });
+      CAPTURE(texts[0].substr(0, 200));
+      CHECK((texts[0] == everything(threads)));
+    }
+}
+
+namespace {
+
+// Three units, two copies: their whole weights are 256, 256 and 192 B, in parts of 128, 128 and 128 B (96, rounded up).
+const std::string kThreeUnits =
+    "model={name: chain, input_shape: [6], layers: [{name: body, repeat: 2, ops: [{op: linear, features: 6}, {op: "
+    "tanh}]}, {name: head, op: linear, features: 4}, {name: loss, op: cross_entropy}]}";
+
+}  // namespace
+
+TEST_CASE("ZeRO-3, room: a unit's weights are whole from the op before their first reader to their last one") {
+  const RunCase run({kThreeUnits, "model.input_tokens=null", "plan.stages=1", "plan.data_parallel=2",
+                     "plan.schedule=gpipe", "training.micro_batches=1", "training.zero=3"});
+  const std::vector<WholeAt>& all = run.run_plan.whole.at(0);
+  struct Expected {
+    std::string op;
+    std::vector<VirtualStageId> taken, given;
+    int needs, lets;
+    std::vector<std::pair<VirtualStageId, std::int32_t>> reduced;
+  };
+  // The last unit stays between its passes. An update is behind the reductions of its unit.
+  const std::vector<Expected> expected = {
+      {"0F0", {0, 1}, {0}, 1, 2, {}}, {"1F0", {2}, {1}, 2, 3, {}}, {"2F0", {}, {}, 3, 3, {}},
+      {"2B0", {1}, {2}, 3, 4, {}},    {"1B0", {0}, {1}, 4, 5, {}}, {"0B0", {}, {0}, 5, 5, {{2, 0}}},
+  };
+  const auto& ops = run.schedule.positions[0].compute;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(expected[i].op);
+    CHECK(label(ops[i]) == expected[i].op);
+    CHECK(all[i].taken == expected[i].taken);
+    CHECK(all[i].given == expected[i].given);
+    CHECK(all[i].needs == expected[i].needs);
+    CHECK(all[i].lets == expected[i].lets);
+    CHECK(all[i].reduced == expected[i].reduced);
+    CHECK(all[i].opens == rule(ops[i].kind).gradients);
+  }
+  for (VirtualStageId v = 0; v < 3; ++v)
+    CHECK(run.run_plan.held_weights(v) == 128);
+}
+
+TEST_CASE("ZeRO-2, room: half of 704 B of gradients, and all of them for two rounds at most") {
+  const auto gradients = [](int micro_batches, const std::string& reduced) {
+    const RunCase run({kThreeUnits, "model.input_tokens=null", "plan.stages=1", "plan.data_parallel=2",
+                       "plan.schedule=gpipe", set("training.micro_batches", micro_batches), "training.zero=2",
+                       "plan.reduce_gradients=" + reduced});
+    return replayed(run.run_plan, 0).by_tag[static_cast<std::size_t>(Tag::Gradients)].value;
+  };
+  CHECK(gradients(1, "micro_batch") == 384 + 704);  // 352 B, rounded up
+  CHECK(gradients(2, "micro_batch") == 384 + 2 * 704);
+  CHECK(gradients(5, "micro_batch") == 384 + 2 * 704);
+  CHECK(gradients(5, "step") == 384 + 704);
+}
+
+namespace {
+
+// An endpoint whose worker does something else than its second gather or its second reduction.
+class Failing final : public Transport {
+ public:
+  enum class At { Gather, Reduction };
+  Failing(std::unique_ptr<Transport> within, At at, std::function<void()> fail)
+      : within_(std::move(within)), at_(at), fail_(std::move(fail)) {}
+  void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) override {
+    within_->bind(std::move(slots), movers);
+  }
+  Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
+    return within_->send(message, pieces);
+  }
+  std::byte* receive(const MessageSlot& message) override { return within_->receive(message); }
+  void fetch(const MessageSlot& message) override { within_->fetch(message); }
+  void release(const MessageSlot& message) override { within_->release(message); }
+  void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
+    count(At::Reduction);
+    within_->all_reduce(group, members, data, elements);
+  }
+  void reduce_scatter(int group, std::span<const WorkerId> members, float* data,
+                      std::span<const std::int64_t> begin) override {
+    count(At::Reduction);
+    within_->reduce_scatter(group, members, data, begin);
+  }
+  void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
+                  std::span<const std::int64_t> begin) override {
+    count(At::Gather);
+    within_->all_gather(group, members, data, begin);
+  }
+  void meet() override { within_->meet(); }
+  void check_asked_to_end() const override { within_->check_asked_to_end(); }
+  void stop(const std::string& why) noexcept override { within_->stop(why); }
+
+ private:
+  void count(At at) {
+    if (at == at_ && ++calls_ == 2) fail_();
+  }
+
+  std::unique_ptr<Transport> within_;
+  At at_;
+  std::function<void()> fail_;
+  int calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("A member that fails in a gather or a reduction ends the run, and its message says why") {
+  for (const int zero : {1, 2, 3})
+    for (const auto at : {Failing::At::Gather, Failing::At::Reduction}) {
+      CAPTURE(zero);
+      const RunCase run =
+          case_of({"plan.schedule=1f1b", "plan.stages=1", "plan.data_parallel=3", "training.optimizer=adam"}, zero);
+      auto endpoints = local_transport(run.run_plan, {.spin = false, .timeout_s = kTimeout}, {});
+      endpoints[1] = std::make_unique<Failing>(std::move(endpoints[1]), at,
+                                               [] { throw std::runtime_error("its device fell off"); });
+      std::string why;
+      try {
+        execute(run.run_plan, cpu_backend, *run.data, endpoints, settings_of(run, 4));
+      } catch (const RunFailed& failed) {
+        why = failed.what();
+      }
+      CAPTURE(why);
+      CHECK(why.starts_with("worker 1 at op "));
+      CHECK(why.ends_with(": its device fell off"));
+    }
+}
+
+TEST_CASE("A member whose process dies in a gather ends the run of all, who say so") {
+  for (const int zero : {1, 2, 3}) {
+    CAPTURE(zero);
+    const RunCase run =
+        case_of({"plan.schedule=1f1b", "plan.stages=1", "plan.data_parallel=3", "training.optimizer=adam"}, zero);
+    const auto texts = in_processes(3, [&](Ranks& ranks) {
+      const AroundWire around = [&](std::unique_ptr<Transport> wire) -> std::unique_ptr<Transport> {
+        if (ranks.rank() != 1) return wire;
+        return std::make_unique<Failing>(std::move(wire), Failing::At::Gather, [] { ::_exit(9); });
+      };
+      execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 4), {}, around);
+      return std::string("done");
+    });
+    CAPTURE(texts[0]);
+    CAPTURE(texts[2]);
+    CHECK(texts[1].empty());
+    // Who hears of it first tells the others.
+    for (const std::size_t r : {std::size_t{0}, std::size_t{2}}) {
+      CHECK(texts[r].find("threw: worker ") == 0);
+      CHECK(texts[r].find("worker 1 is gone") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("What else could be divided is refused with the key and the way out") {
   const auto refusal = [](const Keys& changes, int zero) { return message_of([&] { case_of(changes, zero); }); };
   const Keys copies = {"plan.schedule=1f1b", "plan.stages=1", "plan.data_parallel=4"};
-  for (const int zero : {2, 3})
-    CHECK(refusal(copies, zero).find("training.zero: a run keeps weights and gradients whole; use 0 or 1") !=
-          std::string::npos);
-  Keys groups = copies;
-  groups.push_back("plan.data_parallel_shard=2");
-  CHECK(refusal(groups, 1).find("plan.data_parallel_shard: a run divides optimizer states among all copies; leave it "
-                                "out") != std::string::npos);
+  for (const int zero : {1, 2, 3}) {
+    Keys groups = copies;
+    groups.push_back("plan.data_parallel_shard=2");
+    CHECK(refusal(groups, zero)
+              .find("plan.data_parallel_shard: a run divides what training.zero says among all copies; "
+                    "leave it out") != std::string::npos);
+  }
+  for (const int zero : {2, 3}) {
+    CHECK(refusal({"plan.schedule=pipedream", "plan.stages=2", "plan.data_parallel=2"}, zero)
+              .find("pipedream updates the weights of one stage while others run; use 0 or 1") != std::string::npos);
+    CHECK(refusal({"plan.schedule=1f1b", "plan.stages=2", "plan.replicas=[2, 1]", "plan.data_parallel=2"}, zero)
+              .find("the holders of a chunk run different micro-batches, and gathers need all of them at a time; use 0 "
+                    "or 1") != std::string::npos);
+  }
 }
