@@ -95,8 +95,6 @@ std::optional<Refusal> operators_refusal(const Scenario& scenario) {
     return refuse("which products in fewer bits are saved is not known (training.low_precision)");
   if (scenario.training.framework.megatron())
     return refuse("its tensors are those of PyTorch's operators, not of training.framework");
-  if (plan.context_parallel.value > 1)
-    return refuse("what is saved of attention over a shared sequence is not known (plan.context_parallel)");
   for (const Work& work : scenario.model.works)
     for (const Operator& op : work.operators)
       if (op.expert) return refuse("what is saved of experts is not known");

@@ -20,8 +20,7 @@ std::string label(const Op& op) {
   std::string text = std::to_string(op.virtual_stage);
   text += is_kind(op.kind) ? rule(op.kind).letters : "?";
   text += std::to_string(op.micro_batch);
-  if (op.kind == Kind::AllReduce) text += "." + std::to_string(op.bucket);
-  if (op.kind == Kind::AllGather) text += pass_of_gather(op) == Direction::Forward ? ".0" : ".1";
+  if (op.kind == Kind::AllReduce || op.kind == Kind::AllGather) text += "." + std::to_string(op.bucket);
   return text;
 }
 

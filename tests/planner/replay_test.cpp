@@ -7,6 +7,7 @@
 #include "core/cost/memory_model.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "planner/refusals.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/family_model.hpp"
 #include "tests/support/transformer_block.hpp"
@@ -123,10 +124,14 @@ TEST_CASE("Replay: what operators do not know is refused, with the way out") {
   };
   const auto says = [](const std::string& text, std::string_view what) { return text.find(what) != std::string::npos; };
   CHECK(refused([](Scenario&) {}) == "no error");
-  const std::string low = refused([](Scenario& s) { s.training.low_precision.value = LowPrecision::Mxfp8; });
-  CHECK(says(low, "s.yaml:7:3"));
-  CHECK(says(low, "plan.recompute_modules: [operators]: which products in fewer bits are saved is not known"));
-  CHECK(says(low, "write recompute: blocks"));
+  Scenario low = recomputed(decoder(), Recompute::Selective);
+  low.training.low_precision.value = LowPrecision::Mxfp8;
+  CHECK(says(operators_refusal(low)->why, "[operators]: which products in fewer bits are saved is not known"));
+  CHECK(says(operators_refusal(low)->why, "write recompute: blocks"));
+  low.plan.recompute_modules = {Module::AttentionCore};
+  CHECK_FALSE(operators_refusal(low));
+  CHECK(says(refused([](Scenario& s) { s.training.framework.tensors = FrameworkTensors::Megatron; }),
+             "s.yaml:7:3: plan.recompute_modules: [operators]"));
   CHECK(says(refused([](Scenario& s) { s.training.framework.tensors = FrameworkTensors::Megatron; }),
              "not of training.framework"));
   CHECK(says(refused([](Scenario& s) { s.cluster.devices_per_node = 2, s.plan.context_parallel.value = 2; }),
