@@ -1,6 +1,7 @@
 // plan: of a scenario.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <span>
 #include <utility>
 
@@ -298,7 +299,12 @@ void read_bucket(Reader& reader, const At& at, PlanRequest& plan) {
   plan.bucket_rule = BucketRule::Size;
   for (const auto& [text, rule] : names_of(BucketRule{}))
     if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == text) plan.bucket_rule = rule;
-  if (plan.bucket_rule == BucketRule::Size) read_value(reader, at, plan.bucket);
+  if (plan.bucket_rule != BucketRule::Size) return;
+  if (at.yaml.is(Yaml::Type::Scalar) && !at.yaml.scalar.empty() &&
+      std::isalpha(static_cast<unsigned char>(at.yaml.scalar[0])))
+    return reader.error(
+        at, "is no framework whose buckets are known; write a size, e.g. 25 MB, or pytorch, megatron or deepspeed");
+  if (read_value(reader, at, plan.bucket) && plan.bucket.value < 1) reader.error(at, "must be more than 0");
 }
 
 void write_bucket(YamlText& out, std::string_view key, const PlanRequest& plan) {
@@ -527,9 +533,8 @@ constexpr Field<PlanRequest> kPlan[] = {
      "gather it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
      member<&PlanRequest::scatter_gather>},
     {"bucket", "size | pytorch | megatron | deepspeed",
-     "gradient bytes of one all-reduce, or the sizes that a framework cuts them into (core/cost/buckets.hpp); default: "
-     "25 MB",
-     read_bucket, write_bucket},
+     "gradient bytes of one all-reduce, or the sizes that a framework cuts them into; default: 25 MB", read_bucket,
+     write_bucket},
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
      member<&PlanRequest::vertical_sync>},
     {"reserve_pipeline", "size",
