@@ -75,6 +75,11 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     return refuse(
         "context_parallel",
         fmt::format("{} divides sequences, which only cost: roofline can price; use 1, or cost: roofline", c));
+  if (plan.recompute_modules.has(Module::Operators))
+    return refuse("context_parallel",
+                  fmt::format("{}: what checkpoints by operator save of attention over a shared sequence is not known; "
+                              "use 1, or recompute: blocks without recompute_modules",
+                              c));
   const bool two_level = plan.context_exchange.value == ContextExchange::TwoLevel;
   const std::int64_t inner = two_level ? (plan.context_inner ? plan.context_inner->value : 0)
                              : plan.context_exchange.value == ContextExchange::AllToAll ? c

@@ -84,4 +84,21 @@ std::optional<Refusal> overlap_refusal(const Scenario& scenario) {
                  "plan.sequence_parallel: true, or leave it out"};
 }
 
+std::optional<Refusal> operators_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (!plan.recompute_modules.has(Module::Operators)) return {};
+  const auto refuse = [](const std::string& why) {
+    return Refusal{"recompute_modules",
+                   fmt::format("[operators]: {}; write recompute: blocks, or leave this out", why)};
+  };
+  if (scenario.training.low_precision.value != LowPrecision::None)
+    return refuse("which products in fewer bits are saved is not known (training.low_precision)");
+  if (scenario.training.framework.megatron())
+    return refuse("its tensors are those of PyTorch's operators, not of training.framework");
+  for (const Work& work : scenario.model.works)
+    for (const Operator& op : work.operators)
+      if (op.expert) return refuse("what is saved of experts is not known");
+  return {};
+}
+
 }  // namespace pipewright::planner

@@ -156,6 +156,12 @@ void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
                            plan.tensor_parallel.value, stated->name, plan.tensor_parallel.value));
 }
 
+void check_operators(const Scenario& scenario, PlanErrors& errors) {
+  if (const auto refused = operators_refusal(scenario))
+    errors.add(or_else(scenario.plan.recompute.place, scenario.plan.place), fmt::format("plan.{}", refused->key),
+               refused->why);
+}
+
 // Layers that the entries of plan.recompute list: each exists and stands in one list once.
 std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
@@ -571,6 +577,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   check_tensor_parallel(scenario, errors);
   if (errors.count() == 0) check_context_parallel(scenario, errors);
   if (errors.count() == 0) check_expert_parallel(scenario, errors);
+  check_operators(scenario, errors);
   static_cast<RuntimePolicy&>(plan) = request;
   plan.recompute = recompute_of(scenario, errors);
   plan.rebuilt = rebuilt_of(scenario, errors);

@@ -24,5 +24,8 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario);
 // Nothing: exchanges of tensor parallelism can run beside products, where plan.tensor_overlap asks for it.
 //                                        tests/planner/tensor_parallel_test.cpp
 std::optional<Refusal> overlap_refusal(const Scenario& scenario);
+// Nothing: plan.recompute_modules is not [operators], or what these save of the model is known.
+//                                        tests/planner/replay_test.cpp "what operators do not know"
+std::optional<Refusal> operators_refusal(const Scenario& scenario);
 
 }  // namespace pipewright::planner

@@ -72,7 +72,7 @@ void divide_into_units(const Scenario& scenario, Plan& plan) {
 // A unit is reduced at once.
 void reduce_units(const Scenario& scenario, Plan& plan) {
   const Bytes each = gradient_bytes(scenario.training);
-  plan.bucket = {1};
+  plan.bucket = {1}, plan.bucket_rule = BucketRule::Size;
   for (const LayerRange& unit : plan.layers)
     for (const Bucket& bucket : buckets(scenario.model, unit, each, Bytes{kLargest}))
       plan.bucket = std::max(plan.bucket, bucket.bytes);
@@ -120,6 +120,17 @@ void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
     return;
   }
   if (plan.copies() == 1) return;  // nothing to divide
+  if (const std::int64_t over = request.reshard_over; request.reshard_after_forward && over > 0) {
+    const std::int64_t all = plan.sharded_over(0);
+    const auto refuse = [&](const std::string& why) {
+      errors.add(request.reshard_after_forward->place, "plan.reshard_after_forward", why);
+    };
+    if (all % over != 0)
+      refuse(fmt::format("{} does not divide the {} devices that share weights; use {}", over, all,
+                         divisors_in_words(all)));
+    else if (plan.split().sends_tokens())
+      refuse(fmt::format("{}: experts that tokens are sent to have shards of their own; write true or false", over));
+  }
   const bool each = plan.stages == 1 || zero == kGradientsSharded;
   const auto reduced = each ? ReduceGradients::MicroBatch : ReduceGradients::Step;
   plan.reduce_each =
@@ -250,7 +261,10 @@ void settle_units(const Scenario& scenario, Plan& plan) {
   const bool one_stage = plan.stages == 1;
   const auto& asked = scenario.plan.reshard_after_forward;
   const bool after_forward = asked ? asked->value : one_stage;
-  plan.resharding = Resharding{.after_forward = after_forward, .after_backward = after_forward || one_stage};
+  const auto over = static_cast<int>(scenario.plan.reshard_over);
+  plan.resharding = Resharding{.after_forward = after_forward,
+                               .after_backward = after_forward || one_stage,
+                               .over = after_forward && asked && over < plan.sharded_over(0) ? over : 0};
 }
 
 }  // namespace pipewright::planner

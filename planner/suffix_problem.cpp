@@ -94,8 +94,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     const auto of_parameters = [&](Bytes each) {
       return Bytes{checked_product(layer.held(), each.value, "the bytes of the parameters")};
     };
-    Bytes kept = layers.stash[i];
-    if (mode == Recompute::Selective) kept -= layers.core[i];
+    Bytes kept = mode == Recompute::Selective ? layers.selective[i] : layers.stash[i];
     if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
     kept = as_activation(kept);

@@ -69,7 +69,7 @@ class Linker {
     for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
       const Op &op = lane_.compute[i], &gather = gathers[next];
       if (!rule(op.kind).weights || gather.virtual_stage != op.virtual_stage || gather.micro_batch != op.micro_batch ||
-          gather.bucket != static_cast<std::uint32_t>(pass_of(op.kind)))
+          pass_of_gather(gather) != pass_of(op.kind))
         continue;
       trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, StreamLinks::From::Start);
       links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});

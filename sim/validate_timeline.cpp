@@ -241,7 +241,7 @@ class Check {
     return user == ops.begin() ? Time{} : times(worker).compute[at(user - ops.begin() - 1)].start;
   }
   static bool uses(const Op& op, const Op& gather) {
-    const bool forward = gather.bucket == static_cast<std::uint32_t>(Direction::Forward);
+    const bool forward = pass_of_gather(gather) == Direction::Forward;
     return op.virtual_stage == gather.virtual_stage && op.micro_batch == gather.micro_batch &&
            (forward ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW);
   }

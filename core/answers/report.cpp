@@ -31,9 +31,18 @@ double repeated(const Scenario& scenario, const Plan& plan, StageId stage, Layer
     return std::max(0.0, whole - left);
   }
   if (kind != Recompute::Selective || layer.work < 0) return 0;
+  const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+  const Modules modules = scenario.plan.recompute_modules;
+  const std::size_t end = !modules.has(Module::Operators)           ? work.operators.size()
+                          : scenario.training.checkpoint_early_stop ? repeated_until_read(work)
+                                                                    : work.operators.size();
   double cores = 0;
-  for (const Operator& each : model.works[static_cast<std::size_t>(layer.work)].operators)
-    if (rebuilt_with(each, scenario.plan.recompute_modules) && each.product) cores += each.forward_flops;
+  for (std::size_t i = 0; i < end; ++i) {
+    const Operator& each = work.operators[i];
+    if (!each.product) continue;
+    if (rebuilt_with(each, modules)) cores += each.forward_flops;
+    if (modules.has(Module::Operators) && !work.replay.empty()) cores += work.replay[i].again * each.forward_flops;
+  }
   return cores;
 }
 

@@ -7,23 +7,66 @@
 
 namespace pipewright::core {
 
-std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit) {
+namespace {
+
+constexpr Bytes kNoLimit{std::numeric_limits<std::int64_t>::max()};
+
+struct BucketLimits {
+  Bytes first, others;
+  bool exceeded = true;  // closed once it holds as much; else before it would hold more
+};
+
+std::vector<Bucket> buckets_of(const Model& model, LayerRange layers, Bytes per_parameter, const BucketLimits& limits) {
   std::vector<Bucket> result;
   bool open = false;
   for (LayerId i = layers.end; i-- > layers.begin;) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     const std::int64_t parameters = layer.held();
     if (parameters == 0) continue;
+    const Bytes bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")};
+    const Bytes limit = result.size() <= 1 ? limits.first : limits.others;
+    if (open && !limits.exceeded) open = checked_sum(result.back().bytes, bytes) <= limit;
     if (!open) result.push_back({});
     Bucket& bucket = result.back();
     bucket.first_layer = i;
-    bucket.bytes =
-        checked_sum(bucket.bytes, Bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")});
+    bucket.bytes = checked_sum(bucket.bytes, bytes);
     bucket.of_experts += Bytes{layer.expert_parameters * per_parameter.value};
-    open = bucket.bytes < limit;
+    open = !limits.exceeded || bucket.bytes < (result.size() == 1 ? limits.first : limits.others);
   }
   if (result.empty()) result.push_back({.first_layer = layers.begin});
   return result;
+}
+
+BucketLimits limits_of(const Plan& plan, VirtualStageId chunk, const Training& training) {
+  const auto gradients = [&](std::int64_t parameters) { return Bytes{parameters * gradient_bytes(training).value}; };
+  const auto both = [](Bytes limit) { return BucketLimits{limit, limit}; };
+  switch (plan.bucket_rule) {
+    case BucketRule::Size: break;
+    case BucketRule::PyTorch: return {Bytes{1 << 20}, Bytes{25 << 20}};
+    case BucketRule::Megatron: {
+      const StageId stage = plan.stage_of(chunk);
+      const bool whole =
+          stage > 0 || plan.seating().local(chunk, stage) > 0 || plan.gradient_sync == GradientSync::Blocking;
+      return both(whole ? kNoLimit : gradients(std::max<std::int64_t>(40'000'000, 1'000'000LL * plan.copies())));
+    }
+    case BucketRule::DeepSpeed: return {gradients(500'000'000), gradients(500'000'000), false};
+  }
+  return both(plan.bucket);
+}
+
+}  // namespace
+
+std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit) {
+  return buckets_of(model, layers, per_parameter, {limit, limit});
+}
+
+std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
+                            const Training& training) {
+  return buckets_of(model, layers, gradient_bytes(training), limits_of(plan, chunk, training));
+}
+
+Bytes bucket_limit(const Plan& plan, VirtualStageId chunk, const Training& training) {
+  return limits_of(plan, chunk, training).others;
 }
 
 ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training) {
@@ -48,8 +91,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
     for (const Recompute recompute : plan.recompute)
       shape.recompute.push_back(recompute == Recompute::Full);
   shape.recompute_except_last = plan.recompute_except_last;
-  for (const LayerRange& layers : plan.layers)
-    shape.buckets.push_back(static_cast<int>(buckets(model, layers, gradient_bytes(training), plan.bucket).size()));
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v)
+    shape.buckets.push_back(static_cast<int>(buckets(plan, v, model, training).size()));
   shape.blocking_sync = plan.gradient_sync != GradientSync::Overlapped;
   shape.vertical_sync = plan.vertical_sync;
   shape.chunk_order = plan.chunk_order;

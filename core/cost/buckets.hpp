@@ -25,6 +25,23 @@ struct Bucket {
 // `per_parameter`: bytes of a gradient. Of layers shared by a tensor-parallel group those of one device count.
 std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_parameter, Bytes limit);
 
+// Those of a chunk of the plan, or of other layers in its place: of plan.bucket bytes, or as a framework cuts them. With p
+// the bytes of a gradient and D the copies:
+//     pytorch     closed once it holds 1 MiB, the ones behind it 25 MiB                              [PyTorchDDP20]
+//     megatron    closed once it holds max(40e6, 1e6 D) p; one bucket of all on stages behind the first, of chunks behind
+//                 the first of a stage, and where gradients are reduced behind the backward          [MegatronDDP26]
+//     deepspeed   closed before it would hold more than 5e8 p (reduce_bucket_size)                   [DeepSpeed26]
+// 600 M parameters in layers of 10 M, D = 8: on the first stage 15 buckets of 40 M, on others one of 600 M; deepspeed 50 and
+// 10 layers.                                    tests/core/step_costs_test.cpp "Buckets as frameworks cut them"
+std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
+                            const Training& training);
+inline std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model,
+                                   const Training& training) {
+  return buckets(plan, chunk, plan.layers[static_cast<std::size_t>(chunk)], model, training);
+}
+// Of a chunk: gradient bytes at which a bucket behind the first is closed.
+Bytes bucket_limit(const Plan& plan, VirtualStageId chunk, const Training& training);
+
 // Shape of the schedule that the plan asks for, with the number of all-reduce buckets of every chunk (`buckets`).
 ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Training& training);
 

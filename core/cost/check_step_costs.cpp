@@ -134,7 +134,9 @@ std::string check_collectives(const StepCosts& costs) {
   }
   for (const Collective& move : costs.moves)
     if (std::string wrong = check_collective(costs, move, "a move to a partner"); !wrong.empty()) return wrong;
+  const bool few = costs.shape.resharding && costs.shape.resharding->over > 0 && !costs.gathers.empty();
   if (!costs.gathers.empty() && costs.gathers.size() != chunks) return "gathers: one per virtual stage is needed";
+  if (costs.gathers_of_few.size() != (few ? chunks : 0)) return "gathers_of_few: one per virtual stage is needed";
   for (std::size_t v = 0; v < costs.gathers.size(); ++v)
     if (std::string wrong =
             check_collective(costs, costs.gathers[v], "all-gather of virtual stage " + std::to_string(v));

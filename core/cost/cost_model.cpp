@@ -117,6 +117,7 @@ struct WorkCosts {
   BesideOperators beside;     // what the framework holds
   Bytes more;                 // of the stash, or less: what linear layers and uneven experts keep of it
   std::optional<Bytes> core;  // that selective recomputation drops, where it is not attention cores alone
+  Bytes own, saved, most;     // of a block: what the operators keep, and ReplayBytes
   bool known = false;
 };
 
@@ -143,7 +144,8 @@ class LayersPriced {
         by_work_(model_.works.size()) {
     const auto reserve = [&](auto&... lists) { (lists.reserve(model_.layers.size()), ...); };
     reserve(costs_.forward, costs_.backward, costs_.backward_input, costs_.backward_weight, costs_.rebuild,
-            costs_.again, costs_.activation, costs_.stash, costs_.core, costs_.logits, costs_.workspace);
+            costs_.again, costs_.activation, costs_.stash, costs_.core, costs_.selective, costs_.logits,
+            costs_.workspace);
   }
 
   void add(LayerId id) {
@@ -162,7 +164,10 @@ class LayersPriced {
     const WorkCosts* const of = layer.work < 0 ? nullptr : &costs_of(layer);
     if (of) kept(*of, stash, core);
     costs_.stash.push_back(stash);
+    Bytes selective = stash - core;
+    if (plan_.recompute_modules.has(Module::Operators)) by_operator(of, stash, selective, core);
     costs_.core.push_back(core);
+    costs_.selective.push_back(selective);
     costs_.logits.push_back(of ? std::min(of->logits, stash) : Bytes{});
     costs_.workspace.push_back(of ? of->workspace : Bytes{});
   }
@@ -190,6 +195,11 @@ class LayersPriced {
     if (std::exchange(known.known, true)) return known;
     const Work& work = model_.works[at(layer.work)];
     add_kept(work, known);
+    if (!work.replay.empty()) {
+      const ReplayBytes replay = replay_bytes(work, per_value_, split_);
+      known.own = bytes_of(work.kept.on_device(per_value_, split_), on_device_);
+      known.saved = bytes_of(replay.saved, on_device_), known.most = bytes_of(replay.most, on_device_);
+    }
     known.logits = known.of_operators = bytes_of(work.logits.on_device(per_value_, split_), on_device_);
     known.beside = beside_operators(work, training_.framework, split_, per_value_, on_device_);
     if (known.beside.logits) known.logits = *known.beside.logits;
@@ -239,6 +249,13 @@ class LayersPriced {
     if (of.core) core = *of.core;
     if (plan_.recompute_modules.has(Module::AttentionCore)) core = checked_sum(core, of.beside.core);
     core = std::min(core, stash);
+  }
+
+  // A block keeps what its checkpoint saves in place of its own tensors, and rebuilds these beside.
+  static void by_operator(const WorkCosts* of, Bytes stash, Bytes& selective, Bytes& core) {
+    const bool block = of != nullptr && of->most > Bytes{};
+    selective = block ? checked_sum(stash - std::min(stash, of->own), of->saved) : stash;
+    core = block ? of->most - std::min(of->most, of->saved) : Bytes{};
   }
 
   const Model& model_;

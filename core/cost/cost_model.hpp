@@ -33,6 +33,8 @@ struct LayerCosts {
   std::vector<Bytes> activation, stash;
   std::vector<Bytes>
       core;  // of the stash: what selective recomputation (plan.recompute_modules) rebuilds instead of keeping it
+  std::vector<Bytes>
+      selective;  // kept in place of the stash where a stage recomputes so: without `core`, or what is saved
   std::vector<Bytes> logits;     // of the stash: what the loss keeps of the logits
   std::vector<Bytes> workspace;  // scratch memory of the layer's hungriest operator, while it runs
 };

@@ -68,9 +68,15 @@ struct Whole {
       if (!rule(op.kind).weights) continue;
       const VirtualStageId v = op.virtual_stage;
       if (next < gathers.size() && gathers[next].virtual_stage == v && gathers[next].micro_batch == op.micro_batch &&
-          gathers[next].bucket == static_cast<std::uint32_t>(pass_of(op.kind))) {
-        if (const auto before = reader.find(v); before != reader.end()) give(before->second);
+          pass_of_gather(gathers[next]) == pass_of(op.kind)) {
+        const auto before = reader.find(v);
+        if (before != reader.end()) give(before->second);
         weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[at(v)].gathered;
+        if (gathers[next].bucket >= kFromFew) {  // a shard of few stays in between, until the gather is over
+          PP_CHECK(before != reader.end() && i > 0);
+          weights_given[before->second] -= memory.chunks[at(v)].resharded;
+          weights_given[i - 1] += memory.chunks[at(v)].resharded;
+        }
         ++next;
       }
       reader[v] = i;

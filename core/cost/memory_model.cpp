@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/host_update.hpp"
@@ -204,7 +205,7 @@ void add_activations(ChunkMemory& chunk, const Plan& plan, VirtualStageId v, con
     const bool rebuilt = plan.rebuilds(stage, i, model);
     Bytes stash = rebuilt ? of.input : of.stash;
     Bytes again = rebuilt ? of.again : Bytes{};  // rebuilt during the backward, one layer at a time
-    if (selective) again = layers.core[layer], stash -= again;
+    if (selective) again = layers.core[layer], stash = stash - layers.stash[layer] + layers.selective[layer];
     chunk.core[size] = std::max(chunk.core[size], again);
     kept = checked_sum(kept, stash);
     if (!rebuilt) chunk.logits[size] = checked_sum(chunk.logits[size], layers.logits[layer]);
@@ -298,8 +299,9 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   if (!plan.resharding || plan.sharded_over(stage) == 1) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
   const Bytes reduced = alone ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;
-  chunk.unreduced = plan.reduce_each ? std::min(reduced, plan.bucket) : reduced;
+  chunk.unreduced = plan.reduce_each ? std::min(reduced, bucket_limit(plan, v, training)) : reduced;
   if (training.zero >= kWeightsSharded) chunk.gathered = checked_sum(weights, copies) - of_experts;
+  if (plan.resharding->over > 0) chunk.resharded = Bytes{ceil_div(chunk.gathered.value, plan.resharding->over)};
 }
 
 // Refuses plans whose memory could pass what 64 bits hold, so that the walks need no checks: every chunk of the plan on
@@ -315,7 +317,7 @@ void refuse_overflow(const std::vector<ChunkMemory>& chunks, Bytes reserve, std:
       each = checked_sum(each, std::max(chunk.boundary[0], chunk.boundary[1]));
     bound = checked_sum(bound, Bytes{checked_product(each.value, micro_batches + 1, "the memory of the plan")});
     bound = checked_sum(bound, checked_sum(checked_sum(chunk.gradients, chunk.gradients), chunk.optimizer));
-    bound = checked_sum(bound, checked_sum(chunk.gathered, chunk.unreduced));
+    bound = checked_sum(bound, checked_sum(checked_sum(chunk.gathered, chunk.resharded), chunk.unreduced));
   }
 }
 

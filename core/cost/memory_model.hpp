@@ -94,6 +94,8 @@ struct ChunkMemory {
   // Where weights or gradients are sharded, what is whole for a while: weights, from the start of the op before the one
   // that they are gathered for; gradients, from the first backward of a round to the end of its last.
   Bytes gathered = {}, unreduced = {};
+  // A shard of Resharding::over members, from the end of a forward to the gather for the pass that follows.
+  Bytes resharded = {};
   Bytes on_host = {};  // of the optimizer (training.offload_optimizer): no part of the device's memory
 };
 

@@ -111,7 +111,7 @@ void cut_into_slices(LayerCosts& costs, const Scenario& scenario, const CostSour
     issued.rebuild = queue_of_slice(issued.rebuild, costs.rebuild[i]);
     issued.again = queue_of_slice(issued.again, costs.again[i]);
   }
-  for (auto* const sizes : {&costs.activation, &costs.stash, &costs.core, &costs.logits})
+  for (auto* const sizes : {&costs.activation, &costs.stash, &costs.core, &costs.selective, &costs.logits})
     for (Bytes& size : *sizes)
       size = slice_part(size, plan);
 }

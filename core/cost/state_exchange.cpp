@@ -58,6 +58,14 @@ StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& c
     groups_.push_back(group_of(std::move(between), cost));
   }
   dense_ = groups_.size();
+  if (plan.resharding && plan.resharding->over > 0) {
+    const auto few = static_cast<std::size_t>(plan.resharding->over);
+    std::vector<std::vector<DeviceId>> groups(all.size() / few);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      groups[i / few].push_back(all[i]);
+    groups_.push_back(group_of(std::move(groups), cost));
+    return;
+  }
   if (!plan.split().sends_tokens() || plan.expert_copies() < 2) return;
   const bool by_leads = plan.split().expert_devices() % plan.tensor_parallel == 0;
   groups_.push_back(by_leads ? group_of(expert_groups(plan, all), cost)
@@ -132,6 +140,10 @@ Collective StateExchange::gather(Share weights) const {
   all.bytes = weights.all;
   if (weights.of_experts > Bytes{} && groups_.size() > dense_) append(all, gathering(dense_, weights.of_experts));
   return all;
+}
+
+Collective StateExchange::gather_of_few(Bytes weights) const {
+  return gathering(dense_, weights);
 }
 
 }  // namespace pipewright::core

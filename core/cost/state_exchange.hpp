@@ -9,6 +9,8 @@
 // Gradients and weights of experts that only some devices hold (plan.expert_parallel) are exchanged with those that hold the
 // same, behind the others: of n devices of a stage, e x apart. 16 devices, e x = 4: {0, 4, 8, 12}, ...   [Megatron26]
 //                                                                        tests/core/expert_exchange_test.cpp
+// Shards that are kept after a forward (plan.reshard_after_forward as a number m) are gathered among m members that follow
+// one another: of 8 with m = 4 {0, 1, 2, 3} and {4, 5, 6, 7}.  tests/planner/sharding_test.cpp "shards of few"
 // Copies that follow one another form a group. Four copies on two nodes of two, shard: 2: groups {0, 1} and {2, 3}, rings
 // {0, 2} and {1, 3} between them.                        tests/planner/sharding_test.cpp "hybrid sharding"
 #pragma once
@@ -31,9 +33,11 @@ class StateExchange {
     Bytes all, of_experts;
   };
   Collective reduce(Share gradients) const;
-  Collective gather(Share weights) const;  // of a chunk whose weights are sharded
+  Collective gather(Share weights) const;         // of a chunk whose weights are sharded
+  Collective gather_of_few(Bytes weights) const;  // likewise, from shards of Resharding::over members
   void keep_links(const Fold& fold);
-  // Those that communicate: inside the groups, and between them where there are several; then those of the experts.
+  // Those that communicate: inside the groups, and between them where there are several; then those of the experts, or of
+  // Resharding::over members, which do not go together.
   std::span<const AllReduceGroup> groups() const { return groups_; }
 
  private:

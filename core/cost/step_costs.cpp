@@ -228,7 +228,7 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
     const KernelQueue before = host.turns_at_once(plan, v) ? forward_of(layers, costs) : KernelQueue{};
     const std::vector<KernelQueue> upto = backward_of(plan, v, scenario.model, costs, Gradients::Both, before);
     ready.emplace_back();
-    for (const Bucket& bucket : buckets(scenario.model, layers, gradient_bytes(scenario.training), plan.bucket)) {
+    for (const Bucket& bucket : buckets(plan, v, scenario.model, scenario.training)) {
       const KernelQueue &all = upto.front(), &of = upto[static_cast<std::size_t>(bucket.first_layer - layers.begin)];
       const Time left = ahead ? all.device - of.device : all.end - of.end;
       ready.back().push_back(blocking ? Time{} : left);
@@ -261,6 +261,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan.layers.size());
   if (plan.resharding) costs.gathers.resize(plan.layers.size());
+  if (plan.resharding && plan.resharding->over > 0) costs.gathers_of_few.resize(plan.layers.size());
   for (StageId k = 0; k < plan.stages; ++k) {
     const VirtualStageId first = plan.seating().chunk_of(k, 0);
     if (!costs.shape.seating().reduced(first)) continue;
@@ -268,10 +269,12 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
     if (costs.fold != nullptr) exchange.keep_links(*costs.fold);
     for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
       const VirtualStageId v = plan.seating().chunk_of(k, i);
-      for (const Bucket& bucket :
-           buckets(scenario.model, plan.layers[at(v)], gradient_bytes(scenario.training), plan.bucket))
+      for (const Bucket& bucket : buckets(plan, v, scenario.model, scenario.training))
         costs.collectives[at(v)].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
-      if (plan.resharding) costs.gathers[at(v)] = exchange.gather(weights_of(plan, v, scenario));
+      if (!plan.resharding) continue;
+      const StateExchange::Share weights = weights_of(plan, v, scenario);
+      costs.gathers[at(v)] = exchange.gather(weights);
+      if (plan.resharding->over > 0) costs.gathers_of_few[at(v)] = exchange.gather_of_few(weights.all);
     }
   }
 }
@@ -546,16 +549,21 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan_.layers.size());
   if (plan_.resharding) costs.gathers.resize(plan_.layers.size());
+  const bool few = plan_.resharding && plan_.resharding->over > 0;
+  if (few) costs.gathers_of_few.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
     const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
     if (!costs.shape.seating().reduced(v)) continue;
-    for (const Bucket& bucket : buckets(scenario.model, plan_.layers[static_cast<std::size_t>(v)],
-                                        gradient_bytes(scenario.training), plan_.bucket))
+    for (const Bucket& bucket : buckets(plan_, v, scenario.model, scenario.training))
       costs.collectives[static_cast<std::size_t>(v)].push_back(
           {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket), {}});
     if (!plan_.resharding) continue;
-    costs.gathers[at(v)] = exchanges_[stage].gather(weights_of(plan_, v, scenario));
+    const StateExchange::Share weights = weights_of(plan_, v, scenario);
+    costs.gathers[at(v)] = exchanges_[stage].gather(weights);
     costs.gathers[at(v)].phases.clear();
+    if (!few) continue;
+    costs.gathers_of_few[at(v)] = exchanges_[stage].gather_of_few(weights.all);
+    costs.gathers_of_few[at(v)].phases.clear();
   }
 }
 
@@ -572,8 +580,8 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
       cost_.source().update(updated_parameters(parameters_of(scenario.model, layers), plan_, k, scenario.training)),
       cost_.source().cast(low_precision_parameters(scenario, layers)));
   if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
-  const std::vector<Bucket> all =
-      buckets(scenario.model, layers, gradient_bytes(scenario.training), plan_.bucket);  // in order of completion
+  const std::vector<Bucket> all =  // in order of completion
+      buckets(plan_, plan_.seating().chunk_of(k, 0), layers, scenario.model, scenario.training);
   const bool blocking = plan_.gradient_sync == GradientSync::Blocking;
   for (std::size_t i = blocking ? 0 : all.size() - 1; i < all.size(); ++i)
     tail = checked_sum(tail, all_reduce(k, all[i]));

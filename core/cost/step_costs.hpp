@@ -107,6 +107,7 @@ struct StepCosts {
   std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
   std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
   std::vector<Collective> gathers;                   // [chunk]: of its weights; empty: the schedule gathers none
+  std::vector<Collective> gathers_of_few;            // likewise, from shards of Resharding::over members
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;
@@ -133,7 +134,7 @@ struct StepCosts {
   // Of an op of a communication stream, on a worker of that copy.
   const Collective& collective(const Op& op, CopyId copy) const {
     if (op.kind == Kind::AllReduce) return collectives[op.virtual_stage][op.bucket];
-    if (op.kind == Kind::AllGather) return gathers[op.virtual_stage];
+    if (op.kind == Kind::AllGather) return (op.bucket >= kFromFew ? gathers_of_few : gathers)[op.virtual_stage];
     return moves[move(op, copy)];
   }
   std::size_t move(const Op& op, CopyId copy) const {

@@ -47,12 +47,14 @@ std::vector<LayerId> last_users(const Model& model) {
 
 bool has_any(const Model& model, Modules modules) {
   return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
+    if (modules.has(Module::Operators)) return !work.replay.empty();
     return std::any_of(work.operators.begin(), work.operators.end(),
                        [&](const Operator& op) { return rebuilt_with(op, modules); });
   });
 }
 
 bool drops_any(const Model& model, Modules modules) {
+  if (modules.has(Module::Operators)) return has_any(model, modules);
   return std::any_of(model.works.begin(), model.works.end(),
                      [&](const Work& work) { return !(work.kept == kept_without(work, modules)); });
 }

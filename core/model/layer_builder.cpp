@@ -75,6 +75,7 @@ LayerBuilder::Value LayerBuilder::make(Shape shape, bool sharded, bool needs_gra
   tensors_.back().sharded = sharded;
   tensors_.back().needs_gradient = needs_gradient;
   tensors_.back().made_by = module_;
+  tensors_.back().made_at = work_.operators.size();
   return {static_cast<int>(tensors_.size()) - 1};
 }
 
@@ -106,6 +107,7 @@ void LayerBuilder::keeps(double values) {
 
 void LayerBuilder::keep_own(const Amount& amount, Module made_by) {
   add_kept({.made_by = made_by, .read_by = {made_by}, .amount = amount});
+  if (!replay_.empty()) replay_.back().kept += amount;
 }
 
 void LayerBuilder::add_kept(const KeptTensors& kept) {
@@ -154,7 +156,23 @@ Operator& LayerBuilder::add_operator(std::string_view name, OperatorKind kind) {
   work_.operators.back().name = name;
   work_.operators.back().kind = kind;
   work_.operators.back().module = module_;
+  replay_.emplace_back();
   return work_.operators.back();
+}
+
+void LayerBuilder::replay_product(const Linear& linear, Value y) {
+  Replay& replay = replay_.back();
+  Amount output = values(y);
+  if (linear.split == Split::Rows) {
+    replay.scattered = output;
+    output = {.gathered_values = shape(y).elements()};  // each device has a whole sum of its own
+  }
+  const int calls = linear.gate ? 2 : 1;
+  double saved = linear.bias ? 1 : 0;
+  for (int i = 0; i < calls && !linear.bias && !linear.routed; ++i)
+    if (++products_ % 2 == 1) saved += 1.0 / calls;
+  replay.again = 1 - saved;
+  replay.saved = saved * output;
 }
 
 void LayerBuilder::record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec) {
@@ -211,6 +229,7 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
     KeptTensors kept{.made_by = tensor.made_by, .read_by = tensor.read_by, .amount = amount};
     if (tensor.read_by_linear) (tensor.by_others ? kept.by_linear_too : kept.by_linear) = amount;
     add_kept(kept);
+    if (tensor.made_at < replay_.size()) replay_[tensor.made_at].kept += amount;
   }
   for (const Operator& op : work_.operators) {
     work_.parameters = checked_sum(work_.parameters, op.parameters, "the parameters");
@@ -228,6 +247,12 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
   program.extra_parameters = extra_parameters_;
   work_.program = SharedProgram(std::move(program));
   return std::move(work_);
+}
+
+Work LayerBuilder::finish_block(Value output) {
+  Work work = finish({output});
+  work.replay = std::move(replay_);
+  return work;
 }
 
 }  // namespace pipewright::core

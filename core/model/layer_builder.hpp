@@ -96,6 +96,7 @@ class LayerBuilder {
   // The layer, with these tensors handed on. The builder is used up.
   Work finish(std::span<const Value> outputs);
   Work finish(std::initializer_list<Value> outputs) { return finish(std::span(outputs.begin(), outputs.size())); }
+  Work finish_block(Value output);  // a block of a Transformer: with Work::replay
 
  private:
   struct Tensor {
@@ -108,6 +109,7 @@ class LayerBuilder {
     Module made_by = Module::Other;
     bool kept = false;                               // for backward
     Modules read_by;                                 // then: whose backward reads it
+    std::size_t made_at = 0;                         // operator
     bool read_by_linear = false, by_others = false;  // a linear layer's, another operator's
   };
   Value make(Shape shape, bool sharded, bool needs_gradient);
@@ -121,6 +123,8 @@ class LayerBuilder {
   void add_kept(const KeptTensors& kept);  // to those of the same maker and readers
   Amount values(Value x) const;
   Operator& add_operator(std::string_view name, OperatorKind kind);
+  // The last operator is a product that PyTorch runs as so many calls of mm, or as addmm.
+  void replay_product(const Linear& linear, Value y);
   // Adds the step that makes `out` to the program.
   void record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec = {});
   void record(std::string_view operation, std::initializer_list<Value> inputs, Value out, StepSpec spec = {}) {
@@ -139,6 +143,8 @@ class LayerBuilder {
   std::int64_t extra_parameters_ = 0;
   Work work_;
   Module module_ = Module::Other;
+  std::vector<Replay> replay_;  // by operator
+  int products_ = 0;            // calls of mm so far
 };
 
 }  // namespace pipewright::core

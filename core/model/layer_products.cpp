@@ -125,6 +125,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   if (columns && gradient) work_.reduced_backward += values(x), ++work_.reductions_backward;
   if (columns) work_.split_vocabulary = true;  // a head; inside a block what follows counts in `shards`
   keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
+  replay_product(linear, y);
   return y;
 }
 
@@ -150,18 +151,19 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
     (sharded ? amount.sharded_fixed : amount.fixed) = fixed;
     return amount;
   };
-  const auto product = [&](std::string_view name, double size, const Amount& bytes) -> Operator& {
+  const auto product = [&](std::string_view name, double size, const Amount& bytes, const Amount& saved) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Attention);
     op.product = true, op.divided = sharded;
     op.forward_flops = 2 * pairs * size, op.input_flops = 2 * op.forward_flops;
     op.all_pairs_flops = 2 * scores * size, op.causal = core.causal;
     op.forward_bytes = bytes, op.input_bytes = 2.0 * bytes;
+    replay_.back() = {.again = 0, .saved = saved};
     return op;
   };
   const auto key_size = static_cast<double>(core.key_size), value_size = static_cast<double>(core.value_size);
   if (core.flash) {
     const Amount rows = sized(0, 4 * heads * static_cast<double>(core.queries));  // log of each row's sum, fp32
-    Operator& op = product("attention", key_size + value_size, read + values(y) + rows);
+    Operator& op = product("attention", key_size + value_size, read + values(y) + rows, values(y) + rows);
     op.rebuilt_flops = 2 * pairs * key_size;
     op.attention = size_of(core);
     keep(y), keep_own(rows);
@@ -179,7 +181,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
                 .of_sample = true,
                 .divided = sharded ? ProductOfLayer::Divided::Groups : ProductOfLayer::Divided::None};
   };
-  of_heads(product("scores", key_size, query_key + matrix), core.keys, core.key_size);
+  of_heads(product("scores", key_size, query_key + matrix, matrix), core.keys, core.key_size);
   const auto over_scores = [&](std::string_view name, double forward, double backward,
                                const Amount& extra) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Memory);
@@ -201,8 +203,10 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
     over_scores("dropout", 1, 1, mask);
     keep_own(mask + matrix, Module::AttentionCore);
   }
-  of_heads(product("weighted_values", value_size, matrix + (read - query_key) + values(y)), core.value_size, core.keys);
+  of_heads(product("weighted_values", value_size, matrix + (read - query_key) + values(y), values(y)), core.value_size,
+           core.keys);
   work_.operators[work_.operators.size() - 1].workspace = matrix;
+  at(y).made_at = work_.operators.size() - 1;
   return y;
 }
 

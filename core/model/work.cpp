@@ -1,5 +1,6 @@
 #include "core/model/work.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pipewright::core {
@@ -86,6 +87,24 @@ Amount kept_without(const Work& work, Modules rebuilt) {
   for (const KeptTensors& each : work.kept_tensors)
     if (!dropped_with(each, rebuilt)) kept += each.amount;
   return kept;
+}
+
+ReplayBytes replay_bytes(const Work& work, Bytes per_value, TensorParallel split) {
+  const auto saved = [&](const Replay& op) {
+    const bool scattered = split.sequence_parallel && split.degree > 1;
+    return op.saved.on_device(per_value, split) + (scattered ? op.scattered.on_device(per_value, split) : 0);
+  };
+  ReplayBytes bytes;
+  for (const Replay& op : work.replay)
+    bytes.saved += saved(op);
+  double now = bytes.most = bytes.saved;
+  for (const Replay& op : work.replay) {
+    now += op.kept.on_device(per_value, split) - saved(op);
+    bytes.most = std::max(bytes.most, now);
+  }
+  // Users of the output count on it, whether it is rebuilt or not.
+  if (work.keeps_output) bytes.saved += work.output().on_device(per_value, split);
+  return bytes;
 }
 
 bool low_precision_product(const Operator& op) {

@@ -75,8 +75,9 @@ enum class Module : std::uint8_t {
   FeedForward,       // mlp: both products and the activation of a dense feed-forward
   ExpertActivation,  // moe_act: of the experts, whose output is not kept either
   Experts,           // moe: router, exchange and products of the experts, shared ones among them
+  Operators,         // operators, of no operator: all but what `Replay` saves of a block's
 };
-constexpr int kModules = 6;
+constexpr int kModules = 7;
 // Of them; AttentionCore, Norm: 0b110.
 class Modules {
  public:
@@ -190,6 +191,21 @@ struct KeptTensors {
   bool operator==(const KeptTensors&) const = default;
 };
 
+// An operator of a block that PyTorch's selective checkpoints wrap with torchtitan's list of operators: of these the
+// outputs are saved in the forward, all others run again before the backward.                        [torchtitan26]
+//     fused attention, products of scores and values, products with a bias (addmm)      saved
+//     products without a bias (mm)                                                      every second one runs again
+//     a router's product, all else                                                      runs again
+// A product with a gate is two of them, as torchtitan runs it; queries, keys and values are one.
+//     qkv 1, out 2, gate 3, up 4, down 5: 1, 3 and 5 are saved       tests/core/families/transformer_test.cpp "Replay"
+struct Replay {
+  double again = 1;  // share of its columns that run again
+  Amount saved;      // of its output
+  Amount scattered;  // with sequence parallelism saved, too: the output behind its reduce-scatter
+  Amount kept;       // of what it makes, what the backward keeps where nothing is checkpointed
+  bool operator==(const Replay&) const = default;
+};
+
 // A layer: its operators in execution order and what follows from them together.
 struct Work {
   std::vector<Operator> operators;
@@ -218,6 +234,7 @@ struct Work {
     bool operator==(const Reductions&) const = default;
   };
   std::array<Reductions, kModules> reduced_within;  // of the forward's: by the module that ends with them
+  std::vector<Replay> replay;                       // of a block, by operator; else empty
   // Common divisor of what is split (heads, key heads, inner features), which a tensor-parallel degree must divide; 0:
   // nothing is. A vocabulary is padded instead.
   std::int64_t shards = 0;
@@ -240,6 +257,13 @@ Amount kept_without(const Work& work, Modules rebuilt);
 constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {
   return rebuilt.has(op.module) || (op.module == Module::ExpertActivation && rebuilt.has(Module::Experts));
 }
+
+// Bytes of one sample that a device keeps of a block under these checkpoints, and the most that it holds while the block's
+// forward runs again: what is still to be read of the saved, and what the operators so far have made.
+struct ReplayBytes {
+  double saved = 0, most = 0;
+};
+ReplayBytes replay_bytes(const Work& work, Bytes per_value, TensorParallel split);
 
 // Products that training.low_precision computes in fewer bits: those of linear layers and experts, not those of attention,
 // of routers and with the vocabulary, which stay as they are in Transformer Engine and torchtitan.

@@ -70,7 +70,8 @@ struct Op {
   Kind kind{};
   std::uint16_t virtual_stage = 0;
   std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
-  std::uint32_t bucket : 31 = 0;  // of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass
+  // Of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass, and kFromFew.
+  std::uint32_t bucket : 31 = 0;
   // It and the op after it are one cell, made to overlap: F and a backward, as {0F5, 1B2}. Priced one after the other.
   std::uint32_t with_next : 1 = 0;
   bool operator==(const Op&) const = default;
@@ -114,6 +115,12 @@ constexpr Direction pass_of(Kind kind) {
   return rule(kind).forward ? Direction::Forward : Direction::Backward;
 }
 
+// In Op::bucket of an AllGather: from shards of Resharding::over members.
+inline constexpr std::uint32_t kFromFew = 2;
+constexpr Direction pass_of_gather(const Op& gather) {
+  return static_cast<Direction>(gather.bucket & 1);
+}
+
 // Cells of a list that hold several ops.
 std::int64_t overlapped_cells(const std::vector<Op>& ops);
 
@@ -122,6 +129,9 @@ std::int64_t overlapped_cells(const std::vector<Op>& ops);
 struct Resharding {
   bool after_forward = true;  // false: forwards that follow, and the backwards, find them
   bool after_backward = true;
+  // What is kept after a forward is a shard of so many members, from which the next gather comes; 0: the one that is kept
+  // anyway, of all that divide the weights.                              [PyTorchFSDP26]
+  int over = 0;
   bool operator==(const Resharding&) const = default;
 };
 

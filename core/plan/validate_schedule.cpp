@@ -263,14 +263,25 @@ std::string Checker::weights_fault(int position) const {
   for (const Op& gather : gathers) {
     const auto fault = [&](const std::string& what) { return worker(position) + ": " + label(gather) + what; };
     if (gather.kind != Kind::AllGather) return fault(" is not an op of the weights' stream");
-    if (gather.bucket > 1) return fault(" is for a pass that does not exist: 0 is forward, 1 backward");
+    const bool few = shape.resharding && shape.resharding->over > 0;
+    if (gather.bucket > (few ? kFromFew + 1 : 1))
+      return fault(" is for a pass that does not exist: 0 is forward, 1 backward");
     const int v = gather.virtual_stage;
     if (at(v) >= chunks || !seating.holds(stage[at(position)], v)) return fault(" gathers what is not on its worker");
     if (seating.holders(v) > 1) return fault(" gathers over replicas, which run different micro-batches");
     if (shape.data_parallel == 1) return fault(" has no other worker to gather from");
-    const std::size_t i = gather.micro_batch < micro_batches ? user[slot(gather, gather.bucket == 1)] : kNowhere;
+    const std::size_t i = gather.micro_batch < micro_batches ? user[slot(gather, gather.bucket % 2 == 1)] : kNowhere;
     if (i == kNowhere) return fault(" is needed by no op of its worker");
     if (i < behind) return fault(" stands in the list twice, or behind a gather for a later op");
+    // Shards of few are what is left behind a forward.
+    std::size_t last = i;
+    while (last > 0 && (lane.compute[last - 1].virtual_stage != gather.virtual_stage ||
+                        lane.compute[last - 1].kind == Kind::W || lane.compute[last - 1].kind == Kind::Update))
+      --last;
+    const bool behind_forward = last > 0 && lane.compute[last - 1].kind == Kind::F;
+    if ((gather.bucket >= kFromFew) != (few && behind_forward))
+      return fault(behind_forward ? " gathers from all, but few have shards"
+                                  : " gathers from few, but all have shards");
     behind = i + 1;
   }
   return "";

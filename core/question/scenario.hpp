@@ -50,6 +50,8 @@ enum class ContextExchange : std::uint8_t {
   AllToAll,   // each device gets the whole sequence of a part of the heads                             [Ulysses23]
   TwoLevel,   // all-to-all among plan.context_inner devices, rings between them                        [USP24]
 };
+// Where buckets of gradients end.                                               core/cost/buckets.hpp
+enum class BucketRule : std::uint8_t { Size, PyTorch, Megatron, DeepSpeed };
 // How tokens reach the devices of their experts.                                       core/cost/expert_exchange.hpp
 enum class ExpertExchange : std::uint8_t {
   AllToAll,    // each token to the devices of its experts, once per expert
@@ -184,8 +186,9 @@ struct RuntimePolicy {
   bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
-  Bytes bucket{25'000'000};    // all-reduce bucket (gradient bytes)
-  bool vertical_sync = false;  // PipeDream: every stage uses the version that stage 0 used
+  Bytes bucket{25'000'000};                   // all-reduce bucket (gradient bytes)
+  BucketRule bucket_rule = BucketRule::Size;  // others: a framework's own sizes in place of `bucket`
+  bool vertical_sync = false;                 // PipeDream: every stage uses the version that stage 0 used
   std::optional<Placed<double>>
       kept_for_weights;  // share of a micro-batch's activations that stays from B to W; none: 1
   Placed<Barrier> barrier{Barrier::Flush, {}};
@@ -229,6 +232,7 @@ struct PlanRequest : RuntimePolicy {
   // sharding). None: all copies.                                                          [FSDP23] section 3.2.2
   std::optional<Placed<std::int64_t>> shard;
   std::optional<Placed<bool>> reshard_after_forward;        // none: where the pipeline has one stage
+  std::int64_t reshard_over = 0;                            // where true: Resharding::over; 0: all
   std::optional<Placed<ReduceGradients>> reduce_gradients;  // none: where it has one, after every micro-batch
   // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
   Placed<std::int64_t> tensor_parallel{1, {}};

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "io/launch/launch.hpp"
 #include "io/text/quote.hpp"
@@ -67,9 +68,13 @@ WIDTH = 64  # of the layers below; yours have their own
 )",
       plan.global_batch_size, plan.micro_batch_size, plan.micro_batches,
       plan.resharding ? training.zero : std::min<std::int64_t>(training.zero, kOptimizerSharded),
-      !plan.resharding ? ""
-                       : fmt::format(", \"overlap_comm\": True, \"reduce_bucket_size\": {}",
-                                     std::max<std::int64_t>(1, plan.bucket.value / gradient_bytes(training).value)),
+      !plan.resharding
+          ? ""
+          : fmt::format(
+                ", \"overlap_comm\": True, \"reduce_bucket_size\": {}{}",
+                std::max<std::int64_t>(1, bucket_limit(plan, 0, training).value / gradient_bytes(training).value),
+                plan.resharding->over == 0 ? ""
+                                           : fmt::format(", \"zero_hpz_partition_size\": {}", plan.resharding->over)),
       on_host(plan, training), training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
       training.precision == Precision::Bf16 ? "True" : "False",
       training.precision == Precision::Fp16 ? "True" : "False",

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/answers/campaign.hpp"
+#include "core/cost/buckets.hpp"
 #include "core/model/families/described.hpp"
 #include "core/model/graph.hpp"
 #include "io/launch/launch.hpp"
@@ -107,7 +108,8 @@ void parallel_flags(Flags& flags, const Answer& written) {
                                        training.gradient_precision.value_or(training.precision) == Precision::Tf32
                                    ? 4
                                    : 2;
-    flags.add("--ddp-bucket-size {}", std::max<std::int64_t>(1, plan.bucket.value / bytes));
+    if (plan.bucket_rule != BucketRule::Megatron)
+      flags.add("--ddp-bucket-size {}", std::max<std::int64_t>(1, bucket_limit(plan, 0, training).value / bytes));
   }
   flags.add("--micro-batch-size {}", plan.micro_batch_size);
   flags.add("--global-batch-size {}", plan.global_batch_size);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/cost/buckets.hpp"
 #include "io/launch/launch.hpp"
 #include "io/launch/torch_layers.hpp"
 #include "io/text/quote.hpp"
@@ -290,8 +291,9 @@ std::string settings_of(const Answer& written) {
                       rebuilt.empty() ? "*()" : fmt::format("{}", fmt::join(rebuilt, ", ")));
   text += fmt::format("WHOLE_CHUNKS = {{{}}}  # first layers of chunks that do so as one\n",
                       whole.empty() ? "*()" : fmt::format("{}", fmt::join(whole, ", ")));
-  text += fmt::format("DATA_PARALLEL = {}\nBUCKET_MB = {}\n", plan.data_parallel,
-                      std::max<std::int64_t>(1, (plan.bucket.value + 524288) >> 20));
+  text +=
+      fmt::format("DATA_PARALLEL = {}\nBUCKET_MB = {}\n", plan.data_parallel,
+                  std::max<std::int64_t>(1, (bucket_limit(plan, 0, written.scenario->training).value + 524288) >> 20));
   if (plan.tensor_parallel > 1)
     text += fmt::format(
         "MESH, MESH_NAMES = ({}, {}, {}), (\"{}\", \"{}\", \"tensor\")  # parallelize_module of "

@@ -45,8 +45,28 @@ std::string modules_of(const Plan& plan, const Model& model) {
   return text + "    ]";
 }
 
-bool rebuilds_blocks(const Plan& plan) {
-  return std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Blocks) != plan.recompute.end();
+bool torchtitan_recomputes(const Plan& plan, Recompute mode) {
+  return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+}
+
+// The class of torchtitan's that checkpoints as the plan does; "": none does.
+std::string checkpoints_of(const Plan& plan) {
+  if (torchtitan_recomputes(plan, Recompute::Selective)) return "SelectiveAC";
+  return torchtitan_recomputes(plan, Recompute::Blocks) || torchtitan_recomputes(plan, Recompute::Layers) ? "FullAC"
+                                                                                                          : "";
+}
+
+// FullAC wraps every block; what it wraps is known by its name.
+std::string wrap_of_some(const Plan& plan) {
+  std::vector<LayerId> blocks;
+  for (const LayerId layer : plan.rebuilt)
+    blocks.push_back(layer - 1);  // behind the embedding
+  return fmt::format(
+      "\n\nREBUILT = {{f\"layers.{{i}}\" for i in [{}]}}\nWRAP = FullAC._wrap_block\n\n\n"
+      "def wrap_rebuilt(self, module, *, base_fqn=None):\n"
+      "    return WRAP(self, module, base_fqn=base_fqn) if base_fqn in REBUILT else module\n\n\n"
+      "FullAC._wrap_block = wrap_rebuilt\n",
+      fmt::join(blocks, ", "));
 }
 
 // Comments at the head: what it needs, where to put it, how to start it.
@@ -130,7 +150,8 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
     set("training.steps", fmt::format("{:.0f}", whole->steps));
   set("training.mixed_precision_param",
       scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
-  set("config.activation_checkpoint", rebuilds_blocks(plan) ? "FullAC.Config()" : "None");
+  const std::string checkpoints = checkpoints_of(plan);
+  set("config.activation_checkpoint", checkpoints.empty() ? "None" : checkpoints + ".Config()");
   text += "    profiler = config.profiler\n";
   if (traced)
     text +=
@@ -171,7 +192,8 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   if (!imports.empty()) imports += "\n";
   if (tf32) imports += "import torch\n";
   text += imports;
-  if (rebuilds_blocks(plan)) text += "from torchtitan.distributed.activation_checkpoint import FullAC\n";
+  if (const std::string checkpoints = checkpoints_of(plan); !checkpoints.empty())
+    text += fmt::format("from torchtitan.distributed.activation_checkpoint import {}\n", checkpoints);
   if (base.empty())
     text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
             comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
@@ -185,6 +207,7 @@ std::string torchtitan_launch(const LaunchRequest& request) {
             comment(base.empty() ? "No time depends on it; your configuration says it."
                                  : "No time depends on it; the base has rope_theta 500000, scaled as Llama 3.1 does, "
                                    "and epsilon 1e-05.");
+  if (torchtitan_recomputes(plan, Recompute::Layers)) text += wrap_of_some(plan);
   text +=
       "\n\ndef blocks(first, end):\n"
       "    return [f\"layers.{i}\" for i in range(first, end)]\n\n\n";

@@ -1,6 +1,7 @@
 // plan: of a scenario.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <span>
 #include <utility>
 
@@ -163,7 +164,21 @@ void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
   }
 }
 
-// A name, or {layers: [3, 4, 7..9]}.
+// Every n-th block of the model: torchtitan's count where each stage's number of blocks is a multiple of n.
+void read_every(Reader& reader, const At& at, std::vector<std::int64_t>& layers) {
+  std::int64_t every = 0;
+  if (!read_value(reader, at, every)) return;
+  if (every < 1) return reader.error(at, "must be 1 (every block) or more");
+  if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
+  std::int64_t blocks = 0;
+  for (std::size_t i = 0; i < reader.model->layers.size(); ++i)
+    if (reader.model->layers[i].block && ++blocks % every == 0) layers.push_back(static_cast<std::int64_t>(i));
+  if (layers.empty())
+    reader.error(at, blocks == 0 ? "counts blocks of a Transformer, and the model has none; write {layers: [...]}"
+                                 : fmt::format("is more than the model's {} blocks; use a smaller number", blocks));
+}
+
+// A name, {layers: [3, 4, 7..9]} or {every: 2}.
 void read_recompute_entry(Reader& reader, const At& at, PlanRequest& plan) {
   Recompute& mode = plan.recompute.value.emplace_back();
   Placed<std::vector<std::int64_t>>& layers = plan.recompute_layers.emplace_back();
@@ -177,9 +192,12 @@ void read_recompute_entry(Reader& reader, const At& at, PlanRequest& plan) {
   for (const auto& [key, value] : at.yaml.map)
     if (key.text == "layers")
       read_layers(reader, at.child(key.text, value), plan.order.value, layers.value, Ranges::Yes);
+    else if (key.text == "every")
+      read_every(reader, at.child(key.text, value), layers.value);
     else
-      unknown_key(reader, at, key, {"layers"});
-  if (at.yaml.map.empty()) reader.error(at, "names no layers; write e.g. {layers: [3, 4, 7..9]}");
+      unknown_key(reader, at, key, {"layers", "every"});
+  if (at.yaml.map.empty()) reader.error(at, "names no layers; write e.g. {layers: [3, 4, 7..9]} or {every: 2}");
+  if (at.yaml.map.size() > 1) reader.error(at, "names layers twice; write one of layers and every");
 }
 
 void read_recompute(Reader& reader, const At& at, PlanRequest& plan) {
@@ -267,11 +285,52 @@ void read_modules(Reader& reader, const At& at, PlanRequest& plan) {
   plan.recompute_modules = {};
   for (const Module module : read)
     plan.recompute_modules.add(module);
+  if (plan.recompute_modules.has(Module::Operators) && plan.recompute_modules != Modules{Module::Operators})
+    reader.error(at, "names operators beside modules, but checkpoints by operator know none; write [operators] alone");
 }
 
 void write_modules(YamlText& out, std::string_view key, const PlanRequest& plan) {
   if (plan.recompute_modules == Modules{Module::AttentionCore}) return;
   out.line(key, "[" + words(plan.recompute_modules, ", ") + "]");
+}
+
+// A size, or whose rule.
+void read_bucket(Reader& reader, const At& at, PlanRequest& plan) {
+  plan.bucket_rule = BucketRule::Size;
+  for (const auto& [text, rule] : names_of(BucketRule{}))
+    if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == text) plan.bucket_rule = rule;
+  if (plan.bucket_rule != BucketRule::Size) return;
+  if (at.yaml.is(Yaml::Type::Scalar) && !at.yaml.scalar.empty() &&
+      std::isalpha(static_cast<unsigned char>(at.yaml.scalar[0])))
+    return reader.error(
+        at, "is no framework whose buckets are known; write a size, e.g. 25 MB, or pytorch, megatron or deepspeed");
+  if (read_value(reader, at, plan.bucket) && plan.bucket.value < 1) reader.error(at, "must be more than 0");
+}
+
+void write_bucket(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  out.line(key, plan.bucket_rule == BucketRule::Size ? value_text(plan.bucket) : std::string(name(plan.bucket_rule)));
+}
+
+// yes, no, or the number of members among whom shards stay: 1 is no.
+void read_resharding(Reader& reader, const At& at, PlanRequest& plan) {
+  std::int64_t over = 0;
+  plan.reshard_over = 0;
+  const bool number = at.yaml.is(Yaml::Type::Scalar) && !at.yaml.quoted && !at.yaml.scalar.empty() &&
+                      (at.yaml.scalar[0] == '-' || (at.yaml.scalar[0] >= '0' && at.yaml.scalar[0] <= '9'));
+  if (!number) {
+    read_value(reader, at, plan.reshard_after_forward);
+    return;
+  }
+  if (!read_value(reader, at, over)) return;
+  if (over < 1) return reader.error(at, "must be true, false, or a number of devices of 1 or more");
+  plan.reshard_after_forward = Placed<bool>{over > 1, at.yaml.place};
+  if (over > 1) plan.reshard_over = over;
+}
+
+void write_resharding(YamlText& out, std::string_view key, const PlanRequest& plan) {
+  if (!plan.reshard_after_forward) return;
+  const bool some = plan.reshard_after_forward->value && plan.reshard_over > 0;
+  out.line(key, some ? value_text(plan.reshard_over) : value_text(plan.reshard_after_forward->value));
 }
 
 constexpr Field<PlanRequest> kPlan[] = {
@@ -336,10 +395,12 @@ constexpr Field<PlanRequest> kPlan[] = {
      "of these copies, how many divide among them what training.zero says; the groups hold the same (hybrid sharding); "
      "default: all",
      member<&PlanRequest::shard, AtLeast1>},
-    {"reshard_after_forward", "true | false",
+    {"reshard_after_forward", "true | false | whole number >= 1",
      "with training.zero: 3, gathered weights are given away after a unit's forward and gathered again for its "
-     "backward; default: true with one stage, else false",
-     member<&PlanRequest::reshard_after_forward>},
+     "backward; a number m: shards of m devices that follow one another are kept in between, and gathered among them "
+     "(FSDP2; DeepSpeed's zero_hpz_partition_size); m divides the devices that share weights; default: true with one "
+     "stage, else false",
+     read_resharding, write_resharding},
     {"reduce_gradients", "micro_batch | step",
      "with training.zero: 2 or 3, gradients are scattered after every micro-batch and added up in shares, or once, and "
      "held whole until then; default: micro_batch with one stage or zero: 2, else step",
@@ -447,16 +508,18 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);
      }},
-    {"recompute", "none | selective | blocks | full | knapsack | {layers: [3, 4, 7..9]} | list per stage",
+    {"recompute", "none | selective | blocks | full | knapsack | {layers: [3, 4, 7..9]} | {every: 2} | list per stage",
      "full: a stage keeps its input and repeats its forward; blocks: each block of a Transformer does so, right before "
      "its backward, embedding and head keep all (Megatron-LM's); layers: each of these layers does so, by number or "
-     "name; knapsack: of a stage's layers the set that adds least time and fits the device; selective: attention cores "
-     "are rebuilt; default: none",
+     "name; every: every n-th block of the model (torchtitan's layer option); knapsack: of a stage's layers the set "
+     "that adds least time and fits the device; selective: attention cores are rebuilt, or what recompute_modules "
+     "says; default: none",
      read_recompute, write_recompute},
-    {"recompute_modules", "list of core_attn | layernorm | mlp | moe_act | moe",
+    {"recompute_modules", "list of core_attn | layernorm | mlp | moe_act | moe, or [operators]",
      "what selective rebuilds, by Megatron-LM's names: attention cores that keep their scores; norms, whose outputs "
-     "are "
-     "not kept; dense feed-forwards; activations of experts, likewise; whole layers of experts; default: [core_attn]",
+     "are not kept; dense feed-forwards; activations of experts, likewise; whole layers of experts. operators: "
+     "torchtitan's selective checkpoints, which of every block save attention and every second product and repeat the "
+     "rest; default: [core_attn]",
      read_modules, write_modules},
     {"recompute_except_last", "true | false", "the last micro-batch keeps everything (torchgpipe); default: false",
      member<&PlanRequest::recompute_except_last>},
@@ -469,7 +532,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      "with tensor_parallel, between stages: each device of a group sends its share of a tensor, and the receivers "
      "gather it over their own links (Megatron-LM); false: each sends a whole copy; default: false",
      member<&PlanRequest::scatter_gather>},
-    {"bucket", "size", "gradient bytes of one all-reduce; default: 25 MB", member<&PlanRequest::bucket, DeviceRate>},
+    {"bucket", "size | pytorch | megatron | deepspeed",
+     "gradient bytes of one all-reduce, or the sizes that a framework cuts them into; default: 25 MB", read_bucket,
+     write_bucket},
     {"vertical_sync", "true | false", "PipeDream: all stages use the weight version of stage 0; default: false",
      member<&PlanRequest::vertical_sync>},
     {"reserve_pipeline", "size",

@@ -50,11 +50,11 @@ inline constexpr Name<LowPrecision> kLowPrecisions[] = {{"none", LowPrecision::N
                                                         {"mxfp8", LowPrecision::Mxfp8},
                                                         {"nvfp4", LowPrecision::Nvfp4}};
 // As Megatron-LM's --recompute-modules.
-inline constexpr Name<Module> kModuleNames[] = {{"core_attn", Module::AttentionCore},
-                                                {"layernorm", Module::Norm},
-                                                {"mlp", Module::FeedForward},
-                                                {"moe_act", Module::ExpertActivation},
-                                                {"moe", Module::Experts}};
+inline constexpr Name<BucketRule> kBucketRuleNames[] = {
+    {"pytorch", BucketRule::PyTorch}, {"megatron", BucketRule::Megatron}, {"deepspeed", BucketRule::DeepSpeed}};
+inline constexpr Name<Module> kModuleNames[] = {
+    {"core_attn", Module::AttentionCore},  {"layernorm", Module::Norm}, {"mlp", Module::FeedForward},
+    {"moe_act", Module::ExpertActivation}, {"moe", Module::Experts},    {"operators", Module::Operators}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -178,6 +178,9 @@ constexpr std::span<const Name<ExpertProducts>> names_of(ExpertProducts) {
 }
 constexpr std::span<const Name<LowPrecision>> names_of(LowPrecision) {
   return kLowPrecisions;
+}
+constexpr std::span<const Name<BucketRule>> names_of(BucketRule) {
+  return kBucketRuleNames;
 }
 constexpr std::span<const Name<Module>> names_of(Module) {
   return kModuleNames;

@@ -80,7 +80,9 @@ void plan(JsonFields& json, const Plan& p) {
   });
   json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
   json.when(p.resharding.has_value(), [&] {
-    json.field("units", p.units).field("reshard_after_forward", p.resharding.value_or(Resharding{}).after_forward);
+    const Resharding when = p.resharding.value_or(Resharding{});
+    json.field("units", p.units).field("reshard_after_forward", when.after_forward);
+    json.when(when.over > 0, [&] { json.field("reshard_over", when.over); });
     json.field("reduce_gradients", p.reduce_each ? ReduceGradients::MicroBatch : ReduceGradients::Step);
   });
   json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);
@@ -92,7 +94,9 @@ void plan(JsonFields& json, const Plan& p) {
   json.when(!p.rebuilt.empty(), [&] { json.field("rebuilt_layers", p.rebuilt); });
   json.field("recompute_except_last", p.recompute_except_last).field("skips", p.skips);
   json.field("gradient_sync", p.gradient_sync).field("scatter_gather", p.scatter_gather);
-  json.field("bucket_bytes", p.bucket).field("vertical_sync", p.vertical_sync).field("devices", p.device);
+  json.when(p.bucket_rule != BucketRule::Size, [&] { json.field("bucket_rule", p.bucket_rule); });
+  json.when(p.bucket_rule == BucketRule::Size, [&] { json.field("bucket_bytes", p.bucket); });
+  json.field("vertical_sync", p.vertical_sync).field("devices", p.device);
 }
 
 void idle(JsonFields& json, const IdleSplit& split) {

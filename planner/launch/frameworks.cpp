@@ -15,7 +15,7 @@ namespace {
 
 using Words = std::string_view;
 constexpr std::array<Words, 3> kMegatronRecompute = {"none", "selective", "blocks"};
-constexpr std::array<Words, 2> kTorchtitanRecompute = {"none", "blocks"};
+constexpr std::array<Words, 3> kTorchtitanRecompute = {"none", "selective", "blocks"};
 constexpr std::array<Words, 3> kTorchRecompute = {"none", "knapsack", "full"};
 constexpr std::array<std::int64_t, 4> kZeros = {0, 1, 2, 3};
 constexpr std::array<std::int64_t, 2> kTorchtitanZeros = {0, 3}, kTorchZeros = {0, 1};
@@ -52,7 +52,7 @@ constexpr std::array<FrameworkWords, 4> kFrameworks = {{
      .zeros_in_pipelines = true,
      .gradient_sync = GradientSync::Overlapped,
      .context = kTorchtitanContext,
-     .stops_early = true},
+     .stops_early = false},
     {.word = "torch",
      .name = "torch.distributed.pipelining",
      .framework = Framework::Torch,
@@ -170,6 +170,11 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
   if (kept) {
     differs("reshard_after_forward: false is not there; true");
     plan.reshard_after_forward.reset();
+  }
+  if (words.framework != Framework::DeepSpeed && plan.reshard_after_forward && plan.reshard_after_forward->value &&
+      plan.reshard_over > 0) {
+    differs(fmt::format("reshard_after_forward: {} is not there; true", plan.reshard_over));
+    plan.reshard_over = 0;
   }
   if (plan.reduce_gradients && stages && plan.reduce_gradients->value == ReduceGradients::MicroBatch) {
     differs("reduce_gradients: micro_batch is not there in a pipeline; step");
@@ -301,9 +306,11 @@ void settle_experts(Scenario& scenario, Framework framework, bool stages, const 
 // Whether layers that are repeated stop where the backward has what it reads.          [PyTorchCheckpoint26]
 void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
   const PlanRequest& plan = scenario.plan;
+  const bool operators = plan.recompute_modules.has(Module::Operators);
   const bool repeats = plan.open.contains("recompute") ||
-                       std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(), [](Recompute mode) {
-                         return mode == Recompute::Blocks || mode == Recompute::Layers || mode == Recompute::Knapsack;
+                       std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(), [&](Recompute mode) {
+                         return mode == Recompute::Blocks || mode == Recompute::Layers || mode == Recompute::Knapsack ||
+                                (mode == Recompute::Selective && operators);
                        });
   Training& training = scenario.training;
   if (!repeats || !words.stops_early || training.checkpoint_early_stop == *words.stops_early) return;

@@ -10,6 +10,7 @@
 
 #include "core/answers/ranking.hpp"
 #include "core/check.hpp"
+#include "planner/refusals.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -112,7 +113,25 @@ class Narrowing {
     tell("plan.partition", "partition: equal_layers, by its own methods");
   }
 
-  std::vector<std::string> modes_of_framework() const { return {words_.recompute.begin(), words_.recompute.end()}; }
+  std::vector<std::string> modes_of_framework() const {
+    std::vector<std::string> modes{words_.recompute.begin(), words_.recompute.end()};
+    if (words_.framework == Framework::Torchtitan && !by_operator()) std::erase(modes, "selective");
+    return modes;
+  }
+
+  bool by_operator() const { return found_.scenario.plan.recompute_modules.has(Module::Operators); }
+
+  // torchtitan's selective checkpoints are those by operator, and nobody else has them.
+  void modules() {
+    if (words_.framework != Framework::Torchtitan) {
+      if (by_operator())
+        refuse(plan().recompute.place, "recompute_modules", "[operators]", "leave it out, or ask for torchtitan");
+      return;
+    }
+    if (!plan().open.contains("recompute") || found_.scenario.origins.contains("plan.recompute_modules")) return;
+    const Modules before = std::exchange(plan().recompute_modules, Modules{Module::Operators});
+    if (operators_refusal(found_.scenario)) plan().recompute_modules = before;
+  }
 
   // What the model has, too: blocks, and attention cores that can be rebuilt alone.
   std::vector<std::string> recomputations() const {
@@ -120,8 +139,8 @@ class Narrowing {
     const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
     const bool cores = drops_any(model, found_.scenario.plan.recompute_modules);
     std::vector<std::string> modes;
-    for (const std::string_view mode : words_.recompute)
-      if ((mode != "blocks" || blocks) && (mode != "selective" || cores)) modes.emplace_back(mode);
+    for (const std::string& mode : modes_of_framework())
+      if ((mode != "blocks" || blocks) && (mode != "selective" || cores)) modes.push_back(mode);
     return modes;
   }
 
@@ -130,6 +149,7 @@ class Narrowing {
       plan().recompute_except_last = false;
       tell("plan.recompute_except_last", "recompute_except_last: false, micro-batches are treated alike");
     }
+    modules();
     const auto open = plan().open.find("recompute");
     if (open == plan().open.end()) return check_recompute(modes_of_framework());
     const std::vector<std::string> all = open->second.among.empty() ? recomputations() : modes_of_framework();

@@ -194,8 +194,11 @@ class Nearness {
           replace(Recompute::None, "of attention cores alone is the model's own business");
         return;
       case Framework::Torchtitan:
-        if (all_are(Recompute::Blocks)) return;
-        if (!whole) return replace(Recompute::None, "its selective keeps and rebuilds other tensors");
+        if (all_are(Recompute::Blocks) || (all_are(Recompute::Selective) && by_operator())) return;
+        if (!whole && !by_operator()) return replace(Recompute::None, "its selective keeps and rebuilds other tensors");
+        if (!whole) return replace(Recompute::Selective, "one mode for all stages");
+        if (!any_is(Recompute::Full) && !any_is(Recompute::Blocks) && !any_is(Recompute::Selective))
+          return torchtitan_layers();
         return replace(Recompute::Blocks, mixed ? "one mode for all stages" : "by block or not at all");
       case Framework::DeepSpeed:
         if (all_are(Recompute::Full) || all_are(Recompute::Blocks)) return;
@@ -205,8 +208,26 @@ class Nearness {
     }
   }
 
+  bool by_operator() const { return found_.scenario.plan.recompute_modules.has(Module::Operators); }
+
+  // Any set of blocks, on all stages.
+  void torchtitan_layers() {
+    std::vector<std::int64_t> blocks;
+    for (const LayerId layer : plan_.rebuilt)
+      if (found_.scenario.model.layers[at(layer)].block) blocks.push_back(layer);
+    if (blocks.size() == plan_.rebuilt.size()) return;
+    differs(fmt::format("recompute: blocks alone; {} of these layers", blocks.size()));
+    request().recompute.value = {blocks.empty() ? Recompute::None : Recompute::Layers};
+    request().recompute_layers.assign(1, {});
+    request().recompute_layers.front().value = blocks;
+  }
+
   // --recompute-method block rebuilds the first N blocks of every chunk.
   void megatron_recompute(bool mixed, const std::function<void(Recompute, const std::string&)>& replace) {
+    if (by_operator()) {
+      request().recompute_modules = {Module::AttentionCore};
+      if (any_is(Recompute::Selective)) differs("recompute_modules: operators are not there; core_attn");
+    }
     if (all_are(Recompute::Selective) || all_are(Recompute::Blocks)) return;
     if (any_is(Recompute::Full)) return replace(Recompute::Blocks, "a block at a time, not a whole stage");
     if (any_is(Recompute::Blocks)) return replace(Recompute::Blocks, "one mode for all stages");

@@ -69,7 +69,7 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
     return layer.work == first.work && layer.held() == first.held() && layer.states == first.states &&
            layer.tied_to < 0 && layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward) &&
            same(costs.backward) && same(costs.rebuild) && same(costs.activation) && same(costs.stash) &&
-           same(costs.core) && same(costs.logits) && same(costs.workspace);
+           same(costs.core) && same(costs.selective) && same(costs.logits) && same(costs.workspace);
   };
   EqualRun longest{1, 1, layers};
   for (LayerId begin = 1; begin < layers;) {

@@ -249,6 +249,8 @@ void check_fixed(const Scenario& scenario) {
   errors.throw_if_any();
   if (const auto refused = overlap_refusal(scenario))
     throw InputError(place_of(scenario, plan.tensor_overlap.place), fmt::format("plan.{}", refused->key), refused->why);
+  if (const auto refused = operators_refusal(scenario))
+    throw InputError(place_of(scenario, plan.recompute.place), fmt::format("plan.{}", refused->key), refused->why);
   if (is_open(scenario, "data_parallel_shard") && scenario.training.zero == 0 && !is_open(scenario, "zero"))
     throw InputError(
         plan.open.at("data_parallel_shard").place, "plan.data_parallel_shard",

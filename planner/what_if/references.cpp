@@ -29,7 +29,7 @@ Plan one_stage(const Plan& plan, const Model& model, const std::vector<DeviceId>
                                           plan.micro_batch_size, "samples");
   one.layers = {{0, static_cast<LayerId>(model.layers.size())}};
   one.recompute = {Recompute::None};
-  one.bucket = plan.bucket;
+  one.bucket = plan.bucket, one.bucket_rule = plan.bucket_rule;
   one.gradient_sync = plan.gradient_sync;
   one.device = devices;
   return one;

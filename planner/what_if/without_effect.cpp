@@ -80,6 +80,9 @@ class WithoutEffect {
           scenario_.plan.recompute_modules == Modules{Module::AttentionCore}
               ? "plan.recompute: selective has no effect: the model has no attention core that keeps its scores "
                 "(layers with stated figures, flash attention, or no attention at all); it is the same as none"
+          : scenario_.plan.recompute_modules.has(Module::Operators)
+              ? "plan.recompute: selective has no effect: the model has no blocks of a Transformer; it is the same as "
+                "none"
               : "plan.recompute: selective has no effect: the model has none of plan.recompute_modules; it is the same "
                 "as none");
     if (recomputes(Recompute::Blocks) && std::none_of(scenario_.model.layers.begin(), scenario_.model.layers.end(),
@@ -103,7 +106,10 @@ class WithoutEffect {
     if (training.execution != Execution::Eager && scenario_.cost != CostSourceKind::Roofline)
       lines_.push_back(
           "training.execution has no effect: times of layers are stated or measured, the host's with them");
-    if (training.checkpoint_early_stop && !recomputes(Recompute::Blocks) && !recomputes(Recompute::Layers))
+    const bool operators =
+        recomputes(Recompute::Selective) && scenario_.plan.recompute_modules.has(Module::Operators);
+    if (training.checkpoint_early_stop && !operators && !recomputes(Recompute::Blocks) &&
+        !recomputes(Recompute::Layers))
       lines_.push_back(
           "training.checkpoint_early_stop has no effect: no block or layer is recomputed; it needs recompute: blocks");
     if (training.low_precision.value != LowPrecision::None && scenario_.cost != CostSourceKind::Roofline)

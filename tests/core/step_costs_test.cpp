@@ -412,6 +412,48 @@ TEST_CASE("Buckets fill from the last layer backwards and close once they are fu
   CHECK(none[0].bytes == Bytes{0});
 }
 
+TEST_CASE("Buckets as frameworks cut them") {
+  Model model;
+  for (int i = 0; i < 120; ++i)
+    model.layers.emplace_back().parameters = 10'000'000;
+  Training training;
+  training.precision = Precision::Bf16, training.gradient_precision = Precision::Fp32;
+  Plan plan;
+  plan.stages = 2, plan.data_parallel = 8, plan.replicas = {1, 1}, plan.layers = {{0, 60}, {60, 120}};
+  const auto cut = [&](BucketRule rule, VirtualStageId v) {
+    plan.bucket_rule = rule;
+    std::vector<std::int64_t> millions;
+    for (const Bucket& bucket : buckets(plan, v, model, training))
+      millions.push_back(bucket.bytes.value / 4'000'000);
+    return millions;
+  };
+  using Millions = std::vector<std::int64_t>;
+  CHECK(cut(BucketRule::Megatron, 0) == Millions(15, 40));
+  CHECK(cut(BucketRule::Megatron, 1) == Millions{600});
+  CHECK(cut(BucketRule::DeepSpeed, 1) == Millions{500, 100});
+  CHECK(cut(BucketRule::PyTorch, 0) == Millions(60, 10));
+  plan.data_parallel = 64;  // 64 M parameters: closed by the seventh layer
+  CHECK(cut(BucketRule::Megatron, 0) == Millions{70, 70, 70, 70, 70, 70, 70, 70, 40});
+  plan.gradient_sync = GradientSync::Blocking;
+  CHECK(cut(BucketRule::Megatron, 0) == Millions{600});
+  // A first chunk alone has several.
+  plan.gradient_sync = GradientSync::Overlapped, plan.data_parallel = 8;
+  plan.virtual_stages = 2, plan.layers = {{0, 30}, {30, 60}, {60, 90}, {90, 120}};
+  CHECK(cut(BucketRule::Megatron, 0) == Millions{40, 40, 40, 40, 40, 40, 40, 20});
+  CHECK(cut(BucketRule::Megatron, 2) == Millions{300});
+  // 1 MiB, then 25 MiB: of layers of 3 MB one, then nine (27 MB >= 26.2 MB).
+  for (Layer& layer : model.layers)
+    layer.parameters = 750'000;
+  plan.virtual_stages = 1, plan.layers = {{0, 60}, {60, 120}}, plan.bucket_rule = BucketRule::PyTorch;
+  std::vector<std::int64_t> sizes;
+  for (const Bucket& bucket : buckets(plan, 0, model, training))
+    sizes.push_back(bucket.bytes.value / 1'000'000);
+  CHECK(sizes == Millions{3, 27, 27, 27, 27, 27, 27, 15});
+  // One layer that is more than a bucket of DeepSpeed's is one all the same.
+  model.layers[59].parameters = 700'000'000, plan.bucket_rule = BucketRule::DeepSpeed;
+  CHECK(buckets(plan, 0, model, training).front().bytes == Bytes{2'800'000'000});
+}
+
 TEST_CASE("A bucket is ready when only the layers before it are left of the backward") {
   const Scenario scenario = with_skips();
   Plan plan = four_stages();

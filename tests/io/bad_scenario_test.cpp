@@ -239,6 +239,14 @@ TEST_CASE("Plans that cannot be read are refused") {
   holds(plan("stages: 2, recompute: {layers: [0, nothing]}"), "plan.recompute.layers.1: \"nothing\" is not a layer");
   holds(plan("stages: 2, recompute: {layers: [3..1]}"), "plan.recompute.layers.0: \"3..1\" is not a range of layers");
   holds(plan("stages: 2, recompute: {blocks: [1]}"), "unknown key \"plan.recompute.blocks\"; known: layers");
+  holds(plan("stages: 2, recompute: {every: 0}"), "plan.recompute.every: \"0\" must be 1 (every block) or more");
+  holds(plan("stages: 2, recompute: {every: 2}"), "plan.recompute.every: \"2\" counts blocks of a Transformer");
+  holds(plan("stages: 2, recompute: {every: 2, layers: [1]}"), "names layers twice; write one of layers and every");
+  holds(plan("recompute: selective, recompute_modules: [operators, mlp]"), "write [operators] alone");
+  holds(plan("reshard_after_forward: 0"), "plan.reshard_after_forward: \"0\" must be true, false, or a number");
+  holds(plan("reshard_after_forward: some"), "plan.reshard_after_forward: \"some\"");
+  holds(plan("bucket: nemo"),
+        "plan.bucket: \"nemo\" is no framework whose buckets are known; write a size, e.g. 25 MB,");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
   holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
   holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");

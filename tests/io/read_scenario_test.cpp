@@ -274,6 +274,35 @@ TEST_CASE("Layers that repeat their forward are numbers, names and ranges, and r
   CHECK(resolved_yaml(everywhere).find("recompute: knapsack") != std::string::npos);
 }
 
+TEST_CASE("What a framework's settings are called is read, and reads back as it was") {
+  const Scratch scratch;
+  const Scenario scenario = read_text(
+      ScenarioText{.model = "{family: gpt, layers: 5, hidden: 64, heads: 4, vocabulary: 128, sequence_length: 16}",
+                   .plan = "{stages: 1, recompute: {every: 2}, recompute_modules: [operators], bucket: megatron, "
+                           "reshard_after_forward: 4}"});
+  // Embedding, five blocks, head: the second and the fourth.
+  CHECK(scenario.plan.recompute_layers[0].value == std::vector<std::int64_t>{2, 4});
+  CHECK(scenario.plan.recompute_modules == Modules{Module::Operators});
+  CHECK(scenario.plan.bucket_rule == BucketRule::Megatron);
+  CHECK(scenario.plan.reshard_after_forward->value);
+  CHECK(scenario.plan.reshard_over == 4);
+  const std::string once = resolved_yaml(scenario);
+  for (const std::string line : {"recompute: {layers: [2, 4]} ", "recompute_modules: [operators] ", "bucket: megatron ",
+                                 "reshard_after_forward: 4 "})
+    CHECK_MESSAGE(once.find(line) != std::string::npos, line);
+  const Scenario again = read_scenario(scratch.write("y.yaml", once));
+  CHECK(again.plan.recompute_layers[0].value == scenario.plan.recompute_layers[0].value);
+  CHECK(again.plan.recompute_modules == scenario.plan.recompute_modules);
+  CHECK(again.plan.bucket_rule == scenario.plan.bucket_rule);
+  CHECK(again.plan.reshard_over == scenario.plan.reshard_over);
+  // One member has whole weights.
+  const Scenario kept = read_text(ScenarioText{.plan = "{stages: 1, reshard_after_forward: 1, bucket: 30 MB}"});
+  CHECK_FALSE(kept.plan.reshard_after_forward->value);
+  CHECK(kept.plan.reshard_over == 0);
+  CHECK(kept.plan.bucket_rule == BucketRule::Size);
+  CHECK(kept.plan.bucket == Bytes{30'000'000});
+}
+
 TEST_CASE("A model of a million repeated layers is read") {
   const Model model = read_text(ScenarioText{.model = "{layers: [{name: a, repeat: 1000000, forward: 1 ns}]}"}).model;
   CHECK(model.layers.size() == 1'000'000);

@@ -427,6 +427,50 @@ TEST_CASE("weights that are divided: flags of each framework that has them") {
         List{"data_parallel_shard: 2 is not there; all copies divide among them"});
 }
 
+TEST_CASE("shards of few: DeepSpeed's secondary partition, and the others' difference") {
+  const Sharded deepspeed = sharded("zero: 3", "reshard_after_forward: 4", Framework::DeepSpeed);
+  CHECK(deepspeed.differences.empty());
+  CHECK(contains(deepspeed.text, "\"zero_hpz_partition_size\": 4"));
+  for (const Framework framework : {Framework::Torchtitan, Framework::Megatron}) {
+    const Sharded other = sharded("zero: 3", "reshard_after_forward: 4", framework);
+    CHECK(other.differences == std::vector<std::string>{"reshard_after_forward: 4 is not there; true"});
+    CHECK(other.plan.resharding == Resharding{true, true});
+  }
+}
+
+TEST_CASE("buckets: a framework's own need no flag, those of others are written as a number") {
+  const auto text = [](const std::string& plan, Framework framework) {
+    return sharded("zero: 2", plan, framework).text;
+  };
+  CHECK_FALSE(contains(text("bucket: megatron", Framework::Megatron), "--ddp-bucket-size"));
+  CHECK(contains(text("bucket: deepspeed", Framework::Megatron), "--ddp-bucket-size 500000000\n"));
+  CHECK(contains(text("bucket: deepspeed", Framework::DeepSpeed), "\"reduce_bucket_size\": 500000000"));
+  CHECK(contains(text("bucket: megatron", Framework::DeepSpeed), "\"reduce_bucket_size\": 40000000"));
+}
+
+// Which blocks are repeated, and which operators of all of them.
+TEST_CASE("torchtitan's checkpoints: of all blocks, of some, and by operator") {
+  const auto of = [](const std::string& plan, Framework framework) { return sharded("zero: 3", plan, framework); };
+  const Sharded operators = of("recompute: selective, recompute_modules: [operators]", Framework::Torchtitan);
+  CHECK(operators.differences.empty());
+  CHECK(contains(operators.text, "activation_checkpoint import SelectiveAC\n"));
+  CHECK(contains(operators.text, "config.activation_checkpoint = SelectiveAC.Config()\n"));
+  const Sharded some = of("recompute: {every: 2}", Framework::Torchtitan);
+  CHECK(some.differences.empty());
+  CHECK(contains(some.text, "config.activation_checkpoint = FullAC.Config()\n"));
+  CHECK(contains(some.text, "for i in [1, 3, 5, 7, 9]}\n"));
+  const Sharded head = of("recompute: {layers: [1, 11]}", Framework::Torchtitan);
+  CHECK(head.differences == std::vector<std::string>{"recompute: blocks alone; 1 of these layers"});
+  CHECK(of("recompute: selective", Framework::Torchtitan).differences ==
+        std::vector<std::string>{"recompute: its selective keeps and rebuilds other tensors; none"});
+  CHECK(of("recompute: selective, recompute_modules: [operators]", Framework::Megatron).differences ==
+        std::vector<std::string>{"recompute_modules: operators are not there; core_attn"});
+  CHECK(of("recompute: blocks", Framework::Torchtitan).differences.empty());
+  // It repeats blocks to their end.                                                              [torchtitan26]
+  CHECK(sharded("zero: 3, checkpoint_early_stop: true", "recompute: blocks", Framework::Torchtitan).differences ==
+        std::vector<std::string>{"checkpoint_early_stop: repeated layers run to their end; false"});
+}
+
 TEST_CASE("weights that are divided in a pipeline: torchtitan has it, the others divide optimizer states alone") {
   const std::string plan = "stages: 2, data_parallel: 4, placement: data, partition: equal_layers";
   const std::string training =

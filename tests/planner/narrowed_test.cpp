@@ -101,6 +101,26 @@ TEST_CASE("a recomputation that the framework has is taken as it stands, also wh
   CHECK(listed.scenario.plan.open.at("recompute").among == std::vector<std::string>{"selective"});
 }
 
+TEST_CASE("torchtitan's selective checkpoints are those by operator, and nobody else's") {
+  const Narrowed open = narrowed(small_for("auto"), Framework::Torchtitan);
+  CHECK(open.scenario.plan.recompute_modules == Modules{Module::Operators});
+  CHECK(open.scenario.plan.open.at("recompute").among == std::vector<std::string>{"none", "selective", "blocks"});
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(refusal(small_for("{stages: auto, recompute: selective}"), Framework::Torchtitan),
+            "plan.recompute: selective"));
+  CHECK(
+      narrowed(small_for("{stages: auto, recompute: selective, recompute_modules: [operators]}"), Framework::Torchtitan)
+          .scenario.plan.recompute.value == std::vector{Recompute::Selective});
+  CHECK(has(
+      refusal(small_for("{stages: auto, recompute: selective, recompute_modules: [operators]}"), Framework::Megatron),
+      "plan.recompute_modules: [operators]"));
+  CHECK(narrowed(small_for("{stages: auto, recompute: auto, recompute_modules: [mlp]}"), Framework::Torchtitan)
+            .scenario.plan.open.at("recompute")
+            .among == std::vector<std::string>{"none", "blocks"});
+}
+
 TEST_CASE("where nothing fits, no remedy opens what the framework restricts") {
   const Narrowed narrow = narrowed(
       small_for("{stages: auto, recompute: none}", "optimizer: adam, precision: fp32, micro_batch_size: 8", "90 MiB"),

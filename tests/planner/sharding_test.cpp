@@ -211,6 +211,78 @@ TEST_CASE("hybrid sharding: scattered inside the groups, and all-reduced between
   CHECK(exchanged(3).second == Time{0});  // nothing is divided
 }
 
+// Eight copies on two nodes of four, ports of 100 GB/s; 400 MB a block. All eight pass the NICs of 10 GB/s once: 350 MB of
+// each, 35 ms; four on a node: 300 MB at 100 GB/s, 3 ms.
+TEST_CASE("FSDP: shards of few are kept after a forward, and gathered among them") {
+  Scenario scenario = sharded(4, 8, 1);
+  scenario.cluster.nodes = 2, scenario.cluster.devices_per_node = 4;
+  scenario.cluster.network.emplace();
+  scenario.cluster.network->bandwidth = Bandwidth{10e9};
+  const auto with = [&](std::optional<Placed<bool>> after, std::int64_t over) {
+    scenario.plan.reshard_after_forward = after, scenario.plan.reshard_over = over;
+    return priced(scenario);
+  };
+  const Placed<bool> yes{true, Place{"s.yaml", 12, 3}};
+  const Answer whole = with(yes, 0), few = with(yes, 4);
+  CHECK(few.plan.resharding == Resharding{true, true, 4});
+  std::vector<std::string> labels;
+  std::vector<Time> took;
+  const auto& gathers = few.schedule.positions[0].communication[kGathers];
+  for (std::size_t i = 0; i < gathers.size(); ++i) {
+    labels.push_back(label(gathers[i]));
+    const Span& span = few.timeline.workers[0].communication[kGathers][i];
+    took.push_back(span.end - span.start);
+  }
+  // The last block is kept between its passes; 3: for a backward, of few.
+  CHECK(labels == std::vector<std::string>{"0AG0.0", "1AG0.0", "2AG0.0", "3AG0.0", "2AG0.3", "1AG0.3", "0AG0.3"});
+  CHECK(took[0] == Time{35'000'000});
+  CHECK(took[4] == Time{3'000'000});
+  CHECK(few.report.step_time < whole.report.step_time);
+  // Shares of an eighth, 4 x 50 MB. When the last block's backward begins it is whole, the one before is gathered, and
+  // of three blocks a quarter is kept, 100 MB each.
+  const auto weights = [](const Answer& answer) { return peak(answer.memory, answer.schedule, 0).bytes.weights; };
+  CHECK(weights(whole) == Bytes{200'000'000 + 2 * 400'000'000});
+  CHECK(weights(few) == Bytes{200'000'000 + 2 * 400'000'000 + 3 * 100'000'000});
+  const std::vector<MemoryPoint> points = series(few.memory, few.schedule, few.costs, few.timeline, 0);
+  CHECK(points.back().bytes.weights == Bytes{200'000'000});
+  // As many as there are is yes.
+  CHECK(with(yes, 8).plan.resharding == Resharding{true, true});
+  scenario.plan.reshard_over = 3;
+  CHECK(says(sharding_refusal(scenario), "s.yaml:12:3"));
+  CHECK(says(sharding_refusal(scenario), "3 does not divide the 8 devices that share weights; use 1, 2, 4 or 8"));
+}
+
+// Forwards that follow one another find the shards of few, too: GPipe's on one stage.
+TEST_CASE("FSDP: behind a forward a forward gathers among few, behind a backward among all") {
+  Scenario scenario = sharded(3, 4, 2);
+  scenario.plan.reshard_after_forward = Placed<bool>{true, {}}, scenario.plan.reshard_over = 2;
+  const auto few = [&](const char* schedule) {
+    scenario.plan.schedule.value = schedule;
+    const Answer answer = priced(scenario);
+    std::vector<std::string> labels;
+    for (const Op& gather : answer.schedule.positions[0].communication[kGathers])
+      if (gather.bucket >= kFromFew) labels.push_back(label(gather));
+    return labels;
+  };
+  using Labels = std::vector<std::string>;
+  CHECK(few("1f1b") == Labels{"1AG0.3", "0AG0.3", "1AG1.3", "0AG1.3"});
+  CHECK(few("gpipe") == Labels{"0AG1.2", "1AG1.2", "2AG1.2", "1AG1.3", "0AG1.3"});
+}
+
+// FSDP2 leaves weights alone while a backward repeats a forward: as many gathers with and without, kept or not.
+TEST_CASE("FSDP: a forward that is repeated in the backward gathers nothing more") {
+  for (const bool kept : {false, true}) {
+    Scenario scenario = sharded(4, 2, 2);
+    scenario.plan.reshard_after_forward = Placed<bool>{!kept, {}};
+    const auto gathers = [&](Recompute mode) {
+      scenario.plan.recompute.value = {mode};
+      return priced(scenario).schedule.positions[0].communication[kGathers];
+    };
+    CHECK(gathers(Recompute::Blocks) == gathers(Recompute::None));
+    CHECK(gathers(Recompute::Blocks).size() == (kept ? 4 + 3 : 4 + 3 + 3 + 3));
+  }
+}
+
 // Units of one worker keep tensors for one another: a tensor is kept once, wherever the next unit begins.
 TEST_CASE("activations take as much in units as they do whole") {
   for (const bool skip : {false, true})

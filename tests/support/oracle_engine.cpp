@@ -135,7 +135,7 @@ class Oracle {
         const std::size_t user = user_of(lane(position).compute, ops[i]);
         for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy)
           start = std::max(start, compute(copy * positions_ + position)[user - 1].start);
-        free = start + costs_.gathers[ops[i].virtual_stage].time;
+        free = start + (ops[i].bucket >= 2 ? costs_.gathers_of_few : costs_.gathers)[ops[i].virtual_stage].time;
         gathered_[{position, static_cast<int>(user), 0, 0}] = free;
         for (int copy = 0; copy < shape_.data_parallel; ++copy)
           times_.workers[static_cast<std::size_t>(copy * positions_ + position)].communication[kGathers][i] = {start,
@@ -146,7 +146,7 @@ class Oracle {
   static std::size_t user_of(const std::vector<Op>& ops, const Op& gather) {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].virtual_stage == gather.virtual_stage && ops[i].micro_batch == gather.micro_batch &&
-          (gather.bucket == 0 ? ops[i].kind == Kind::F : ops[i].kind == Kind::R || backward(ops[i])))
+          (gather.bucket % 2 == 0 ? ops[i].kind == Kind::F : ops[i].kind == Kind::R || backward(ops[i])))
         return i;
     PP_CHECK(false);
     return 0;

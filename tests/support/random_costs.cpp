@@ -71,6 +71,9 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
       costs.collectives[static_cast<std::size_t>(v)].push_back({{1}, {below(2 * longest, random)}, {}});
   for (int v = 0; v < chunks; ++v)
     costs.gathers.push_back({{1}, {below(2 * longest, random)}, {}});
+  if (shape.resharding && shape.resharding->over > 0)
+    for (const Collective& whole : costs.gathers)
+      costs.gathers_of_few.push_back({{1}, {whole.time.value / 3}, {}});
   for (std::int64_t i = 0; i < std::int64_t{4} * chunks * shape.data_parallel; ++i)
     costs.moves.push_back({{1}, {(7 * i + costs.duration.front().value) % (2 * longest)}, {}});
   return costs;

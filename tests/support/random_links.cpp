@@ -107,7 +107,7 @@ Schedule random_schedule(std::mt19937& random) {
         shape.buckets.push_back(roll(1, 2, random));
       if (shape.data_parallel > 1) {
         shape.reduce_each = one_in(2, random);
-        if (one_in(2, random)) shape.resharding = {one_in(2, random), one_in(2, random)};
+        if (one_in(2, random)) shape.resharding = {one_in(2, random), one_in(2, random), shape.units == 2 ? 2 : 0};
       }
     }
     if (rule.flush && !both_ways(rule.chunk_order) && !rule.facts.uses_partner && shape.replicas.empty() &&
@@ -141,9 +141,12 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
   for (std::size_t v = 0; v < costs.gathers.size(); ++v) {
     const int group = oracle::places(costs.shape, static_cast<int>(v)).front();
     if (layout == LinkLayout::Private && gather_link.try_emplace(group, 0).second) gather_link[group] = add_link(costs);
-    Collective& gather = costs.gathers[v];
-    gather.phases = {random_phase(random, {{layout == LinkLayout::Private ? gather_link[group] : 0, 1.0}})};
-    gather.time = gather.phases.front().time;
+    for (std::vector<Collective>* const gathers : {&costs.gathers, &costs.gathers_of_few}) {
+      if (gathers->empty()) continue;
+      Collective& gather = (*gathers)[v];
+      gather.phases = {random_phase(random, {{layout == LinkLayout::Private ? gather_link[group] : 0, 1.0}})};
+      gather.time = gather.phases.front().time;
+    }
   }
 }
 

@@ -81,11 +81,12 @@ class PassesOfWork {
         within += work_.reduced_within[module].bytes, reductions += work_.reduced_within[module].times;
     if (split_.sends_tokens() && plan_.recompute_modules.has(Module::Experts) && reductions >= work_.expert_layers)
       within = of_all(within), reductions = times(reductions);
-    IssuedPasses issued{reduced(forward_, of_all(work_.reduced_forward), times(work_.reductions_forward)),
-                        reduced(input_, of_all(work_.reduced_backward), times(work_.reductions_backward)),
-                        weight_.with(),
-                        reduced(core_, within, reductions),
-                        {}};
+    IssuedPasses issued{
+        reduced(forward_, of_all(work_.reduced_forward), times(work_.reductions_forward)),
+        reduced(input_, of_all(work_.reduced_backward), times(work_.reductions_backward)),
+        weight_.with(),
+        plan_.recompute_modules.has(Module::Operators) ? replayed() : reduced(core_, within, reductions),
+        {}};
     issued.again = issued.forward;
     if (repeated_ == work_.operators.size()) return issued;
     // The last product's all-reduce goes with it.
@@ -171,6 +172,32 @@ class PassesOfWork {
       });
     }
     if (!returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass); });
+  }
+
+  // Of a block, what its checkpoint does not save. Of an exchange of sequence parallelism the reduce-scatter is saved and the
+  // all-gather is not; the exchanges are waited for.
+  KernelQueue replayed() const {
+    PassKernels pass;
+    for (std::size_t i = 0; i < std::min(repeated_, work_.replay.size()); ++i) {
+      const double again = work_.replay[i].again;
+      if (again <= 0) continue;
+      Operator part = work_.operators[i];
+      if (again < 1) {
+        part.forward_bytes -= work_.replay[i].saved;
+        part.forward_flops *= again, part.shape.columns *= again;
+        for (std::int64_t* parameters : {&part.parameters, &part.sharded_parameters})
+          *parameters = std::llround(static_cast<double>(*parameters) * again);
+      }
+      const Here here = on_device(part);
+      pass.add(host_.forward, times_.time(part, PassKind::Forward, here.samples, part.forward_flops * here.flops,
+                                          bytes(here, part.forward_bytes, times_.weight())));
+    }
+    const bool halves = split_.sequence_parallel;
+    const int all = work_.replay.empty() ? 0 : work_.reductions_forward;
+    const int left = all - (repeated_ < work_.operators.size() && !halves && all > 0 ? 1 : 0);
+    if (left == 0) return pass.with();
+    const double time = of_.collectives(work_, work_.reduced_forward, all, here_) * left / all;
+    return pass.with(left, host_.collective, halves ? time / 2 : time);
   }
 
   // In the order of the forward: the lists are turned round in the end.

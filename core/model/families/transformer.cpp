@@ -204,7 +204,7 @@ Work block_work(const Transformer& t, const BlockKind& kind) {
     y = b.norm(y, norm_of(t));
     if (t.inner_dropout) y = dropped(b, t, y);
   }
-  return b.finish({y});
+  return b.finish_block(y);
 }
 
 // ---- the two ends ---------------------------------------------------------------------------------------------------

@@ -148,6 +148,43 @@ TEST_CASE("Tensor parallelism divides 24 of the 34, sequence parallelism all") {
   }
 }
 
+TEST_CASE("Replay: checkpoints by operator save attention and every second product") {
+  // Llama 3 8B. qkv 1, out 2, gate 3, up 4, down 5: the outputs of 1, 3 and 5 are saved, and attention's with the sums of
+  // its rows.
+  const double s = 8192, h = 4096, g = 1024, f = 14336, a = 32;
+  const Model model = family_model("decoder", {{"layers", "32"},
+                                               {"hidden", "4096"},
+                                               {"heads", "32"},
+                                               {"key_heads", "8"},
+                                               {"feed_forward", "14336"},
+                                               {"vocabulary", "128256"},
+                                               {"sequence_length", "8192"}});
+  const Work& block = work_of(model, "block.3");
+  const auto bytes = [&](TensorParallel split) { return replay_bytes(block, kHalf, split); };
+  const double qkv = 2 * s * (h + 2 * g), attention = 2 * s * h + 4 * s * a, gate = 2 * s * f, down = 2 * s * h;
+  CHECK(bytes({}).saved == qkv + attention + gate + down);
+  // Behind the gated product all is there that the backward reads, and the output of `down` still waits to be read.
+  CHECK(bytes({}).most == block.kept.on_device(kHalf, {}) + down);
+  double repeated = 0;
+  REQUIRE(block.replay.size() == block.operators.size());
+  for (std::size_t i = 0; i < block.replay.size(); ++i)
+    if (block.operators[i].product) repeated += block.replay[i].again * block.operators[i].forward_flops;
+  CHECK(repeated == 2 * s * h * h + 2 * s * h * f);
+  // Of `down` each of t devices has a whole sum of its own; with sequence parallelism what is scattered of it and of `out`
+  // is saved, too.
+  CHECK(bytes({4, false}).saved == (qkv + attention + gate) / 4 + down);
+  CHECK(bytes({4, true}).saved == (qkv + attention + gate) / 4 + down + 2 * down / 4);
+  // Products with a bias are addmm: all are saved. Scores that are kept come from two products of their own.
+  const Model gpt = gpt_22b();
+  const Work& biased = work_of(gpt, "block.3");
+  for (std::size_t i = 0; i < biased.replay.size(); ++i)
+    CHECK(biased.replay[i].again == (biased.operators[i].product ? 0 : 1));
+  CHECK(replay_bytes(biased, kHalf, {}).saved == 2 * letters::s * letters::h * (3 + 1 + 4 + 1) +
+                                                     2 * letters::a * letters::s * letters::s +
+                                                     2 * letters::s * letters::h);
+  CHECK(work_of(model, "head").replay.empty());
+}
+
 TEST_CASE("The first stage of the 22B model keeps 59.25 GiB of activations, 9.5625 GiB with both savings") {
   // 48 layers, micro-batches of 4, t = 8.                                                [Korthikanti22] figure 1
   const Model model = gpt_22b();
