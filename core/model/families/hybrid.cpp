@@ -15,14 +15,18 @@ void read_hybrid(const FamilyValues& values, Transformer& t) {
     if (!mixers && values.places.contains(each.name))
       values.refuse(each.name, "is given without M in pattern; write a pattern with M, or leave it out");
   if (!mixers) return;
+  const auto given = [&](const FamilyParameter& key, std::int64_t otherwise) {
+    return values[key.name] > 0 ? values[key.name] : otherwise;
+  };
   t.mixer = {heads,
-             values["mamba_head_size"],
-             values["mamba_groups"],
-             values["mamba_state"],
-             values["mamba_kernel"],
-             values["mamba_chunk"]};
+             given(kMambaHeadSize, kMamba.head_size),
+             given(kMambaGroups, kMamba.groups),
+             given(kMambaState, kMamba.state),
+             given(kMambaKernel, kMamba.kernel),
+             given(kMambaChunk, kMamba.chunk)};
   if (heads % t.mixer.groups != 0)
-    values.refuse("mamba_groups", "does not divide mamba_heads " + std::to_string(heads) + "; use a divisor");
+    values.refuse("mamba_heads", "is no multiple of mamba_groups " + std::to_string(t.mixer.groups) +
+                                     "; use one, or give mamba_groups");
 }
 
 }  // namespace pipewright::core

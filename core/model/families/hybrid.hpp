@@ -15,13 +15,17 @@ inline constexpr FamilyParameter kPattern{
     .letters = "M*-E"};
 inline constexpr FamilyParameter kMambaHeads{"mamba_heads", "heads of a Mamba-2 mixer; default: there is none", 1,
                                              100'000, 0};
-inline constexpr FamilyParameter kMambaHeadSize{"mamba_head_size", "features of such a head", 1, 1'000'000, 64};
-inline constexpr FamilyParameter kMambaGroups{"mamba_groups", "of such heads, which share B and C", 1, 100'000, 8};
-inline constexpr FamilyParameter kMambaState{"mamba_state", "features of a head's state per feature", 1, 1'000'000,
-                                             128};
-inline constexpr FamilyParameter kMambaKernel{"mamba_kernel", "tokens that the mixer's convolution sees", 1, 4096, 4};
-inline constexpr FamilyParameter kMambaChunk{"mamba_chunk", "tokens of a chunk of the mixer's scan", 1, 100'000'000,
-                                             128};
+inline constexpr FamilyParameter kMambaHeadSize{"mamba_head_size", "features of such a head; default: 64", 1, 1'000'000,
+                                                0};
+inline constexpr FamilyParameter kMambaGroups{"mamba_groups", "of such heads, which share B and C; default: 8", 1,
+                                              100'000, 0};
+inline constexpr FamilyParameter kMambaState{"mamba_state", "features of a head's state per feature; default: 128", 1,
+                                             1'000'000, 0};
+inline constexpr FamilyParameter kMambaKernel{"mamba_kernel", "tokens that the mixer's convolution sees; default: 4", 1,
+                                              4096, 0};
+inline constexpr FamilyParameter kMambaChunk{"mamba_chunk", "tokens of a chunk of the mixer's scan; default: 128", 1,
+                                             100'000'000, 0};
+inline constexpr StateSpace kMamba{.heads = 0, .head_size = 64, .groups = 8, .state = 128};  // those defaults
 
 // Of checked arguments; refuses what contradicts the pattern.
 void read_hybrid(const FamilyValues& values, Transformer& t);

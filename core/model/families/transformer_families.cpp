@@ -579,11 +579,11 @@ FamilyForm decoder_form(const Transformer& t) {
   form.word("pattern", t.pattern.c_str(), "");
   if (t.pattern.find('M') != std::string::npos) {
     form.number("mamba_heads", t.mixer.heads);
-    form.number("mamba_head_size", t.mixer.head_size, kMambaHeadSize.otherwise.value());
-    form.number("mamba_groups", t.mixer.groups, kMambaGroups.otherwise.value());
-    form.number("mamba_state", t.mixer.state, kMambaState.otherwise.value());
-    form.number("mamba_kernel", t.mixer.kernel, kMambaKernel.otherwise.value());
-    form.number("mamba_chunk", t.mixer.chunk, kMambaChunk.otherwise.value());
+    form.number("mamba_head_size", t.mixer.head_size, kMamba.head_size);
+    form.number("mamba_groups", t.mixer.groups, kMamba.groups);
+    form.number("mamba_state", t.mixer.state, kMamba.state);
+    form.number("mamba_kernel", t.mixer.kernel, kMamba.kernel);
+    form.number("mamba_chunk", t.mixer.chunk, kMamba.chunk);
   }
   return form.done();
 }
