@@ -14,7 +14,12 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     timeline.engine_reason = "asked for";
     return timeline;
   }
+  if (engine == Engine::Auto && costs.contention) return event_order(schedule, costs);
   Timeline timeline = static_order(schedule, costs);
+  if (costs.contention) {
+    timeline.engine_reason = "asked for, although collectives contend with computing: that is ignored";
+    return timeline;
+  }
   const int shared = costs.links.empty() ? -1 : first_shared_link(timeline, schedule, costs);
   if (engine == Engine::StaticOrder) {
     timeline.engine_reason = shared < 0

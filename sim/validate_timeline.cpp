@@ -19,9 +19,13 @@ class Check {
       : timeline_(timeline),
         schedule_(schedule),
         costs_(costs),
-        positions_(static_cast<int>(schedule.positions.size())) {}
+        positions_(static_cast<int>(schedule.positions.size())),
+        contended_(costs.contention && timeline.engine == EngineRan::EventQueue) {}
 
   std::string run() {
+    if (timeline_.workers.size() != at(workers())) return "wrong number of workers";
+    for (WorkerId worker = 0; contended_ && worker < workers(); ++worker)
+      busy_.push_back(with_collectives(times(worker)));
     if (const std::string wrong = streams(); !wrong.empty()) return wrong;
     if (const std::string wrong = messages(); !wrong.empty()) return wrong;
     for (WorkerId worker = 0; worker < workers(); ++worker) {
@@ -68,7 +72,6 @@ class Check {
 
   // Strict order, no overlap, durations as priced, makespan the last end.
   std::string streams() {
-    if (timeline_.workers.size() != static_cast<std::size_t>(workers())) return "wrong number of workers";
     Time last;
     for (WorkerId worker = 0; worker < workers(); ++worker) {
       const Lane& ops = lane(worker);
@@ -84,7 +87,7 @@ class Check {
           const Span of_last = spans.compute[last_one];
           if (of_last.end - span.start != together({ops.compute.data() + i, last_one - i + 1}))
             return where(worker, ops.compute[i]) + " and what runs with it do not take the time they are priced at";
-        } else if (!inside && span.end - span.start != costs_.time_of(ops.compute[i]))
+        } else if (!inside && !takes_its_time(worker, i))
           return where(worker, ops.compute[i]) + " does not take the time it is priced at";
         free = span.end;
       }
@@ -103,6 +106,41 @@ class Check {
       }
     }
     return last == timeline_.makespan ? "" : "the makespan is not the last end";
+  }
+
+  // When a worker is in a collective whose kernels contend with what it computes.
+  static std::vector<Span> with_collectives(const LaneTimes& times) {
+    std::vector<Span> busy, joined;
+    for (StreamId s = 0; s < kStreams.size(); ++s)
+      if (kStreams[s].kernels) busy.insert(busy.end(), times.communication[s].begin(), times.communication[s].end());
+    std::sort(busy.begin(), busy.end(), [](Span a, Span b) { return a.start < b.start; });
+    for (const Span span : busy) {
+      if (joined.empty() || joined.back().end < span.start) joined.push_back(span);
+      joined.back().end = std::max(joined.back().end, span.end);
+    }
+    return joined;
+  }
+
+  // How much of an op is done at that time, in nanoseconds of its time alone.
+  double done(WorkerId worker, std::size_t i, Time until) const {
+    const Op& op = lane(worker).compute[i];
+    const Time start = times(worker).compute[i].start;
+    auto beside = Time{};
+    const std::vector<Span>& busy = busy_[at(worker)];
+    for (auto span = std::partition_point(busy.begin(), busy.end(), [&](Span s) { return s.end <= start; });
+         span != busy.end() && span->start < until; ++span)
+      beside += std::min(span->end, until) - std::max(span->start, start);
+    const double slower = costs_.contention->computing[at(op.virtual_stage) * kKinds + at(static_cast<int>(op.kind))];
+    return static_cast<double>((until - start - beside).value) + static_cast<double>(beside.value) / slower;
+  }
+
+  // Ends are whole nanoseconds, the first at which all is done.
+  static bool is_then(double done, Time work) { return std::abs(done - static_cast<double>(work.value) - 0.5) <= 0.51; }
+
+  bool takes_its_time(WorkerId worker, std::size_t i) const {
+    const Time alone = costs_.time_of(lane(worker).compute[i]);
+    const Span span = times(worker).compute[i];
+    return contended_ ? is_then(done(worker, i, span.end), alone) : span.end - span.start == alone;
   }
 
   // Every message once, after its producer, at the priced cost or slower (shared links), one after the other per
@@ -217,9 +255,23 @@ class Check {
       const int round = schedule_.rounds().of(ops[i].virtual_stage, ops[i].micro_batch);
       if (round != static_cast<int>(reduce.micro_batch)) continue;
       const Span span = times(worker).compute[i];
-      ready = std::max(span.start, span.end - costs_.ready_before_end_of(ops[i], reduce.bucket));
+      const Time before = costs_.ready_before_end_of(ops[i], reduce.bucket);
+      ready =
+          contended_ ? reached(worker, i, costs_.time_of(ops[i]) - before) : std::max(span.start, span.end - before);
     }
     return ready;
+  }
+  // When so much of an op is done: by halving, as more is done the later it is.
+  Time reached(WorkerId worker, std::size_t i, Time work) const {
+    Span within = times(worker).compute[i];
+    while (within.start < within.end) {
+      const Time middle{within.start.value + (within.end - within.start).value / 2};
+      if (done(worker, i, middle) < static_cast<double>(work.value) - 0.01)
+        within.start = middle + Time{1};
+      else
+        within.end = middle;
+    }
+    return within.end;
   }
 
   // When the tensor of an edge is usable; nullopt when it never was sent.
@@ -285,6 +337,8 @@ class Check {
   const Schedule& schedule_;
   const StepCosts& costs_;
   int positions_;
+  bool contended_;                       // by an engine that knows of it
+  std::vector<std::vector<Span>> busy_;  // contended: by worker
   std::map<Key, const Transfer*> arrived_;
   std::map<std::tuple<StreamId, std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;
 };

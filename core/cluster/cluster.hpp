@@ -80,6 +80,16 @@ struct HostTimes {
   std::optional<double> band;  // of all of them together; absent: kHostBand
 };
 
+// What kernels of collectives and of computing take from one another while both run: each rate is as given here from the
+// moment on at which the other begins, and whole again when it ends.
+struct KernelContention {
+  int multiprocessors = 0;  // that a collective's kernels hold
+  double memory = 1;        // times as long takes what memory limits, beside a collective
+  double collective = 1;    // times as long takes a collective, beside computing
+
+  bool any() const { return multiprocessors > 0 || memory > 1 || collective > 1; }
+};
+
 struct MeasuredDevice;  // core/cluster/measured_device.hpp
 
 // One accelerator. Peak rates are dense (no sparsity); each figure has a `source` in its file.
@@ -98,6 +108,7 @@ struct Device {
   std::optional<Bandwidth> host_update;  // that the host reads and writes for it while it updates parameters
   Time launch_overhead;                  // per scheduled op (explicit and uniform times) or per layer (roofline)
   HostTimes host;                        // roofline, layers built from operators
+  KernelContention contention;
   bool fp8_any_layout = false;  // fp8 products read either operand along either side; else transposed copies are made
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise

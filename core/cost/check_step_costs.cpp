@@ -1,4 +1,5 @@
 // Producer and checker are apart: nothing here is shared with step_costs.cpp.
+#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +28,14 @@ std::string check_durations(const StepCosts& costs) {
       if ((*table)[i] < Time{})
         return "negative duration of virtual stage " + std::to_string(i / kKinds) + ", kind " +
                std::to_string(i % kKinds);
+  }
+  if (costs.contention) {
+    const auto& [computing, collectives] = *costs.contention;
+    if (computing.size() != expected || collectives.size() != static_cast<std::size_t>(costs.shape.chunks()))
+      return "contention: one entry per op of a chunk, and one per chunk, are needed";
+    for (const std::vector<double>* slower : {&computing, &collectives})
+      for (const double times : *slower)
+        if (!(times >= 1 && times < HUGE_VAL)) return "contention: " + std::to_string(times) + " times as long";
   }
   if (!costs.settled.empty() && costs.settled.size() != expected * static_cast<std::size_t>(costs.shape.micro_batches))
     return "settled durations: one per op is needed";

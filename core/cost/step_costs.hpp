@@ -82,6 +82,13 @@ struct StepCosts {
     std::optional<Time> pair;     // stated: a forward with a backward
   };
   std::optional<Together> together;
+  // What computing and collectives take from one another while both run on a worker (Device::contention), each as a
+  // multiple, >= 1, of its time alone; none: nothing.
+  struct Contention {
+    std::vector<double> computing;    // of an op beside a collective: [chunk * kKinds + kind]
+    std::vector<double> collectives;  // of a chunk's collective while one of its members computes
+  };
+  std::optional<Contention> contention;
   // What `settle` (sim/at_load.hpp) made of them, by op: [(chunk * kKinds + kind) * micro_batches + m]; empty: nothing.
   std::vector<Time> settled;
   std::vector<Edge> edges;

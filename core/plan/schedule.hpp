@@ -86,9 +86,12 @@ struct StreamRule {
   std::string_view name;  // "gradients"
   std::string_view op;    // what its ops are called: "all-reduce"
   bool alone = false;     // the worker's own; false: all holders of a chunk take part in each op, in one order
+  bool kernels = false;   // its ops are kernels of the device, which contend with those that compute
 };
-inline constexpr std::array kStreams = {StreamRule{"gradients", "all-reduce"}, StreamRule{"weights", "all-gather"},
-                                        StreamRule{"out", "offload", true}, StreamRule{"in", "reload", true}};
+inline constexpr std::array kStreams = {StreamRule{.name = "gradients", .op = "all-reduce", .kernels = true},
+                                        StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
+                                        StreamRule{.name = "out", .op = "offload", .alone = true},
+                                        StreamRule{.name = "in", .op = "reload", .alone = true}};
 using StreamId = std::size_t;  // row of kStreams
 inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3;
 

@@ -101,6 +101,22 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
+constexpr Field<KernelContention> kContention[] = {
+    {"multiprocessors", "whole number >= 1", "that the kernels of a collective hold; default: none",
+     read_as<&KernelContention::multiprocessors, AtLeast1>, write_unless<&KernelContention::multiprocessors, 0>},
+    {"memory", "number >= 1", "times as long takes beside a collective what memory limits; default: 1",
+     member<&KernelContention::memory, Factor>},
+    {"collective", "number >= 1", "times as long takes a collective beside computing; default: 1",
+     member<&KernelContention::collective, Factor>},
+};
+
+void write_contention(YamlText& out, std::string_view key, const Device& device) {
+  if (!device.contention.any()) return;
+  out.open(key);
+  write_fields<KernelContention>(out, kContention, device.contention);
+  out.close();
+}
+
 constexpr Field<Device> kDevice[] = {
     {"name", "text", "for reports; default: the name of its file", member<&Device::name>},
     {"memory", "size",
@@ -147,6 +163,12 @@ constexpr Field<Device> kDevice[] = {
      "its issuing; default: nothing",
      [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
      write_host},
+    {"contention", "map",
+     "what collectives of gradients and weights and computing take from one another while both run; default: nothing",
+     [](Reader& reader, const At& at, Device& device) {
+       read_fields<KernelContention>(reader, at, kContention, device.contention);
+     },
+     write_contention},
     {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
      member<&Device::compute_efficiency, Share>},
     {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1",
@@ -212,7 +234,7 @@ void read_network_kind(Reader& reader, const At& at, Network& network) {
     reader.errors.add(at.yaml.place, path(at), unknown_name(std::string_view(*text).substr(0, 64), known));
 }
 
-struct Contention {
+struct ZeroToOne {
   const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
 };
 
@@ -235,7 +257,7 @@ constexpr Field<Network> kNetwork[] = {
      }},
     {"contention", "number in [0, 1]",
      "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
-     read_as<&Network::contention, Contention>,
+     read_as<&Network::contention, ZeroToOne>,
      [](YamlText& out, std::string_view key, const Network& network) {
        if (network.contention > 0) out.line(key, value_text(network.contention));
      }},
@@ -414,6 +436,11 @@ void read_device_section(Reader& reader, const At& at, Device& device) {
     if (device.multiprocessors == 0 && std::any_of(device.efficiency.begin(), device.efficiency.end(), by_size))
       reader.errors.add(here.yaml.place, path(at),
                         "efficiency by size (tiles, kernels) needs multiprocessors; give their number");
+    if (const int held = device.contention.multiprocessors; held > 0 && held >= device.multiprocessors)
+      reader.errors.add(here.yaml.place, path(at) + ".contention.multiprocessors",
+                        device.multiprocessors == 0 ? "needs the multiprocessors of the device; give their number"
+                                                    : fmt::format("must be below the {} multiprocessors of the device",
+                                                                  device.multiprocessors));
     if (device.reserve > device.memory && from_one_place(here.yaml, "memory", "reserve"))
       reader.errors.add(here.yaml.place, path(at) + ".reserve", "is more than memory; lower it");
     reader.sourced = sourced;
@@ -456,7 +483,8 @@ std::vector<SectionDoc> cluster_docs() {
                                   document<NodeLinks>("cluster.node.links", kLinks),
                                   document<Network>("cluster.network", kNetwork),
                                   document<Device>("device", kDevice),
-                                  document<HostTimes>("device.host", kHost)};
+                                  document<HostTimes>("device.host", kHost),
+                                  document<KernelContention>("device.contention", kContention)};
   for (SectionDoc& doc : kernel_curve_docs())
     docs.push_back(std::move(doc));
   for (SectionDoc& doc : measured_device_docs())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pipewright::sim {
 namespace {
@@ -9,6 +10,11 @@ namespace {
 // A flow whose last bytes need less than this beyond a whole nanosecond has ended: 0.001 ns is far above the rounding
 // of doubles (1 s in nanoseconds carries 1e-7) and far below what is reported.
 constexpr double kSlack = 1e-3;
+
+// Rates that differ by less are the same: sums of doubles depend on their order.
+constexpr double kSameRate = 1e-13;
+
+constexpr std::uint32_t kItself = ~std::uint32_t{0}, kUnknown = kItself - 1;  // in place of a link: what limits a flow
 
 }  // namespace
 
@@ -45,7 +51,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
   flow.alone = demand.alone;
   flow.order = orders_++;
   flow.owner = demand.owner;
-  flow.at_full_rate = true;
+  flow.at_full_rate = true;  // Fifo: until it is slowed
   flow.uses.clear();
   for (const LinkWeight& use : links)
     flow.uses.push_back({use.link, 0, use.weight});
@@ -60,9 +66,22 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     use.place = static_cast<std::uint32_t>(link.flows.size());
     link.flows.push_back({id, i, use.weight});
   }
+  flow.unslowed = flow.full_rate;
+  flow.limiter = kUnknown;
   if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
   ++live_;
   return id;
+}
+
+void SharedLinks::slow(FlowId id, double slower) {
+  Flow& flow = flows_[id];
+  const double rate = flow.unslowed / slower;
+  if (rate == flow.full_rate) return;
+  flow.full_rate = rate;
+  flow.at_full_rate = false;
+  flow.limiter = kUnknown;
+  for (const Use& use : flow.uses)
+    touch(use.link);
 }
 
 Time SharedLinks::settle(Time now) {
@@ -115,80 +134,105 @@ void SharedLinks::detach(Flow& flow) {
 
 void SharedLinks::settle_fair(Time now) {
   ++stamp_;
-  for (const std::uint32_t touched : touched_) {
-    if (links_[touched].seen == stamp_) continue;
-    gather(touched);
-    fill();
-    for (const FlowId id : part_flows_)
-      set_rate(id, now, flows_[id].fair_rate);
+  part_.clear();
+  links_of_part_.clear();
+  share_.clear();
+  open_ = 0;
+  level_ = lowest_limit_ = 0;
+  for (const std::uint32_t touched : touched_)
+    join_limited_by(touched, kUnknown);
+  fill();
+  for (const FlowId id : part_)
+    set_rate(id, now, flows_[id].fair_rate);
+}
+
+// Flows of that link that it limits, or whose limit is `also`.
+void SharedLinks::join_limited_by(std::uint32_t link, std::uint32_t also) {
+  for (const FlowOnLink& on : links_[link].flows)
+    if (const std::uint32_t limiter = flows_[on.flow].limiter; limiter == link || limiter == also) join(on.flow);
+}
+
+// The flow is part of what is filled: it gives its rate back to its links, and grows with the others.
+void SharedLinks::join(FlowId id) {
+  Flow& flow = flows_[id];
+  if (std::exchange(flow.seen, stamp_) == stamp_) return;
+  part_.push_back(id);
+  flow.fixed = false;
+  ++open_;
+  lowest_limit_ = std::min(lowest_limit_, flow.full_rate);
+  for (const Use& use : flow.uses) {
+    Link& link = links_[use.link];
+    if (std::exchange(link.seen, stamp_) != stamp_) {
+      link.part = static_cast<std::uint32_t>(links_of_part_.size());
+      links_of_part_.push_back(use.link);
+      share_.push_back(HUGE_VAL);
+      link.left = link.capacity;
+      link.weight = 0;
+      link.open = 0;
+      for (const FlowOnLink& on : link.flows)
+        link.left -= on.weight * flows_[on.flow].rate;
+    }
+    link.left += use.weight * flow.rate;
+    link.weight += use.weight;
+    ++link.open;
+    share_again(link);
   }
 }
 
-// The flows and links that are joined to `link`, directly or through others.
-void SharedLinks::gather(std::uint32_t link) {
-  part_flows_.clear();
-  part_links_.clear();
-  part_share_.clear();
-  const auto add = [this](std::uint32_t index) {
-    if (links_[index].seen == stamp_) return;
-    links_[index].seen = stamp_;
-    part_links_.push_back(index);
-  };
-  add(link);
-  for (std::uint32_t i = 0; i < part_links_.size(); ++i) {
-    Link& here = links_[part_links_[i]];
-    here.part = i;
-    here.left = here.capacity;
-    here.weight = 0;
-    here.open = static_cast<std::uint32_t>(here.flows.size());
-    for (const FlowOnLink& on : here.flows) {
-      here.weight += on.weight;
-      Flow& flow = flows_[on.flow];
-      if (flow.seen == stamp_) continue;
-      flow.seen = stamp_;
-      flow.fixed = false;
-      part_flows_.push_back(on.flow);
-      for (const Use& other : flow.uses)
-        add(other.link);
-    }
-    part_share_.push_back(here.open == 0 ? HUGE_VAL : here.left / here.weight);
-  }
+// The rate at which its open flows will fill it: no less than that up to which all is filled, rounding apart.
+void SharedLinks::share_again(const Link& link) {
+  share_[link.part] = link.open == 0 ? HUGE_VAL : std::max(level_, link.left / link.weight);
 }
 
 // Progressive filling: all rates grow alike until the next link is full, or the next flow at its limit.
 void SharedLinks::fill() {
-  open_ = part_flows_.size();
-  double lowest_limit = 0;  // at most the smallest full rate among open flows
   while (open_ > 0) {
-    const auto fullest = std::min_element(part_share_.begin(), part_share_.end());
-    if (*fullest >= lowest_limit) {
-      // Some flow may reach its own limit before any link is full.
-      lowest_limit = HUGE_VAL;
-      for (const FlowId id : part_flows_)
-        if (!flows_[id].fixed) lowest_limit = std::min(lowest_limit, flows_[id].full_rate);
-      if (lowest_limit <= *fullest) {
-        for (const FlowId id : part_flows_)
-          if (!flows_[id].fixed && flows_[id].full_rate == lowest_limit) fix(flows_[id], lowest_limit);
-        continue;
-      }
-    }
-    const double rate = *fullest;
-    for (const FlowOnLink& on : links_[part_links_[static_cast<std::size_t>(fullest - part_share_.begin())]].flows)
-      if (!flows_[on.flow].fixed) fix(flows_[on.flow], rate);
+    const auto fullest = std::min_element(share_.begin(), share_.end());
+    const double share = *fullest;
+    const std::uint32_t index = links_of_part_[static_cast<std::size_t>(fullest - share_.begin())];
+    const Link& link = links_[index];
+    if (share >= lowest_limit_ && reach_limits(share)) continue;
+    // Whoever is faster has to give way first.
+    const std::size_t before = part_.size();
+    for (const FlowOnLink& on : link.flows)
+      if (flows_[on.flow].rate > share * (1 + kSameRate)) join(on.flow);
+    if (part_.size() > before) continue;
+    for (std::size_t i = 0; i < link.flows.size(); ++i)
+      if (Flow& flow = flows_[link.flows[i].flow]; flow.seen == stamp_ && !flow.fixed) fix(flow, share, index);
   }
 }
 
-// The flow keeps `rate`; its links divide what is left among the others, never less than `rate` (rounding apart).
-void SharedLinks::fix(Flow& flow, double rate) {
+// Whether some flow reaches its own limit before any link is full.
+bool SharedLinks::reach_limits(double share) {
+  lowest_limit_ = HUGE_VAL;
+  for (const FlowId id : part_)
+    if (!flows_[id].fixed) lowest_limit_ = std::min(lowest_limit_, flows_[id].full_rate);
+  if (lowest_limit_ > share) return false;
+  const double limit = lowest_limit_;
+  for (std::size_t i = 0; i < part_.size(); ++i)
+    if (Flow& flow = flows_[part_[i]]; !flow.fixed && flow.full_rate == limit) fix(flow, limit, kItself);
+  return true;
+}
+
+// The flow keeps `rate`; its links divide what is left among the others. Where the rate is another one than before, what
+// one of these links limited may be limited no longer, or more.
+void SharedLinks::fix(Flow& flow, double rate, std::uint32_t limiter) {
+  if (std::abs(rate - flow.rate) <= kSameRate * rate) rate = flow.rate;
+  level_ = std::max(level_, rate);
   --open_;
   flow.fixed = true;
   flow.fair_rate = rate;
+  flow.limiter = limiter;
   for (const Use& use : flow.uses) {
     Link& link = links_[use.link];
     link.left -= use.weight * rate;
     link.weight -= use.weight;
-    part_share_[link.part] = --link.open == 0 ? HUGE_VAL : std::max(rate, link.left / link.weight);
+    --link.open;
+    share_again(link);
   }
+  if (rate == flow.rate) return;
+  for (const Use& use : flow.uses)
+    join_limited_by(use.link, use.link);
 }
 
 void SharedLinks::set_rate(FlowId id, Time now, double rate) {
@@ -202,8 +246,12 @@ void SharedLinks::set_rate(FlowId id, Time now, double rate) {
     return;
   }
   flow.at_full_rate = false;
-  const double left = std::max(0.0, std::ceil(flow.remaining / rate - kSlack));
-  end_[id] = now + Time{rounded(left, "a transfer over shared links")};
+  end_[id] = ends(flow);
+}
+
+Time SharedLinks::ends(const Flow& flow) {
+  const double left = std::max(0.0, std::ceil(flow.remaining / flow.rate - kSlack));
+  return flow.since + Time{rounded(left, "a transfer over shared links")};
 }
 
 // -------------------------------------------------------------------------------------------------------------- fifo
@@ -224,11 +272,13 @@ void SharedLinks::settle_fifo(Time now) {
       queue_[kept++] = id;
       continue;
     }
-    flow.begin = now;
+    flow.begin = flow.since = now;
     flow.rate = flow.full_rate;
-    end_[id] = now + flow.alone;
+    end_[id] = flow.at_full_rate ? now + flow.alone : ends(flow);
   }
   queue_.resize(kept);
+  for (FlowId id = 0; id < end_.size(); ++id)  // whose rate has changed on the way
+    if (flows_[id].rate > 0 && flows_[id].rate != flows_[id].full_rate) set_rate(id, now, flows_[id].full_rate);
 }
 
 }  // namespace pipewright::sim

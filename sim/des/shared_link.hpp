@@ -6,8 +6,10 @@
 //
 // MaxMin  Rates are max-min fair: no flow can run faster without slowing one that is not faster. Found by progressive
 //         filling: all rates grow alike until a link is full or a flow reaches its own limit; those flows keep their
-//         rate, the others grow on. Only flows joined by links to one that has begun or ended are looked at.
-//         [BertsekasGallager92] section 6.5.2. Worked numbers in tests/sim/shared_link_test.cpp.
+//         rate, the others grow on. [BertsekasGallager92] section 6.5.2. Worked numbers in tests/sim/shared_link_test.cpp.
+//         Rates are max-min fair if each flow is at its own limit, or on a full link no flow is faster (the same, 6.5.2),
+//         and there is one such set of rates. So a part of the flows is filled, the others keep theirs: first the flows
+//         limited by a link on which one has begun or ended; on the way those as well for which this no longer holds.
 // Fifo    A flow has its links for itself. It begins when all of them are free and no flow asked earlier for one of
 //         them; it never holds some links while it waits for others, so there is no deadlock.
 //
@@ -47,7 +49,10 @@ class SharedLinks {
   // A flow over `links` (each once, at least one) asks for its rate at `now`. It has none before the next `settle`.
   FlowId start(Time now, const FlowDemand& demand, std::span<const LinkWeight> links);
 
-  // Something has begun or ended since the last `settle`.
+  // From the next `settle` on the flow's own highest rate is 1/`slower` of what it was when it began.
+  void slow(FlowId flow, double slower);
+
+  // Something has begun, ended or slowed since the last `settle`.
   bool unsettled() const { return !touched_.empty(); }
 
   // Settles the rates from `now` on. Returns the next end of a flow, kNever if none runs.
@@ -74,9 +79,11 @@ class SharedLinks {
     std::vector<Use> uses;
     double remaining = 0;  // bytes left at `since`
     double rate = 0, full_rate = 0, fair_rate = 0;
+    double unslowed = 0;  // its full rate
     Time since, begin, alone;
     std::uint64_t order = 0;
-    std::uint64_t seen = 0;  // stamp of the settling that visited it
+    std::uint64_t seen = 0;     // MaxMin: stamp of the last settling that it was part of
+    std::uint32_t limiter = 0;  // likewise: the full link that limits it
     std::uint32_t owner = 0;
     bool at_full_rate = true;  // all its life
     bool fixed = false;
@@ -90,9 +97,9 @@ class SharedLinks {
     std::vector<FlowOnLink> flows;  // MaxMin: flows that run
     double capacity = 0;            // bytes per nanosecond
     double left = 0, weight = 0;    // while filling: capacity and weight not yet given away
-    std::uint32_t open = 0;         // while filling: flows without a rate yet
-    std::uint32_t part = 0;         // while filling: index into part_links_ and part_share_
-    std::uint64_t seen = 0;
+    std::uint32_t open = 0;         // while filling: flows of the part without a rate yet
+    std::uint32_t part = 0;         // likewise: index into links_of_part_
+    std::uint64_t seen = 0;         // stamp of the settling that filled it
     bool touched = false;
     bool busy = false;        // Fifo: held by a flow
     std::uint64_t asked = 0;  // Fifo: stamp of the settling in which an earlier flow waits for it
@@ -101,10 +108,14 @@ class SharedLinks {
   void touch(std::uint32_t link);
   void detach(Flow& flow);
   void settle_fair(Time now);
-  void gather(std::uint32_t link);
+  void join(FlowId flow);
+  void join_limited_by(std::uint32_t link, std::uint32_t also);
+  void share_again(const Link& link);
+  bool reach_limits(double share);
   void fill();
-  void fix(Flow& flow, double rate);
+  void fix(Flow& flow, double rate, std::uint32_t limiter);
   void set_rate(FlowId id, Time now, double rate);
+  static Time ends(const Flow& flow);
   void settle_fifo(Time now);
 
   std::vector<Link> links_;
@@ -114,14 +125,16 @@ class SharedLinks {
   std::vector<FlowId> free_;
   std::vector<FlowId> queue_;  // Fifo: flows that wait, in the order in which they asked
   std::vector<std::uint32_t> touched_;
-  std::vector<FlowId> part_flows_;  // the part of the network that is being settled
-  std::vector<std::uint32_t> part_links_;
-  std::size_t open_ = 0;            // flows of the part without a rate yet
-  std::vector<double> part_share_;  // rate at which the link will be full, as things stand
+  std::vector<FlowId> part_;  // flows that are being filled; the others keep their rates
+  std::size_t open_ = 0;      // of them, without a rate yet
+  double level_ = 0;          // up to which rate all is filled
+  double lowest_limit_ = 0;   // at most the smallest full rate among open flows
+  std::vector<std::uint32_t> links_of_part_;
+  std::vector<double> share_;  // of these links: rate at which it will be full, as things stand
   std::vector<Done> done_;
   Time next_end_ = kNever;
   std::size_t live_ = 0;
-  std::uint64_t orders_ = 0, stamp_ = 0;
+  std::uint64_t orders_ = 0, stamp_ = 0, filling_ = 0;
 };
 
 }  // namespace pipewright::sim

@@ -56,6 +56,33 @@ TEST_CASE("Plan, training and device say how operators are shared and priced") {
   CHECK_FALSE(device.efficiency[static_cast<std::size_t>(OperatorKind::Attention)].has_value());
 }
 
+TEST_CASE("What collectives and computing take from one another is read, written and kept within its device") {
+  ScenarioText text = tensor_parallel();
+  const auto with = [&](const std::string& contention, const std::string& multiprocessors) {
+    text.cluster =
+        "{node: {devices: 8, device: {memory: 16 GiB, memory_bandwidth: 100 GB/s, peak: {bf16: 10 TFLOP/s}, " +
+        multiprocessors + "contention: " + contention + "}}}";
+    return text;
+  };
+  const Scenario scenario =
+      read_text(with("{multiprocessors: 20, memory: 1.15, collective: 1.1}", "multiprocessors: 132, "));
+  const KernelContention& contention = scenario.cluster.device.contention;
+  CHECK(contention.multiprocessors == 20);
+  CHECK(contention.memory == 1.15);
+  CHECK(contention.collective == 1.1);
+  const std::string written = resolved_yaml(scenario);
+  CHECK(written.find("contention:") != std::string::npos);
+  CHECK(resolved_yaml(read_text(tensor_parallel())).find("contention") == std::string::npos);
+  CHECK(message_of([&] {
+          read_text(with("{multiprocessors: 20}", ""));
+        }).find("needs the multiprocessors of the device") != std::string::npos);
+  CHECK(message_of([&] {
+          read_text(with("{multiprocessors: 132}", "multiprocessors: 132, "));
+        }).find("must be below the 132 multiprocessors of the device") != std::string::npos);
+  CHECK(message_of([&] { read_text(with("{memory: 0.9}", "")); }).find("must be at least 1; 1 means none") !=
+        std::string::npos);
+}
+
 TEST_CASE("How a host runs layers is read, and written where it is not what holds without it") {
   ScenarioText text = tensor_parallel();
   text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, execution: graphs}";

@@ -75,6 +75,33 @@ TEST_CASE("three flows: the two over the narrow link share it, the third takes w
   CHECK(net.end[2] == Time{100});
 }
 
+TEST_CASE("a flow that is slowed on its way leaves the rest of its link to the others, and goes on when it is not") {
+  LinksUnderTest net({10});
+  const FlowId a = net.start(0, 100, {{0}}), b = net.start(1, 100, {{0}});
+  net.run(Time{10});     // 5 each: 50 bytes done
+  net.links.slow(a, 4);  // 10 / 4 at most
+  net.links.settle(net.now);
+  CHECK(net.links.rate(a) == 2.5);
+  CHECK(net.links.rate(b) == 7.5);
+  net.run(Time{14});
+  net.links.slow(a, 1);
+  net.run();
+  // 10 + 50 / 7.5 = 16.67; at 14 it is slowed no longer: 20 of its bytes are left, 5 each: 18. Then 20 of a alone: 20.
+  CHECK(net.end[1] == Time{18});
+  CHECK(net.end[0] == Time{20});
+}
+
+TEST_CASE("a flow that has its links for itself takes longer while it is slowed, begun or not") {
+  LinksUnderTest net({10}, LinkPolicy::Fifo);
+  const FlowId a = net.start(0, 100, {{0}}), b = net.start(1, 100, {{0}});
+  net.run(Time{5});
+  net.links.slow(a, 2);
+  net.links.slow(b, 2);
+  net.run();
+  CHECK(net.end[0] == Time{15});
+  CHECK(net.end[1] == Time{35});
+}
+
 TEST_CASE("a flow's own limit leaves the rest of a link to the others") {
   LinksUnderTest net({10});
   const FlowId slow = net.start(0, 100, {{0}}, 2), fast = net.start(1, 100, {{0}});

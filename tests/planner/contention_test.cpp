@@ -1,0 +1,101 @@
+// What a device states of contention, in the prices of a step and in its timeline.
+#include <doctest/doctest.h>
+
+#include "tests/planner/plan_of.hpp"
+#include "tests/support/transformer_block.hpp"
+#include "tests/support/uniform_scenario.hpp"
+
+using namespace pipewright::tests;
+
+namespace {
+
+// Two units of ZeRO-3 in two copies: forwards of 10 ms, gathers of 4 ms.
+Scenario two_units() {
+  Scenario scenario = uniform_scenario({.layers = 2,
+                                        .devices = 2,
+                                        .stages = 1,
+                                        .micro_batches = 1,
+                                        .forward = Time{10'000'000},
+                                        .backward = Time{20'000'000}});
+  for (Layer& layer : scenario.model.layers)
+    layer.block = true, layer.parameters = 200'000'000;
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{100e9};
+  scenario.plan.data_parallel.value = 2;
+  scenario.training.zero = 3;
+  scenario.cluster.device.multiprocessors = 132;
+  return scenario;
+}
+
+// A block of products and of what memory limits, in two copies.
+Scenario block() {
+  Scenario scenario = block_scenario({}, 2, 2, {});
+  scenario.plan.stages.value = 1;
+  scenario.plan.data_parallel.value = 2;
+  scenario.training.micro_batch_size = Placed<std::int64_t>{1, {}};
+  scenario.training.micro_batches = Placed<std::int64_t>{2, {}};
+  scenario.cluster.links.kind = LinkKind::Nvswitch;
+  scenario.cluster.links.bandwidth = Bandwidth{100e9};
+  scenario.cluster.device.multiprocessors = 108;
+  return scenario;
+}
+
+double slower(const Scenario& scenario, Kind kind) {
+  const Answer answer = priced(scenario);
+  REQUIRE(answer.costs.contention.has_value());
+  return answer.costs.contention->computing[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+TEST_CASE("the unit beside a gather of 4 ms that holds 20 of 132 multiprocessors takes 10.606 ms, not 10") {
+  Scenario scenario = two_units();
+  const Answer alone = priced(scenario);
+  CHECK_FALSE(alone.costs.contention.has_value());
+  CHECK(alone.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'000'000}});
+
+  scenario.cluster.device.contention.multiprocessors = 20;
+  const Answer beside = priced(scenario);
+  CHECK(beside.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'606'061}});
+  CHECK(beside.timeline.engine_reason == "collectives contend with computing");
+  CHECK(validate(beside.timeline, beside.schedule, beside.costs) == "");
+
+  scenario.cluster.device.contention.collective = 1.1;
+  const Answer both = priced(scenario);
+  CHECK(both.timeline.workers[0].communication[kGathers][1] == Span{Time{4'000'000}, Time{8'400'000}});
+  CHECK(both.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'666'667}});
+}
+
+TEST_CASE("where nothing is reduced or gathered nothing contends") {
+  Scenario scenario = two_units();
+  scenario.training.zero = 0;
+  scenario.plan.data_parallel.value = 1;
+  scenario.cluster.device.contention = {20, 1.2, 1.1};
+  CHECK_FALSE(priced(scenario).costs.contention.has_value());
+}
+
+TEST_CASE("multiprocessors slow what is limited by products, memory what memory limits") {
+  Scenario products = block(), memory = block();
+  products.cluster.device.contention.multiprocessors = 27;  // a quarter
+  memory.cluster.device.contention.memory = 1.25;
+  // The update moves bytes only; a forward has some of both.
+  CHECK(slower(products, Kind::Update) == 1);
+  CHECK(slower(memory, Kind::Update) == doctest::Approx(1.25));
+  for (const Kind kind : {Kind::F, Kind::BW}) {
+    const double by_products = slower(products, kind), by_memory = slower(memory, kind);
+    CHECK(by_products > 1.01);
+    CHECK(by_memory > 1.01);
+    // What is a share x of products and 1 - x of memory: x * 4/3 + (1 - x), and x + (1 - x) * 1.25.
+    CHECK((by_products - 1) * 3 + (by_memory - 1) * 4 == doctest::Approx(1));
+  }
+}
+
+TEST_CASE("a step beside collectives is never shorter, and contention of a factor of 1 changes nothing") {
+  for (const double memory : {1.0, 1.2, 2.0}) {
+    Scenario scenario = block();
+    const Time alone = priced(scenario).timeline.makespan;
+    scenario.cluster.device.contention.memory = memory;
+    const Time beside = priced(scenario).timeline.makespan;
+    CHECK((memory > 1 ? beside >= alone : beside == alone));
+  }
+}
