@@ -134,6 +134,11 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
   for (const Layer& layer : scenario.model.layers) {
     if (layer.work < 0) continue;
     for (const Operator& op : scenario.model.works[static_cast<std::size_t>(layer.work)].operators) {
+      if (op.module == Module::StateSpace)
+        return refuse(
+            fmt::format("cuts sequences, but \"{}\" of layer \"{}\" goes on from the state of the tokens before, "
+                        "which is not kept from slice to slice; use 1",
+                        op.name, layer.name));
       if (op.attention.heads <= 0) continue;
       if (!op.causal)
         return refuse(fmt::format("cuts sequences, but in \"{}\" of layer \"{}\" tokens read later ones; use 1",

@@ -16,6 +16,10 @@
 // the product in fp32; then all put together, and to 16 bits. In bytes per value:
 //     forward  4 + 10 + 8 + 6 = 28 in place of 4;          backward  6 + 6 + 12 + 12 + 4 = 40 in place of 4
 // Its loop is counted as one kernel per expert.
+//
+// The scan of a Mamba-2 mixer (mamba_ssm's mamba_split_conv1d_scan_combined). Backward, the forward's kernel of each part runs
+// again before that of its gradient; the scores have a gradient each for B and C, and the scan itself does not run again, but
+// has six: gate, states, X, C, scores, decays.                                                          [MambaSSM26]
 //                                                                          tests/core/operator_costs_test.cpp
 #pragma once
 
@@ -45,6 +49,9 @@ inline bool softmax_apart(const Operator& op, const ProductOfLayer& scores, doub
 inline KernelsOfOperator megatron_kernels(const Operator& op, const ProductOfLayer& scores, double samples,
                                           const TensorParallel& split, double experts) {
   if (softmax_apart(op, scores, samples, split)) return {5, 5, 18.5 / 2, 20.5 / 3};
+  if (op.name == "chunk_scan") return {1, 6, 1, 1};
+  if (op.name == "chunk_scores") return {1, 3, 1, 1};
+  if (op.module == Module::StateSpace && op.name != "rms_norm") return {1, 2, 1, 1};
   if (op.name == "gelu_gate") return {4, 5, 11.0 / 3, 18.0 / 5};
   const int loop = static_cast<int>(std::max(1.0, experts)) + 1;
   if (op.name == "expert_bias") return {loop, loop, 28.0 / 4, 40.0 / 4};

@@ -24,6 +24,8 @@ constexpr FlopConvention kConventions[] = {
 
 double counted(const Operator& op, const FlopConvention& convention) {
   if (op.routed && !convention.routers) return 0;
+  if (op.module == Module::StateSpace && convention.pairs != FlopConvention::Pairs::AsComputed)
+    return op.all_pairs_flops;
   if (op.all_pairs_flops > 0 && convention.pairs != FlopConvention::Pairs::AsComputed) {
     const bool half = convention.pairs == FlopConvention::Pairs::HalfIfCausal && op.causal;
     return half ? op.all_pairs_flops / 2 : op.all_pairs_flops;

@@ -193,7 +193,7 @@ void check_split(const Model& model, int degree) {
           layer.place,
           "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" + layer.name +
               "\", which is split " + std::to_string(shards) +
-              " ways at most (the common divisor of its heads, key heads and inner features); use a divisor of " +
+              " ways at most (the common divisor of its heads, key heads, groups and inner features); use a divisor of " +
               std::to_string(shards));
   }
   if (!any)

@@ -20,6 +20,7 @@
 //     gated activation          both halves of its input        cross-entropy         fp32 probabilities
 //     embedding                 token numbers (8 B each)        LSTM                  gates, cells, inputs, outputs
 //     additive attention        the tanh of every pair, its weights, and the keys
+//     state space               its input, the scan's output before the gate and after it (layer_state_space.cpp)
 //
 // A tensor that needs no gradient (the model's own input) has no input gradient: the first convolution has none.
 #pragma once
@@ -38,6 +39,8 @@
 #include "core/model/work.hpp"
 
 namespace pipewright::core {
+
+std::int64_t features_of(const StateSpace& spec);  // of its input
 
 class LayerBuilder {
  public:
@@ -77,6 +80,8 @@ class LayerBuilder {
   Value dropout(Value x, bool per_channel = false);  // per_channel: dropout2d, a mask per channel
   Value router(Value x, std::int64_t experts);       // {tokens, h} -> {tokens, experts}
   Value experts(Value x, const Experts& experts);    // as many as each token is sent to, summed
+  // What lies between the products of a Mamba-2 mixer: {tokens, z, x, B, C, dt side by side} -> {tokens, inner features}
+  Value state_space(Value x, const StateSpace& spec);
   // The same values: no operator, no bytes. A layer that does nothing else hands on its input, which then counts where
   // it was produced.
   Value reshape(Value x, Shape shape);

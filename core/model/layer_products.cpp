@@ -300,6 +300,22 @@ void add_reductions(Work& work, Module module, const Amount& x, const Amount& y)
   work.reduced_backward += x, ++work.reductions_backward;
 }
 
+std::string_view name_of_activation(const Experts& spec) {
+  PP_CHECK(!(spec.squared && spec.gated));
+  if (spec.squared) return "relu2";
+  return spec.gated && spec.activation == Activation::Gelu ? "gelu_gate" : name_of(spec.activation);
+}
+
+// Between an expert's products: it reads what the first one opened, and is multiplied by a gate, or by itself.
+void set_activation(Operator& act, const Experts& spec, const Amount& opened, const Amount& inner) {
+  const PointwiseFlops flops = pointwise(spec.activation);
+  const bool multiplied = spec.gated || spec.squared;
+  act.divided = act.expert = true;
+  act.forward_flops = (flops.forward + (multiplied ? 1 : 0)) * inner.sharded_values;
+  act.input_flops = (flops.backward + (multiplied ? 2 : 0)) * inner.sharded_values;
+  act.forward_bytes = opened + inner, act.input_bytes = 2.0 * opened + inner;
+}
+
 }  // namespace
 
 LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
@@ -348,14 +364,9 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   };
   Operator& opening = product(up, b_up, sent, opened, Divided::Columns);
   if (spec.gated && spec.activation != Activation::Silu) opening.other_gate_flops = opening.forward_flops / 2;
-  const PointwiseFlops flops = pointwise(spec.activation);
-  Operator& act = add_operator(
-      spec.gated && spec.activation == Activation::Gelu ? "gelu_gate" : name_of(spec.activation), OperatorKind::Memory);
+  Operator& act = add_operator(name_of_activation(spec), OperatorKind::Memory);
   const Module of_activation = act.module = module_ == Module::Experts ? Module::ExpertActivation : module_;
-  act.divided = act.expert = true;
-  act.forward_flops = (flops.forward + (spec.gated ? 1 : 0)) * inner_values.sharded_values;
-  act.input_flops = (flops.backward + (spec.gated ? 2 : 0)) * inner_values.sharded_values;
-  act.forward_bytes = opened + inner_values, act.input_bytes = 2.0 * opened + inner_values;
+  set_activation(act, spec, opened, inner_values);
   product(down, b_down, inner_values, sent, Divided::Depth);
   if (spec.bias) {
     Operator& bias = add_operator("expert_bias", OperatorKind::Memory);

@@ -152,6 +152,15 @@ constexpr Parameter kExperts[] = {
     {"bias", "trained biases", 0, 0, {}, "no | yes"},
 };
 
+constexpr Parameter kStateSpace[] = {
+    {"heads", "of the scan", 1, 65536, {}, ""},
+    {"head_size", "features of a head", 1, kLarge, 64, ""},
+    {"groups", "of heads that share B and C", 1, 65536, 1, ""},
+    {"state", "features of a head's state per feature", 1, kLarge, 128, ""},
+    {"kernel", "tokens that the convolution sees", 1, 4096, 4, ""},
+    {"chunk", "tokens of a chunk", 1, 100'000'000, 128, ""},
+};
+
 Value global_average_pool(LayerBuilder& layer, Inputs x, const FamilyValues&) {
   return layer.global_average_pool(x[0]);
 }
@@ -249,6 +258,11 @@ constexpr std::array kOperatorRules = {
                                                .activation = activation_of(v.choice("activation")),
                                                .gated = v.is("gated", "yes"),
                                                .bias = v.is("bias", "yes")});
+                 }},
+    OperatorRule{"state_space", "what lies between the products of a Mamba-2 mixer", kStateSpace, 1, 1,
+                 [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
+                   return layer.state_space(
+                       x[0], {v["heads"], v["head_size"], v["groups"], v["state"], v["kernel"], v["chunk"]});
                  }},
     OperatorRule{"flatten", "the same values in one dimension", {}, 1, 1, flatten},
     OperatorRule{"image_to_tokens", "pixels as tokens, channels as features", {}, 1, 1, image_to_tokens},

@@ -92,6 +92,15 @@ struct Experts {
   Activation activation = Activation::Silu;
   bool gated = true;
   bool bias = false;
+  bool squared = false;  // the activation's output, value by value; not gated
+};
+// What lies between the two products of a Mamba-2 mixer.                                                [DaoGu24]
+struct StateSpace {
+  std::int64_t heads = 1, head_size = 1;  // their product d: the inner features
+  std::int64_t groups = 1, state = 1;     // heads of a group share B and C, of `state` features a token each
+  std::int64_t kernel = 4;                // of the causal convolution, in tokens
+  std::int64_t chunk = 128;               // tokens whose pairs are computed one by one
+  bool operator==(const StateSpace&) const = default;
 };
 
 // What tells one step of an operation from another: the shapes say the rest. Steps of other operations have none.

@@ -76,8 +76,9 @@ enum class Module : std::uint8_t {
   ExpertActivation,  // moe_act: of the experts, whose output is not kept either
   Experts,           // moe: router, exchange and products of the experts, shared ones among them
   Operators,         // operators, of no operator: all but what `Replay` saves of a block's
+  StateSpace,        // between the products of a Mamba-2 mixer; never rebuilt alone
 };
-constexpr int kModules = 7;
+constexpr int kModules = 8;
 // Of them; AttentionCore, Norm: 0b110.
 class Modules {
  public:
@@ -168,7 +169,8 @@ struct Operator {
   Amount forward_bytes, input_bytes, weight_bytes;  // activations read and written by each pass, without parameters
   Amount workspace;                                 // scratch memory while it runs
   // What publishers' ways to count FLOPs differ in (core/model/flops.hpp); all of one forward pass.
-  double all_pairs_flops = 0;   // attention: with every pair of query and key, masked or not
+  // Attention: with every pair of query and key, masked or not. Of a state space: what publishers count for all of it.
+  double all_pairs_flops = 0;
   double other_gate_flops = 0;  // part of forward_flops that computes a gate other than SwiGLU's
   bool causal = false;          // attention: of all pairs, each query sees the keys before it
   ProductOfLayer shape;         // of a product

@@ -1,7 +1,7 @@
 // Hugging Face configurations (config.json) as transformers.
 //
 // Read: llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, gemma, gemma2, gemma3_text, gpt2, gpt_neox,
-// gpt_oss, deepseek_v2, deepseek_v3, mpt, nemotron, olmo2, bert, t5, vit. A configuration that wraps a text model
+// gpt_oss, deepseek_v2, deepseek_v3, mpt, nemotron, nemotron_h, olmo2, bert, t5, vit. One that wraps a text model
 // (`text_config`) gives that part. Refused: any other model_type, a missing or wrong field, and fields of experts or of
 // compressed attention that its model_type does not have: a sparse model never becomes a dense one silently.
 #pragma once

@@ -161,6 +161,26 @@ void nemotron(const HfReading& r) {
   t.activation = t.squared ? Activation::Relu : activation(r.config, "hidden_act", "relu2");
 }
 
+// A part a block, no positions; feed-forwards and experts of squared ReLU without a gate.                [NemotronH25]
+void nemotron_h(const HfReading& r) {
+  Transformer& t = r.out.transformer;
+  HfFields& c = r.config;
+  read_decoder(r), read_heads(r);
+  if (c.has("attention_head_dim"))  // as Nemotron-H wrote it
+    t.head_size = c.count("attention_head_dim");
+  else if (!c.has("head_dim"))
+    static_cast<void>(c.count("head_dim"));
+  t.positions = Transformer::Positions::None;
+  t.feed_forward = c.count("intermediate_size");
+  t.gated = false;
+  t.squared = c.word("mlp_hidden_act", "relu2") == "relu2";
+  t.activation = t.squared ? Activation::Relu : activation(c, "mlp_hidden_act", "relu2");
+  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  t.feed_forward_bias = c.flag("mlp_bias", false);
+  t.dropout = c.drops("hidden_dropout", 0);
+  read_hf_hybrid(r);
+}
+
 void mistral(const HfReading& r) {
   llama(r);
   // Mistral's default is 4096 tokens, Mixtral's none.
@@ -540,26 +560,13 @@ void vit(const HfReading& r) {
 }
 
 constexpr HfType kTypes[] = {
-    {"bert", bert},
-    {"deepseek_v2", deepseek},
-    {"deepseek_v3", deepseek_v3},
-    {"gemma", gemma},
-    {"gemma2", gemma2},
-    {"gemma3_text", gemma3},
-    {"gpt2", gpt2},
-    {"gpt_neox", gpt_neox},
-    {"gpt_oss", gpt_oss},
-    {"llama", llama},
-    {"mistral", mistral},
-    {"mixtral", mixtral},
-    {"mpt", mpt},
-    {"nemotron", nemotron},
-    {"olmo2", olmo2},
-    {"qwen2", qwen2},
-    {"qwen2_moe", qwen2_moe},
-    {"qwen3", qwen3},
-    {"qwen3_moe", qwen3_moe},
-    {"t5", t5},
+    {"bert", bert},   {"deepseek_v2", deepseek}, {"deepseek_v3", deepseek_v3},
+    {"gemma", gemma}, {"gemma2", gemma2},        {"gemma3_text", gemma3},
+    {"gpt2", gpt2},   {"gpt_neox", gpt_neox},    {"gpt_oss", gpt_oss},
+    {"llama", llama}, {"mistral", mistral},      {"mixtral", mixtral},
+    {"mpt", mpt},     {"nemotron", nemotron},    {"nemotron_h", nemotron_h},
+    {"olmo2", olmo2}, {"qwen2", qwen2},          {"qwen2_moe", qwen2_moe},
+    {"qwen3", qwen3}, {"qwen3_moe", qwen3_moe},  {"t5", t5},
     {"vit", vit},
 };
 

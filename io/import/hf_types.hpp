@@ -25,6 +25,9 @@ struct HfType {
 };
 std::span<const HfType> hf_types();  // by name
 
+// Blocks of one part each, Mamba-2 mixers and experts of nemotron_h. `transformer` has the rest.
+void read_hf_hybrid(const HfReading& reading);
+
 // What every type states beside its shapes: rotary base and scaling, epsilon of the norms. `transformer` is read.
 void read_hf_trained_as(const HfReading& reading);
 

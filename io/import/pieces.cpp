@@ -28,7 +28,7 @@ namespace {
 constexpr std::int64_t kMostChunks = 65535;  // an op keeps its chunk in 16 bits
 constexpr std::int64_t kMostSamples = 1'000'000'000;
 constexpr std::size_t kMostRows = 4'000'000;  // of chunks on ranks
-constexpr int kMillisecond = 6;               // powers of ten to nanoseconds
+constexpr int kPieceMillisecond = 6;          // powers of ten to nanoseconds
 constexpr std::string_view kSchema = "pipewright.pieces/1";
 constexpr std::string_view kWayOut =
     "columns: chunk, rank, forward_ms, backward_ms (or backward_input_ms and backward_weight_ms), kept_bytes, "
@@ -51,10 +51,10 @@ struct Figure {
 constexpr std::array kPieceFigures = {
     Figure{"chunk", &Piece::chunk},
     Figure{"rank", &Piece::rank},
-    Figure{"forward_ms", &Piece::forward, kMillisecond},
-    Figure{"backward_ms", &Piece::backward, kMillisecond},
-    Figure{"backward_input_ms", &Piece::input, kMillisecond},
-    Figure{"backward_weight_ms", &Piece::weight, kMillisecond},
+    Figure{"forward_ms", &Piece::forward, kPieceMillisecond},
+    Figure{"backward_ms", &Piece::backward, kPieceMillisecond},
+    Figure{"backward_input_ms", &Piece::input, kPieceMillisecond},
+    Figure{"backward_weight_ms", &Piece::weight, kPieceMillisecond},
     Figure{"kept_bytes", &Piece::kept},
     Figure{"output_bytes", &Piece::output},
     Figure{"states_bytes", &Piece::states},
@@ -189,7 +189,8 @@ Pieces of_tasks(const JsonValue& document) {
     const std::string type = task.at("task_type").text();
     if (type != "forward" && type != "backward") continue;
     Passes& passes = chunks[{chunk, rank}];
-    (type == "forward" ? passes.forward : passes.backward).push_back(figure_of(task.at("duration_ms"), kMillisecond));
+    (type == "forward" ? passes.forward : passes.backward)
+        .push_back(figure_of(task.at("duration_ms"), kPieceMillisecond));
   }
   Pieces pieces;
   pieces.source = "Megatron-LM's pipeline simulation: medians over micro-batches; messages and memory are not in it";

@@ -1,4 +1,4 @@
-// Megatron-LM: `pretrain_gpt.py` with the flags of the plan and of the model.                          [MegatronPP26]
+// Megatron-LM: `pretrain_gpt.py`, of hybrids `pretrain_hybrid.py`, with the flags of the plan and of the model. [MegatronPP26]
 #include <algorithm>
 #include <cmath>
 
@@ -37,6 +37,17 @@ std::vector<LayoutChunk> chunks_of(const Plan& plan, const Model& model) {
     chunk.blocks = range.size() - chunk.embedding - chunk.head;
   }
   return chunks;
+}
+
+// "MEM|E*E": a hybrid's blocks with a bar between chunks.
+std::string hybrid_pattern(const Plan& plan, const Model& model, const Transformer& t) {
+  std::string cut;
+  std::size_t block = 0;
+  for (const LayoutChunk& chunk : chunks_of(plan, model)) {
+    cut += (block > 0 || !cut.empty() ? "|" : "") + t.pattern.substr(block, static_cast<std::size_t>(chunk.blocks));
+    block += static_cast<std::size_t>(chunk.blocks);
+  }
+  return cut;
 }
 
 // Flags, a group per line of the script.
@@ -82,7 +93,7 @@ void parallel_flags(Flags& flags, const Answer& written) {
   if (plan.tensor_overlap.value) flags.line("--tp-comm-overlap");
   context_flags(flags, written);
   flags.add("--pipeline-model-parallel-size {}", plan.stages);
-  if (plan.stages > 1)
+  if (plan.stages > 1 && described(written.scenario->model)->pattern.empty())
     flags.add("--pipeline-model-parallel-layout {}",
               shell_word(megatron_layout(chunks_of(plan, written.scenario->model))));
   if (plan.facts.states_group && plan.micro_batch_group)
@@ -211,7 +222,7 @@ std::vector<std::string> unsaid(const Transformer& t) {
   add(t.norms == Transformer::Norms::Sandwich, "norms before and behind the parts of a block");
   add(t.norms == Transformer::Norms::Reordered, "norms of what the parts of a block add (none before them)");
   add(t.norm == Norm::Layer && !t.norm_bias, "layer norms without biases");
-  add(t.positions == Transformer::Positions::None, "ALiBi (if its positions are by it)");
+  add(t.positions == Transformer::Positions::None && t.pattern.empty(), "ALiBi (if its positions are by it)");
   add(t.parallel_parts, "attention and feed-forward side by side");
   add(t.qk_norm == Transformer::QkNorm::All, "norms of queries and keys over all heads");
   add(t.attention_soft_cap || t.final_soft_cap, "soft caps");
@@ -240,9 +251,26 @@ void expert_flags(Flags& flags, const Answer& written) {
   if (written.scenario->training.expert_products == ExpertProducts::Fused) flags.line("--moe-grouped-gemm");
 }
 
+// The pattern says how many layers there are, and where the pipeline is cut.
+void hybrid_flags(Flags& flags, const Answer& written, const Transformer& t) {
+  flags.add("--hybrid-layer-pattern={}", shell_word(hybrid_pattern(written.plan, written.scenario->model, t)));
+  flags.line("--spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec");
+  if (t.pattern.find('M') == std::string::npos) return;
+  const StateSpace& mixer = t.mixer;
+  flags.add("--mamba-num-heads {} --mamba-head-dim {} --mamba-num-groups {} --mamba-state-dim {}", mixer.heads,
+            mixer.head_size, mixer.groups, mixer.state);
+  if (mixer.kernel != 4 || mixer.chunk != 128)
+    flags.remark(
+        fmt::format("mamba_kernel {}, mamba_chunk {}: Megatron-LM has no flags for them, its mixer takes 4 and 128",
+                    mixer.kernel, mixer.chunk));
+}
+
 void model_flags(Flags& flags, const Answer& written) {
   const Transformer t = *described(written.scenario->model);
-  flags.add("--num-layers {} --hidden-size {} --ffn-hidden-size {}", t.layers, t.hidden, t.feed_forward);
+  const bool hybrid = !t.pattern.empty();
+  if (hybrid) hybrid_flags(flags, written, t);
+  flags.add("{}--hidden-size {} --ffn-hidden-size {}", hybrid ? "" : fmt::format("--num-layers {} ", t.layers),
+            t.hidden, t.feed_forward);
   flags.add("--num-attention-heads {} --kv-channels {}", t.heads, t.head_size);
   if (t.key_heads != t.heads) flags.add("--group-query-attention --num-query-groups {}", t.key_heads);
   flags.add("--seq-length {0} --max-position-embeddings {1}", t.sequence_length,
@@ -311,8 +339,8 @@ void training_flags(Flags& flags, const Answer& written) {
   flags.line("--log-interval 1 --log-throughput");
 }
 
-std::string how_to_run_megatron(const LaunchRequest& request, bool several) {
-  constexpr const char* where = "in the folder of Megatron-LM, where pretrain_gpt.py is";
+std::string how_to_run_megatron(const LaunchRequest& request, bool several, const std::string& script) {
+  const std::string where = "in the folder of Megatron-LM, where " + script + " is";
   if (request.sbatch) return comment(fmt::format("Submit with: sbatch FILE, {}.", where));
   if (!several) return comment(fmt::format("Run with: bash FILE, {}.", where));
   return comment(fmt::format("Run with: MASTER_ADDR=HEAD_NODE bash FILE, on every node, {};", where)) +
@@ -333,19 +361,22 @@ std::string megatron_launch(const LaunchRequest& request) {
   text += launch_header(request, "Megatron-LM", kMegatronVersion,
                         fmt::format("pipewright validate {} --log train.log", plan_named(request)));
   const bool several = nodes_of(written).nodes > 1;
-  text += how_to_run_megatron(request, several);
+  const std::string script =
+      described(written.scenario->model)->pattern.empty() ? "pretrain_gpt.py" : "pretrain_hybrid.py";
+  text += how_to_run_megatron(request, several, script);
   text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
   if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
   text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";
   text += "model=(\n" + model.text() + ")\ntraining=(\n" + training.text() + ")\n";
   if (request.sbatch) text += "head=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n";
-  text += fmt::format(
-      "{}{} \\\n  pretrain_gpt.py \"${{parallel[@]}}\" \"${{model[@]}}\" \"${{training[@]}}\" 2>&1 | tee train.log\n",
-      request.sbatch ? "srun " : "",
-      torchrun(written, "\"${SLURM_JOB_ID:-0}\"",
-               request.sbatch ? "\"$head\""
-               : several      ? "\"${MASTER_ADDR:?the name of one node, the same on all}\""
-                              : "\"${MASTER_ADDR:-localhost}\""));
+  text +=
+      fmt::format("{}{} \\\n  {} \"${{parallel[@]}}\" \"${{model[@]}}\" \"${{training[@]}}\" 2>&1 | tee train.log\n",
+                  request.sbatch ? "srun " : "",
+                  torchrun(written, "\"${SLURM_JOB_ID:-0}\"",
+                           request.sbatch ? "\"$head\""
+                           : several      ? "\"${MASTER_ADDR:?the name of one node, the same on all}\""
+                                          : "\"${MASTER_ADDR:-localhost}\""),
+                  script);
   return text;
 }
 

@@ -422,6 +422,13 @@ bool has_parameter(const Family& family, std::string_view key) {
                      [&](const FamilyParameter& parameter) { return parameter.name == key; });
 }
 
+// Whose text may begin as YAML's own signs do.
+bool is_letters(const Family& family, std::string_view key) {
+  return std::any_of(family.parameters.begin(), family.parameters.end(), [&](const FamilyParameter& parameter) {
+    return parameter.name == key && !parameter.letters.empty();
+  });
+}
+
 void read_family_form(Reader& reader, const At& at, Model& model) {
   const Yaml& chosen = *at.yaml.find("family");
   std::string name;
@@ -513,8 +520,9 @@ void write_model_section(YamlText& out, const Model& model) {
   const bool built = !model.form.empty() && (model.form.front().first == "family" || model.form.front().first == "hf");
   if (built) out.line("name", value_text(model.name));
   if (!built) write_fields<Model>(out, kExplicit, model);
+  const Family* family = built ? find_family(model.form.front().second) : nullptr;
   for (const auto& [key, value] : model.form)
-    out.line(key, value);
+    out.line(key, family != nullptr && is_letters(*family, key) ? yaml_string(value) : value);
   if (built && model.form.front().first == "family") write_text<&Model::source>(out, "source", model);
   if (built) return;
   out.open("layers");

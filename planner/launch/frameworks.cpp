@@ -382,6 +382,8 @@ void check_model(const Scenario& scenario, Framework framework) {
   };
   if (!transformer)
     return refuse(fmt::format("is not a decoder of one stack, the models that {} is launched with", name(framework)));
+  if (framework == Framework::Torchtitan && !transformer->pattern.empty())
+    return refuse("is a hybrid stack (model.pattern), of which torchtitan has none; --for megatron has");
   if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
   const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
   if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)

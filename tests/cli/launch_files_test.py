@@ -222,6 +222,20 @@ nemotron = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={
                     "--set", "plan.stages=4")
 assert "  --squared-relu\n" in nemotron and "--rotary-percent 0.5\n" in nemotron, nemotron
 assert "no flag above says" not in nemotron
+# A hybrid's pattern says how many layers there are and where the pipeline is cut; torchtitan has no such model.
+hybrid = ["--set", f"model.hf={SOURCE}/configs/models/hf/nemotron-3-nano-30b-a3b.json", "--set", "plan.stages=4", "--set",
+          "plan.tensor_parallel=2"]
+nano = launched("what_if/llama3-70b.yaml", "megatron", *hybrid)
+assert parses_as_shell(nano)
+segments = re.search(r"^  --hybrid-layer-pattern='([M*E|]+)'$", nano, re.M)[1].split("|")
+assert len(segments) == 4 and "".join(segments) == "MEMEM*" + 4 * "EMEMEM*" + "EMEMEMEM*EMEMEMEME", segments
+assert "  --mamba-num-heads 64 --mamba-head-dim 64 --mamba-num-groups 8 --mamba-state-dim 128\n" in nano
+assert "  --spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec\n" in nano and "  --squared-relu\n" in nano
+assert "\n  pretrain_hybrid.py " in nano and "pretrain_gpt" not in nano
+assert "--num-layers" not in nano and "--pipeline-model-parallel-layout" not in nano and "ALiBi" not in nano, nano
+run = started.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "torchtitan", *hybrid],
+                  capture_output=True, text=True, check=False)
+assert run.returncode == 2 and "is a hybrid stack (model.pattern), of which torchtitan has none; --for megatron has" in run.stderr, run
 mpt = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/mpt-7b.json",
                "--set", "plan.stages=4")
 assert "  --position-embedding-type none\n" in mpt and "--untie-embeddings" not in mpt, mpt

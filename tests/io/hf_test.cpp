@@ -45,46 +45,29 @@ TEST_CASE("Published configurations have their published numbers of parameters")
   //   32 (2 h^2 + 2 h 1024 + 3 h f + 2 h) + 2 V h + h, h = 4096, f = 14336, V = 128256.
   // BERT with its pooler and no further head; T5 with its tied table, and Qwen3 0.6B, 1.7B and 4B with theirs counted
   // once; ViT with 1000 classes; DeepSeek-V3 without its next-token module, with 256 balancing biases in each of 58
-  // blocks.
+  // blocks; Nemotron 3 Nano with 128 of them in each of 23 blocks, which its 31,577,937,344 leave out.
   struct Row {
     const char* name;
     std::int64_t parameters;
   };
-  constexpr Row rows[] = {{"llama3-8b", 8'030'261'248},
-                          {"llama3-70b", 70'553'706'496},
-                          {"mistral-7b", 7'241'732'096},
-                          {"mixtral-8x7b", 46'702'792'704},
-                          {"qwen2-7b", 7'615'616'512},
-                          {"qwen2-moe-a2.7b", 14'315'784'192},
-                          {"qwen3-8b", 8'190'735'360},
-                          {"qwen3-30b-a3b", 30'532'122'624},
-                          {"gemma-7b", 8'537'680'896},
-                          {"gemma2-2b", 2'614'341'888},
-                          {"gemma3-1b", 999'885'952},
-                          {"gpt2", 124'439'808},
-                          {"gpt-neox-20b", 20'554'567'680},
-                          {"gpt-oss-20b", 20'914'757'184},
-                          {"gpt-oss-120b", 116'829'156'672},
-                          {"deepseek-v2-lite", 15'706'484'224},
-                          {"deepseek-v3", 671'026'419'200},
-                          {"bert-base", 109'482'240},
-                          {"t5-base", 222'903'552},
-                          {"vit-base-16", 86'567'656},
-                          {"llama3.1-8b", 8'030'261'248},
-                          {"llama3.1-70b", 70'553'706'496},
-                          {"qwen3-0.6b", 596'049'920},
-                          {"llama3.1-405b", 405'853'388'800},
-                          {"qwen3-1.7b", 1'720'574'976},
-                          {"qwen3-4b", 4'022'468'096},
-                          {"qwen3-14b", 14'768'307'200},
-                          {"qwen3-32b", 32'762'123'264},
-                          {"olmo2-7b", 7'298'617'344},
-                          {"olmo2-13b", 13'716'198'400},
-                          {"olmo2-32b", 32'234'279'936},
-                          {"mpt-7b", 6'649'286'656},
-                          {"mpt-30b", 29'957'200'896},
-                          {"nemotron-4-15b", 15'628'775'424},
-                          {"nemotron-4-340b", 341'029'195'776}};
+  constexpr Row rows[] = {{"llama3-8b", 8'030'261'248},       {"llama3-70b", 70'553'706'496},
+                          {"mistral-7b", 7'241'732'096},      {"mixtral-8x7b", 46'702'792'704},
+                          {"qwen2-7b", 7'615'616'512},        {"qwen2-moe-a2.7b", 14'315'784'192},
+                          {"qwen3-8b", 8'190'735'360},        {"qwen3-30b-a3b", 30'532'122'624},
+                          {"gemma-7b", 8'537'680'896},        {"gemma2-2b", 2'614'341'888},
+                          {"gemma3-1b", 999'885'952},         {"gpt2", 124'439'808},
+                          {"gpt-neox-20b", 20'554'567'680},   {"gpt-oss-20b", 20'914'757'184},
+                          {"gpt-oss-120b", 116'829'156'672},  {"deepseek-v2-lite", 15'706'484'224},
+                          {"deepseek-v3", 671'026'419'200},   {"bert-base", 109'482'240},
+                          {"t5-base", 222'903'552},           {"vit-base-16", 86'567'656},
+                          {"llama3.1-8b", 8'030'261'248},     {"llama3.1-70b", 70'553'706'496},
+                          {"qwen3-0.6b", 596'049'920},        {"llama3.1-405b", 405'853'388'800},
+                          {"qwen3-1.7b", 1'720'574'976},      {"qwen3-4b", 4'022'468'096},
+                          {"qwen3-14b", 14'768'307'200},      {"qwen3-32b", 32'762'123'264},
+                          {"olmo2-7b", 7'298'617'344},        {"olmo2-13b", 13'716'198'400},
+                          {"olmo2-32b", 32'234'279'936},      {"mpt-7b", 6'649'286'656},
+                          {"mpt-30b", 29'957'200'896},        {"nemotron-3-nano-30b-a3b", 31'577'937'344 + 23 * 128},
+                          {"nemotron-4-15b", 15'628'775'424}, {"nemotron-4-340b", 341'029'195'776}};
   for (const auto& [name, parameters] : rows) {
     CAPTURE(name);
     const Model model = read_hf_config(shipped(name), {});
@@ -115,7 +98,7 @@ TEST_CASE("Every model type has a shipped configuration, and each is described b
     CHECK(seen.find("\"model_type\": \"" + std::string(type) + "\"") != std::string::npos);
     ++types;
   }
-  CHECK(types == 21);
+  CHECK(types == 22);
 }
 
 TEST_CASE("Of experts, those that a token is sent to are active") {
@@ -224,8 +207,8 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
   CHECK(
       hf_refusal("{\"model_type\": \"lama\"}") ==
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
-      "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, olmo2, qwen2, "
-      "qwen2_moe, qwen3, qwen3_moe, t5, vit");
+      "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, nemotron_h, "
+      "olmo2, qwen2, qwen2_moe, qwen3, qwen3_moe, t5, vit");
   CHECK(hf_refusal("{}") ==
         "config.json: is not a Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. "
         "with "
@@ -506,6 +489,73 @@ TEST_CASE("Nemotron squares ReLU without a gate, rotates half of a head, and has
   CHECK(hf_refusal(llama("\"hidden_act\": \"relu2\"")).find("hidden_act: \"relu2\" is not known") != std::string::npos);
 }
 
+TEST_CASE("Nemotron 3 Nano: 23 mixers, 23 blocks of experts, 6 of attention; 3.58 B parameters are active") {
+  // Mixer: 2688 (2 x 4096 + 2 x 8 x 128 + 64) + 5 (4096 + 2 x 8 x 128) + 3 x 64 + 4096 + 4096 x 2688, and a norm.
+  // Attention: 2 x 2688 (4096 + 256) and a norm. Experts: 128 x 2 x 2688 x 1856, the shared 2 x 2688 x 3712, router, a norm.
+  const Model model = read_hf_config(shipped("nemotron-3-nano-30b-a3b"), {.sequence_length = 8192});
+  CHECK(work_of(model, "block.0").parameters == 38'744'896);
+  CHECK(work_of(model, "block.5").parameters == 23'399'040);
+  CHECK(work_of(model, "block.1").parameters == 1'297'468'160);
+  CHECK(active_parameters(model) == 3'580'076'352);  // published: 3.6 B, 3.2 B without the embedding's table
+  CHECK(model.works.size() == 5);
+  // Megatron's count of a forward pass, per token: products, half of all pairs, 7 FLOPs per inner feature and state.
+  const double mixers = 23 * (2.0 * 2688 * (10304 + 4096) + 7.0 * 4096 * 128),
+               attention = 6 * (2.0 * 2688 * (2 * 4096 + 2 * 256) + 2 * 8192.0 * 4096),
+               experts = 23 * 4.0 * 2688 * (6 * 1856 + 3712), logits = 2.0 * 2688 * 131072;
+  CHECK(flop_count(model, flop_conventions()[1]).training() / 8192 ==
+        doctest::Approx(3 * (mixers + attention + experts + logits)).epsilon(1e-9));
+  // The pattern comes back from a written file, whose text begins as an alias would.
+  const Scratch scratch;
+  const Model back = read_model(scratch.write("back.yaml", model_yaml(model, "")));
+  CHECK(parameters_of(back) == parameters_of(model));
+  CHECK(flop_count(back).training() == flop_count(model).training());
+  const Model star = read_model(scratch.write(
+      "star.yaml", "model: {family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, pattern: \"*-\"}\n"));
+  CHECK(model_yaml(star, "").find("pattern: \"*-\"") != std::string::npos);
+  CHECK(model_yaml(read_model(scratch.write("again.yaml", model_yaml(star, ""))), "") == model_yaml(star, ""));
+}
+
+TEST_CASE("nemotron_h: patterns in letters or words, and what is not built is refused") {
+  const auto hybrid = [](const std::string& pattern, const std::string& more = "") {
+    return "{\"model_type\": \"nemotron_h\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": "
+           "4,\n"
+           "\"num_attention_heads\": 8, \"num_key_value_heads\": 2, \"head_dim\": 16, \"vocab_size\": 1000, "
+           "\"max_position_embeddings\": 512,\n\"mamba_num_heads\": 4, \"mamba_head_dim\": 32, \"ssm_state_size\": 16, "
+           "\"n_groups\": 2, \"use_mamba_kernels\": true,\n" +
+           pattern + more + "}";
+  };
+  const std::string letters = "\"hybrid_override_pattern\": \"M-M*\"";
+  const Transformer t = parsed_hf(hybrid(letters));
+  CHECK(t.pattern == "M-M*");
+  CHECK(t.mixer == StateSpace{.heads = 4, .head_size = 32, .groups = 2, .state = 16});
+  CHECK(t.squared);
+  CHECK_FALSE(t.gated);
+  CHECK(t.positions == Transformer::Positions::None);
+  CHECK(t.moe.experts == 0);
+  CHECK(family_form(t).has_value());
+  CHECK(parsed_hf(hybrid("\"layers_block_type\": [\"mamba\", \"mlp\", \"linear_attention\", \"attention\"]")).pattern ==
+        "M-M*");
+  CHECK(parsed_hf(hybrid(letters, ", \"conv_kernel\": 3, \"chunk_size\": 256")).mixer.chunk == 256);
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(says(
+      hf_refusal(hybrid("\"hybrid_override_pattern\": \"M-M\"")),
+      "config.json:4:28: hybrid_override_pattern: \"M-M\" has 3 layers, num_hidden_layers 4; correct one of them"));
+  CHECK(says(hf_refusal(hybrid("\"hybrid_override_pattern\": \"M-M+\"")),
+             "has a letter at 4 that is not known; write M (Mamba-2), * (attention)"));
+  CHECK(says(hf_refusal(hybrid("\"layers_block_type\": [\"mamba\", \"mlp\", \"mamba\", \"rwkv\"]")),
+             "has an entry that is not known; write one of mamba, attention, mlp, moe"));
+  CHECK(says(hf_refusal(hybrid("\"use_bias\": false")), "hybrid_override_pattern: is missing; write a letter a layer"));
+  CHECK(says(hf_refusal(hybrid("\"hybrid_override_pattern\": \"M-ME\"")), "n_routed_experts: is missing"));
+  CHECK(says(hf_refusal(hybrid(letters, ", \"mamba_proj_bias\": true")), "mamba_proj_bias: true is not built"));
+  CHECK(says(hf_refusal(hybrid(letters, ", \"use_conv_bias\": false")), "use_conv_bias: false is not built"));
+  CHECK(says(hf_refusal(hybrid("\"hybrid_override_pattern\": \"M-ME\"", ", \"moe_latent_size\": 8")),
+             "moe_latent_size: 8 is not built: experts read all features of a token; write null"));
+  std::string groups = hybrid(letters);
+  groups.replace(groups.find("\"n_groups\": 2"), 13, "\"n_groups\": 3");
+  CHECK(says(hf_refusal(groups), "n_groups: 3 does not divide mamba_num_heads 4; use a divisor"));
+  CHECK(says(hf_refusal(hybrid(letters, ", \"moe_top_p\": 3")), "is not known for model_type \"nemotron_h\""));
+}
+
 TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not built is refused") {
   const auto mpt = [](const std::string& attention = "\"alibi\": true", const std::string& more = "\"no_bias\": true") {
     return "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 8, \"n_layers\": 2, \"max_seq_len\": 128, "
@@ -653,7 +703,7 @@ TEST_CASE("A family writes back numbers within their ranges only, which its JSON
       "m.yaml", "model: {family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, vocabulary: 100}\n"));
   for (const FamilyParameter& parameter : kDecoderFamily.parameters)
     for (const auto& [key, value] : model.form)
-      if (key == parameter.name && parameter.choices.empty()) CHECK(std::stoll(value) >= parameter.least);
+      if (key == parameter.name && parameter.is_number()) CHECK(std::stoll(value) >= parameter.least);
   CHECK(model_yaml(model, "").find("head_size") == std::string::npos);  // hidden / heads, as nothing else was said
   CHECK(model_yaml(read_model(scratch.write("back.yaml", model_yaml(model, ""))), "") == model_yaml(model, ""));
 }

@@ -114,6 +114,10 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   scores.training.micro_batch_size = scores.training.micro_batches = Placed<std::int64_t>{2, {}};
   scores.plan.context_parallel.value = 2;
   CHECK(error_of(scores).find("needs whole sequences; use 1, or model.attention: flash") != std::string::npos);
+  Scenario mixers = blocks(1, 1, 2);  // a convolution over tokens, and the scan behind it
+  mixers.model.works[0].operators.push_back({.name = "conv1d", .kind = OperatorKind::GroupedConvolution});
+  CHECK(error_of(mixers).find("\"conv1d\" of layer \"") != std::string::npos);
+  CHECK(error_of(mixers).find("needs whole sequences; use 1") != std::string::npos);
 }
 
 TEST_CASE("lists of devices that repeat or overlap are refused, as without context parallelism") {

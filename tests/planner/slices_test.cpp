@@ -260,6 +260,13 @@ TEST_CASE("what cannot be sliced") {
     for (Operator& op : work.operators)
       op.causal = false;
   CHECK(refused(both_sides).find("plan.slices: 2 cuts sequences, but in \"") != std::string::npos);
+  Scenario mixers = sliced(2);
+  for (Work& work : mixers.model.works)
+    work.operators.push_back({.name = "chunk_scan", .module = Module::StateSpace});
+  CHECK(refused(mixers).find("plan.slices: 2 cuts sequences, but \"chunk_scan\" of layer \"") != std::string::npos);
+  CHECK(refused(mixers).find(
+            "goes on from the state of the tokens before, which is not kept from slice to slice; use 1") !=
+        std::string::npos);
   Scenario ragged = sliced(2);
   ragged.training.micro_batches.reset(), ragged.training.global_batch_size = Placed<std::int64_t>{7, {}};
   ragged.training.ragged = true;

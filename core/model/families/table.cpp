@@ -22,6 +22,7 @@ std::vector<std::string_view> words_of(std::string_view choices) {
 
 std::string takes(const FamilyParameter& parameter) {
   if (!parameter.choices.empty()) return std::string(parameter.choices);
+  if (!parameter.letters.empty()) return "text of the letters " + std::string(parameter.letters);
   return "whole number " + std::to_string(parameter.least) + ".." + std::to_string(parameter.most);
 }
 
@@ -64,6 +65,18 @@ void read_word(const FamilyParameter& parameter, const Placed<std::string>& give
   if (std::find(known.begin(), known.end(), word) == known.end())
     return errors.add(given.place, parameter.name, unknown_name(word.substr(0, 64), known));
   values.words.emplace(std::string(parameter.name), word);
+}
+
+void read_letters(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
+                  Lines& errors) {
+  const std::size_t other = given.value.find_first_not_of(parameter.letters);
+  if (given.value.empty() || other != std::string::npos)
+    return errors.add(given.place, parameter.name,
+                      (given.value.empty() ? std::string("is empty")
+                                           : "\"" + given.value.substr(other, 1) + "\" at letter " +
+                                                 std::to_string(other + 1) + " is not known") +
+                          "; write a text of the letters " + std::string(parameter.letters));
+  values.words.emplace(std::string(parameter.name), given.value);
 }
 
 }  // namespace
@@ -136,14 +149,18 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
         std::find_if(parameters.begin(), parameters.end(), [&](const FamilyParameter& p) { return p.name == name; });
     if (parameter == parameters.end())
       errors.add(given.place, name.substr(0, 64), unknown_name(name.substr(0, 64), names));
-    else if (parameter->choices.empty())
+    else if (parameter->is_number())
       read_number(*parameter, given, values, errors);
+    else if (!parameter->letters.empty())
+      read_letters(*parameter, given, values, errors);
     else
       read_word(*parameter, given, values, errors);
   }
   for (const FamilyParameter& parameter : parameters) {
     if (arguments.find(parameter.name) != arguments.end()) continue;
-    if (!parameter.choices.empty())
+    if (!parameter.letters.empty())
+      values.words.emplace(std::string(parameter.name), std::string());
+    else if (!parameter.choices.empty())
       values.words.emplace(std::string(parameter.name), std::string(words_of(parameter.choices).front()));
     else if (parameter.otherwise)
       values.numbers.emplace(std::string(parameter.name), *parameter.otherwise);
@@ -162,8 +179,9 @@ Model build_family(const Family& family, const FamilyArguments& arguments, const
     model.place = place;
     model.form.emplace_back("family", family.name);
     for (const FamilyParameter& parameter : family.parameters) {
-      const bool word = !parameter.choices.empty();
-      if (!word && values[parameter.name] < parameter.least) continue;  // 0 stands for a default in words
+      const bool word = !parameter.is_number();
+      if (word ? values.choice(parameter.name).empty() : values[parameter.name] < parameter.least)
+        continue;  // which stands for a default in words
       model.form.emplace_back(
           parameter.name, word ? std::string(values.choice(parameter.name)) : std::to_string(values[parameter.name]));
     }

@@ -22,10 +22,14 @@ namespace pipewright::core {
 struct FamilyParameter {
   std::string_view name;     // "layers"
   std::string_view meaning;  // one line
-  // One of the two: a whole number within [least, most], or one of the words in `choices` ("none | learned").
+  // One of the three: a whole number within [least, most], one of the words in `choices` ("none | learned"), or a text of
+  // `letters`.
   std::int64_t least = 1, most = 1'000'000;
   std::optional<std::int64_t> otherwise;  // default; absent: must be given
   std::string_view choices = "";          // "a | b | c"; the first is the default. yes/no is "no | yes"
+  std::string_view letters = "";          // "M*-E"; default: no text
+
+  bool is_number() const { return choices.empty() && letters.empty(); }
 };
 
 // What a scenario gave: texts by name, as written.

@@ -16,6 +16,7 @@ struct BlockKind {
   bool encoder = false;  // of a pair
   bool first = false;    // holds the relative bias
   bool last = false;     // hands on the encoder's normalised output
+  char part = '\0';      // of a hybrid: the only one
   bool operator==(const BlockKind&) const = default;
 };
 
@@ -143,7 +144,8 @@ Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
                           .hidden = moe.feed_forward,
                           .activation = t.activation,
                           .gated = t.gated,
-                          .bias = moe.expert_bias});
+                          .bias = moe.expert_bias,
+                          .squared = t.squared});
   if (moe.shared_feed_forward == 0) return y;
   const Value shared = dense(b, t, x, moe.shared_feed_forward);
   if (!moe.shared_gate) return b.add(y, shared);
@@ -156,6 +158,16 @@ Value feed_forward(LayerBuilder& b, const Transformer& t, Value x, bool is_spars
   const Value y = is_sparse ? sparse(b, t, x) : dense(b, t, x, t.feed_forward);
   b.within(around);
   return dropped(b, t, y);
+}
+
+// ---- Mamba-2 --------------------------------------------------------------------------------------------------------
+
+// One product opens z, x, B, C and dt side by side, one closes; no biases.                             [DaoGu24] section 7
+//     parameters: h (2 d + 2 g N + n) + (k + 1)(d + 2 g N) + 3 n + d + d h, d = n p
+Value mixer(LayerBuilder& b, const Transformer& t, Value x) {
+  const Value opened = b.linear(x, {.features = features_of(t.mixer), .bias = false, .split = Split::Columns});
+  return dropped(b, t,
+                 b.linear(b.state_space(opened, t.mixer), {.features = t.hidden, .bias = false, .split = Split::Rows}));
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
@@ -183,6 +195,12 @@ Value residual(LayerBuilder& b, const Transformer& t, Value x, const Part& part)
 
 // The operators of one block, from x to its output.
 Value block(LayerBuilder& b, const Transformer& t, Value x, const BlockKind& kind) {
+  if (kind.part != '\0')
+    return residual(b, t, x, [&](Value y) {
+      return kind.part == 'M'   ? mixer(b, t, y)
+             : kind.part == '*' ? self_attention(b, t, y, kind)
+                                : feed_forward(b, t, y, kind.part == 'E');
+    });
   if (t.parallel_parts) {
     const Value attended = self_attention(b, t, normed(b, t, x), kind);
     return b.add(x, b.add(attended, feed_forward(b, t, normed(b, t, x), kind.sparse)));
@@ -285,6 +303,25 @@ void need(bool holds, const std::string& message) {
   if (!holds) throw InputError(message);
 }
 
+void check_pattern(const Transformer& t) {
+  if (t.pattern.empty()) return;
+  const std::size_t other = t.pattern.find_first_not_of("M*-E");
+  need(other == std::string::npos, "pattern has the letter \"" +
+                                       t.pattern.substr(other == std::string::npos ? 0 : other, 1) +
+                                       "\"; use M (Mamba-2), * (attention), - (dense feed-forward) and E (experts)");
+  need(t.pattern.size() == static_cast<std::size_t>(t.layers), "pattern has " + std::to_string(t.pattern.size()) +
+                                                                   " letters for layers: " + std::to_string(t.layers) +
+                                                                   "; use one a layer");
+  const bool experts = t.pattern.find('E') != std::string::npos;
+  need(experts == (t.moe.experts > 0), experts
+                                           ? "pattern has E, but the model has no experts; add experts, or use -"
+                                           : "experts are given, but pattern has no E; leave experts out, or use E");
+  need(t.sparse.empty() && t.windows.empty() && !t.parallel_parts && t.modules == 0 && t.encoder_layers == 0 &&
+           t.positions != Transformer::Positions::RelativeBias,
+       "pattern does not go with dense_layers, sparse_step, window, parts: parallel or next_token_modules; leave them "
+       "out");
+}
+
 void check(const Transformer& t) {
   need(std::min({t.layers, t.hidden, t.heads, t.key_heads, t.head_size, t.sequence_length}) >= 1,
        "layers, hidden, heads, key_heads, head_size and sequence_length must each be 1 or more");
@@ -298,9 +335,8 @@ void check(const Transformer& t) {
        "latent attention needs nope_size, rope_size and value_size of 1 or more");
   need(t.rotary_size <= t.head_size, "rotary features " + std::to_string(t.rotary_size) + " are more than a head's " +
                                          std::to_string(t.head_size) + "; use at most that many");
-  need(!t.squared || (!t.gated && t.moe.experts == 0),
-       "a squared activation (relu2) is built for dense feed-forwards without a gate alone; add gated: no and leave "
-       "experts out, or use another activation");
+  need(!t.squared || !t.gated, "a squared activation (relu2) has no gate; add gated: no, or use another activation");
+  check_pattern(t);
   const std::int64_t longest = std::max(t.encoder_layers > 0 ? t.sequence_length : 0, decoder_length(t));
   if (t.positions == Transformer::Positions::Learned && t.image == 0)
     need(longest <= t.position_rows, "sequence_length " + std::to_string(longest) + " is longer than the table of " +
@@ -390,7 +426,8 @@ Model build(const Transformer& t) {
   }
   const std::string prefix = pair ? "decoder." : "block.";
   for (std::int64_t i = 0; i < t.layers; ++i) {
-    const BlockKind kind{.window = t.window(i), .sparse = t.is_sparse(i), .first = first_differs && i == 0};
+    const BlockKind kind{
+        .window = t.window(i), .sparse = t.is_sparse(i), .first = first_differs && i == 0, .part = t.part(i)};
     const std::int32_t work = all.block(kind);
     before = all.add_block(prefix + std::to_string(i), work,
                            pair ? std::vector<LayerId>{before, memory} : std::vector{before});

@@ -6,8 +6,8 @@
 // parallelism follow. Blocks that compute the same share one Work.
 //
 // Tensor parallelism as in [Shoeybi19]: queries, keys, values and the first product of a feed-forward network are split
-// by columns, the attention's output and the second product by rows, embedding and head by vocabulary; norms, routers
-// and the down-projections of latent attention stand whole on every device.
+// by columns, the attention's output and the second product by rows, embedding and head by vocabulary; heads and groups of
+// Mamba-2 mixers with them; norms, routers and the down-projections of latent attention stand whole on every device.
 //
 // Left out: rotary tables, the scaling of embeddings by a constant, auxiliary losses of routers (no parameters, and no
 // FLOPs worth a line), and attention sinks cost no time. Of fused attention neither softmax nor dropout, soft caps or
@@ -65,7 +65,7 @@ struct Transformer {
   std::int64_t feed_forward = 1;
   bool gated = false;
   Activation activation = Activation::Gelu;
-  bool squared = false;  // the activation's output, value by value (Nemotron, with ReLU); dense and not gated
+  bool squared = false;  // the activation's output, value by value (Nemotron, with ReLU); not gated
   std::int64_t sequence_length = 1;
   std::int64_t target_length = 0;  // of a pair's decoder; 0: sequence_length
 
@@ -106,6 +106,10 @@ struct Transformer {
   Moe moe;
   std::vector<char> sparse;  // by block: uses `moe`; empty: all, if there are experts
   Latent latent;
+  // Hybrid stacks (Nemotron-H): by block the one part that it has, in the letters of Megatron-LM's --hybrid-layer-pattern:
+  // M a Mamba-2 mixer, * attention, - a dense feed-forward, E experts. Empty: every block has attention and feed-forward.
+  std::string pattern;
+  StateSpace mixer;
   // Multi-token prediction of DeepSeek-V3: each module is a block more, fed by the block before and the embedding of
   // the next token, with the main model's tables. `stated_modules`: of the architecture; of them `modules` are built.
   std::int64_t modules = 0, stated_modules = 0;
@@ -122,6 +126,7 @@ struct Transformer {
   bool is_sparse(std::int64_t block) const {
     return moe.experts > 0 && (sparse.empty() || sparse[static_cast<std::size_t>(block)] != 0);
   }
+  char part(std::int64_t block) const { return pattern.empty() ? '\0' : pattern[static_cast<std::size_t>(block)]; }
 };
 
 // The model, for one sample per batch. `Model::source` tells what the description left out (next-token modules).

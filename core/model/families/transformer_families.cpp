@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/model/families/hybrid.hpp"
+
 namespace pipewright::core {
 namespace {
 
@@ -177,7 +179,7 @@ constexpr std::array kDecoderParameters = {
     kSequence(4096),
     kUntied,
     FamilyParameter{.name = "activation",
-                    .meaning = "of the feed-forward; relu2: the square of relu (Nemotron), without gate and experts",
+                    .meaning = "of the feed-forward; relu2: the square of relu (Nemotron), without a gate",
                     .choices = "silu | gelu | relu | relu2"},
     FamilyParameter{.name = "gated", .meaning = "the activation gates a second half (SwiGLU)", .choices = "yes | no"},
     FamilyParameter{.name = "norm", .meaning = "kind of norm", .choices = "rms | layer"},
@@ -225,6 +227,13 @@ constexpr std::array kDecoderParameters = {
     FamilyParameter{"rope_size", "latent attention: rotated features of a head", 1, 1'000'000, 0},
     FamilyParameter{"value_size", "latent attention: features of a head's values", 1, 1'000'000, 0},
     FamilyParameter{"next_token_modules", "blocks that predict further tokens (DeepSeek-V3); default: none", 1, 100, 0},
+    kPattern,
+    kMambaHeads,
+    kMambaHeadSize,
+    kMambaGroups,
+    kMambaState,
+    kMambaKernel,
+    kMambaChunk,
     kFlash,
     kNoDropout};
 
@@ -403,6 +412,7 @@ Transformer decoder_of(const FamilyValues& values) {
   if (const std::int64_t step = values["sparse_step"], front = values["dense_layers"]; step > 1 || front > 0)
     for (std::int64_t i = 0; i < t.layers; ++i)
       t.sparse.push_back(i >= front && (i + 1) % step == 0 ? 1 : 0);
+  read_hybrid(values, t);
   return t;
 }
 
@@ -566,6 +576,15 @@ FamilyForm decoder_form(const Transformer& t) {
   form.number("rope_size", t.latent.rope_size);
   form.number("value_size", t.latent.value_size);
   form.number("next_token_modules", t.modules);
+  form.word("pattern", t.pattern.c_str(), "");
+  if (t.pattern.find('M') != std::string::npos) {
+    form.number("mamba_heads", t.mixer.heads);
+    form.number("mamba_head_size", t.mixer.head_size, kMamba.head_size);
+    form.number("mamba_groups", t.mixer.groups, kMamba.groups);
+    form.number("mamba_state", t.mixer.state, kMamba.state);
+    form.number("mamba_kernel", t.mixer.kernel, kMamba.kernel);
+    form.number("mamba_chunk", t.mixer.chunk, kMamba.chunk);
+  }
   return form.done();
 }
 
@@ -606,8 +625,8 @@ const Family kT5Family{"t5", "T5: encoder and decoder with a relative position b
 const Family kVitFamily{"vit", "Vision Transformer: patches, a class token, a classifier [Dosovitskiy20]",
                         kVitParameters, built<vit_of>};
 const Family kDecoderFamily{"decoder",
-                            "Llama-like decoder: rotary positions, grouped queries, experts, latent attention "
-                            "[Touvron23] [DeepSeekII24]",
+                            "Llama-like decoder: rotary positions, grouped queries, experts, latent attention, "
+                            "hybrids with Mamba-2 [Touvron23] [DeepSeekII24] [NemotronH25]",
                             kDecoderParameters, built<decoder_of>};
 
 }  // namespace pipewright::core

@@ -567,14 +567,29 @@ TEST_CASE("The square of ReLU keeps ReLU's output beside its own, and reads it o
     CHECK(op.module == Module::FeedForward);
   }
   CHECK(squares == 1);
-  const std::string why = "a squared activation (relu2) is built for dense feed-forwards without a gate alone";
-  CHECK(refused({{"activation", "relu2"}}).find(why) != std::string::npos);  // gated by default
-  CHECK(refused({{"activation", "relu2"},
-                 {"gated", "no"},
-                 {"experts", "4"},
-                 {"active_experts", "2"},
-                 {"expert_feed_forward", "8"}})
-            .find(why) != std::string::npos);
+  CHECK(refused({{"activation", "relu2"}}).find("a squared activation (relu2) has no gate; add gated: no") !=
+        std::string::npos);  // gated by default
+}
+
+TEST_CASE("Experts with the square of ReLU have one kernel for both, and keep as much as with ReLU") {
+  const auto of = [](const char* activation) {
+    return work_of(small_decoder({{"gated", "no"},
+                                  {"activation", activation},
+                                  {"experts", "4"},
+                                  {"active_experts", "2"},
+                                  {"expert_feed_forward", "8"}}),
+                   "block.0");
+  };
+  const Work squared = of("relu2"), plain = of("relu");
+  CHECK(squared.parameters == plain.parameters);
+  CHECK(squared.parameters == 4 * 64 * 64 + 2 * 64 + 4 * 64 + 4 * 2 * 64 * 8);
+  CHECK(squared.kept.on_device(kHalf, {}) == plain.kept.on_device(kHalf, {}));
+  CHECK(squared.operators.size() == plain.operators.size());
+  const double values = 32 * 2 * 8;
+  CHECK(squared.forward_flops() - plain.forward_flops() == values);
+  CHECK(backward_flops(squared) - backward_flops(plain) == 2 * values);
+  CHECK(std::count_if(squared.operators.begin(), squared.operators.end(),
+                      [](const Operator& op) { return op.name == "relu2"; }) == 1);
 }
 
 TEST_CASE("Capped logits keep their tanh beside the loss's probabilities") {
