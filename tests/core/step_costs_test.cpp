@@ -430,6 +430,7 @@ TEST_CASE("Buckets as frameworks cut them") {
   using Millions = std::vector<std::int64_t>;
   CHECK(cut(BucketRule::Megatron, 0) == Millions(15, 40));
   CHECK(cut(BucketRule::Megatron, 1) == Millions{600});
+  CHECK(buckets(plan, 1, model, training).front().first_layer == 60);  // complete when the whole backward has ended
   CHECK(cut(BucketRule::DeepSpeed, 1) == Millions{500, 100});
   CHECK(cut(BucketRule::PyTorch, 0) == Millions(60, 10));
   plan.data_parallel = 64;  // 64 M parameters: closed by the seventh layer
