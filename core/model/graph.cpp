@@ -189,12 +189,11 @@ void check_split(const Model& model, int degree) {
     const std::int64_t shards = work.shards;
     any = any || shards > 0 || work.split_vocabulary;
     if (shards > 0 && shards % degree != 0)
-      throw InputError(
-          layer.place,
-          "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" + layer.name +
-              "\", which is split " + std::to_string(shards) +
-              " ways at most (the common divisor of its heads, key heads, groups and inner features); use a divisor of " +
-              std::to_string(shards));
+      throw InputError(layer.place, "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" +
+                                        layer.name + "\", which is split " + std::to_string(shards) +
+                                        " ways at most (the common divisor of its heads, key heads, groups and inner "
+                                        "features); use a divisor of " +
+                                        std::to_string(shards));
   }
   if (!any)
     throw InputError(model.place, "model \"" + model.name +

@@ -131,6 +131,9 @@ LayerBuilder::Value LayerBuilder::state_space(Value x, const StateSpace& spec) {
   scan.rebuilt_flops = masked;
   scan.input_bytes =
       15.0 * t.inner + 3.0 * t.shared + t.gradient32 + 3.0 * t.scores + 2.0 * t.states + states32 + 5.0 * decays;
+  // What a backward holds while it passes gradients of states on: these and the states in both precisions, scores, decays,
+  // and what was convolved again.
+  scan.workspace = 2.0 * (states32 + t.states) + t.scores + decays + t.convolved;
   scan.all_pairs_flops = 7 * tokens * d * state;  // Megatron-LM's count of the whole scan
   keep(x), keep_own(t.inner);
   if (sharded) work_.shards = std::gcd(work_.shards, std::gcd(spec.heads, spec.groups));

@@ -1,6 +1,7 @@
 #include "io/import/hf.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -20,6 +21,28 @@ namespace {
 
 constexpr int kDeepestConfig = 32;  // levels of nesting; configurations have three
 
+// Python writes numbers that JSON has not, bare. They become texts of the same length: where a number is needed that is
+// refused, and elsewhere (time_step_limit of Mamba-2) nobody looks.
+std::string with_quoted_numbers(std::string text) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\') ++i;
+    if (quoted || std::isalpha(static_cast<unsigned char>(text[i])) == 0) continue;
+    std::size_t end = i;
+    while (end < text.size() && std::isalpha(static_cast<unsigned char>(text[end])) != 0)
+      ++end;
+    const std::string word = text.substr(i, end - i);
+    if (word == "Infinity" && i > 0 && text[i - 1] == '-') --i;
+    if (word == "Infinity" || word == "NaN") {
+      text.replace(i, end - i, end - i, ' ');
+      text[i] = text[i + 2] = '"', text[i + 1] = '?';
+    }
+    i = end - 1;
+  }
+  return text;
+}
+
 // Throws InputError for what is no JSON, no object or nested too deeply.
 Json object_of(const std::string& text, const std::string& file) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -27,7 +50,7 @@ Json object_of(const std::string& text, const std::string& file) {
   if (text[begin] != '{')
     throw InputError(json_place(text, begin, file),
                      "is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
-  return parse_json(text, file, "copy the file again from its publisher", kDeepestConfig);
+  return parse_json(with_quoted_numbers(text), file, "copy the file again from its publisher", kDeepestConfig);
 }
 
 // "llama3-8b" of configs/llama3-8b.json, "Qwen3-8B" of Qwen3-8B/config.json.

@@ -37,14 +37,18 @@ std::string pattern_of_words(HfFields& c, std::string_view key, const Json& list
 void read_pattern(const HfReading& r) {
   Transformer& t = r.out.transformer;
   HfFields& c = r.config;
-  std::string key = "hybrid_override_pattern";
-  for (const char* words : {"layers_block_type", "layer_types"})
-    if (!c.has(key)) key = words;
-  const Json* given = c.find(key);
-  if (!given)
+  std::string key;
+  for (const char* each : {"hybrid_override_pattern", "layers_block_type", "layer_types"}) {
+    const Json* const given = c.find(each);
+    if (!given) continue;
+    const std::string pattern = given->is_string() ? given->get<std::string>() : pattern_of_words(c, each, *given);
+    if (!key.empty() && pattern != t.pattern)
+      c.refuse(each, fmt::format("says other parts than {}; correct one of them, or leave it out", key));
+    if (key.empty()) key = each, t.pattern = pattern;
+  }
+  if (key.empty())
     c.need_stated("hybrid_override_pattern",
                   "a letter a layer: M (Mamba-2), * (attention), - (feed-forward), E (experts)");
-  t.pattern = given->is_string() ? given->get<std::string>() : pattern_of_words(c, key, *given);
   if (const std::size_t other = t.pattern.find_first_not_of("M*-E"); other != std::string::npos)
     c.refuse(key,
              fmt::format("has a letter at {} that is not known; write M (Mamba-2), * (attention), - (feed-forward) or "

@@ -39,15 +39,15 @@ std::vector<LayoutChunk> chunks_of(const Plan& plan, const Model& model) {
   return chunks;
 }
 
-// "MEM|E*E": a hybrid's blocks with a bar between chunks.
+// "MEM|E*E": a hybrid's blocks with a bar between chunks, also those without a block.
 std::string hybrid_pattern(const Plan& plan, const Model& model, const Transformer& t) {
-  std::string cut;
+  std::vector<std::string> parts;
   std::size_t block = 0;
   for (const LayoutChunk& chunk : chunks_of(plan, model)) {
-    cut += (block > 0 || !cut.empty() ? "|" : "") + t.pattern.substr(block, static_cast<std::size_t>(chunk.blocks));
+    parts.push_back(t.pattern.substr(block, static_cast<std::size_t>(chunk.blocks)));
     block += static_cast<std::size_t>(chunk.blocks);
   }
-  return cut;
+  return fmt::format("{}", fmt::join(parts, "|"));
 }
 
 // Flags, a group per line of the script.

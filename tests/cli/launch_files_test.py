@@ -229,6 +229,11 @@ nano = launched("what_if/llama3-70b.yaml", "megatron", *hybrid)
 assert parses_as_shell(nano)
 segments = re.search(r"^  --hybrid-layer-pattern='([M*E|]+)'$", nano, re.M)[1].split("|")
 assert len(segments) == 4 and "".join(segments) == "MEMEM*" + 4 * "EMEMEM*" + "EMEMEMEM*EMEMEMEME", segments
+# Stages without a block have a segment, too: the embedding alone, nothing between, the head alone.
+for layers, blocks in (([1, 53], [0, 52]), ([20, 34], [19, 33]), ([53, 1], [52, 0])):
+    cut = launched("what_if/llama3-70b.yaml", "megatron", *hybrid, "--set", "plan.stages=2", "--set", f"plan.partition={{layers: {layers}}}")
+    segments = re.search(r"^  --hybrid-layer-pattern='([M*E|]+)'$", cut, re.M)[1].split("|")
+    assert [len(segment) for segment in segments] == blocks, (layers, segments)
 assert "  --mamba-num-heads 64 --mamba-head-dim 64 --mamba-num-groups 8 --mamba-state-dim 128\n" in nano
 assert "  --spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec\n" in nano and "  --squared-relu\n" in nano
 assert "\n  pretrain_hybrid.py " in nano and "pretrain_gpt" not in nano

@@ -182,7 +182,19 @@ TEST_CASE("Kernels of the scan read and write what their tensors hold") {
   // Scores, x, z, both outputs, C, states and decays.
   CHECK(forward("chunk_scan") == 4 * 2 * 20 + 2 * 6 * (4 * 8 + 6) + 2 * 2 * 8 * 3 + 2 * 4 * 6 * 4);
   // The convolution again, and its gradient of three tensors.
-  CHECK(named(work, "conv1d").input_bytes.on_device(kHalf, {}) == 2 * 5 * 6 * 20);
+  const auto backward = [&](std::string_view name) { return named(work, name).input_bytes.on_device(kHalf, {}); };
+  const std::int64_t x = 2 * 6 * 8, b = 2 * 6 * 6, b32 = 2 * b, states = 2 * 2 * 8 * 3, decays = 2 * 4 * 6 * 4;
+  const std::int64_t scores = 4 * 2 * 20;
+  CHECK(backward("conv1d") == 2 * 5 * 6 * 20);
+  CHECK(backward("chunk_decay") == forward("chunk_decay") + decays + 2 * 2 * 6 * 4);
+  CHECK(backward("chunk_state") == forward("chunk_state") + x + states + decays + b32);
+  CHECK(backward("state_passing") == forward("state_passing") + 3 * 2 * states + states);
+  CHECK(backward("chunk_scores") == forward("chunk_scores") + 2 * (scores + 2 * b + b32));
+  // Of the forward nothing but the masked products is repeated: 15 of x, 3 of B, its gradient, 3 of the scores, states twice
+  // in 16 bits and once in 32, 5 of the decays' pair.
+  CHECK(backward("chunk_scan") == 15 * x + 3 * b + b32 + 3 * scores + 2 * states + 2 * states + 5 * decays);
+  // Scratch memory: states and their gradients in fp32 and in 16 bits, scores, decays, and what was convolved again.
+  CHECK(named(work, "chunk_scan").workspace.on_device(kHalf, {}) == 2 * 3 * states + scores + decays + 2 * 6 * 20);
 }
 
 TEST_CASE("Tensor parallelism divides heads and groups of a mixer, and no more") {
@@ -274,7 +286,9 @@ TEST_CASE("A hybrid's blocks have one part each, and patterns that contradict th
     return std::string();
   };
   const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  CHECK(says(refused({}, "M*X-"), "model.pattern: \"X\" at letter 3 is not known; write a text of the letters M*-E"));
+  CHECK(says(refused({}, "M*X-"), "model.pattern: has another letter at place 3; write a text of the letters M*-E"));
+  CHECK(says(refused({}, "M\u2013\u2013X"), "model.pattern: has another letter at place 2; write a text"));
+  CHECK(refused({heads}, std::string(50'000, 'M').c_str()).size() < 300);
   CHECK(says(refused({heads}, "M*-"), "model.pattern: M*- has 3 letters for layers: 4; write one a layer"));
   CHECK(says(refused({}, "M*--"), "model.pattern: M*-- has M, but mamba_heads is missing; add it"));
   CHECK(says(refused({heads}, "*-*-"), "model.mamba_heads: 8 is given without M in pattern"));

@@ -516,6 +516,7 @@ TEST_CASE("Nemotron 3 Nano: 23 mixers, 23 blocks of experts, 6 of attention; 3.5
 }
 
 TEST_CASE("nemotron_h: patterns in letters or words, and what is not built is refused") {
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   const auto hybrid = [](const std::string& pattern, const std::string& more = "") {
     return "{\"model_type\": \"nemotron_h\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": "
            "4,\n"
@@ -535,8 +536,17 @@ TEST_CASE("nemotron_h: patterns in letters or words, and what is not built is re
   CHECK(family_form(t).has_value());
   CHECK(parsed_hf(hybrid("\"layers_block_type\": [\"mamba\", \"mlp\", \"linear_attention\", \"attention\"]")).pattern ==
         "M-M*");
+  // As Python writes it.
+  CHECK(parsed_hf(hybrid(letters,
+                         ", \"time_step_limit\": [0.0, Infinity], \"time_step_floor\": -Infinity, "
+                         "\"time_step_min\": NaN, \"_name_or_path\": \"a \\\" Infinity\""))
+            .pattern == "M-M*");
+  CHECK(says(hf_refusal(hybrid(letters, ", \"conv_kernel\": Infinity")), "conv_kernel"));
+  CHECK(parsed_hf(hybrid(letters + ", \"layer_types\": [\"mamba\", \"mlp\", \"mamba\", \"attention\"]")).pattern ==
+        "M-M*");
+  CHECK(says(hf_refusal(hybrid(letters + ", \"layer_types\": [\"mlp\", \"mlp\", \"mamba\", \"attention\"]")),
+             "says other parts than hybrid_override_pattern; correct one of them, or leave it out"));
   CHECK(parsed_hf(hybrid(letters, ", \"conv_kernel\": 3, \"chunk_size\": 256")).mixer.chunk == 256);
-  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   CHECK(says(
       hf_refusal(hybrid("\"hybrid_override_pattern\": \"M-M\"")),
       "config.json:4:28: hybrid_override_pattern: \"M-M\" has 3 layers, num_hidden_layers 4; correct one of them"));

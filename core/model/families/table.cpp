@@ -67,15 +67,21 @@ void read_word(const FamilyParameter& parameter, const Placed<std::string>& give
   values.words.emplace(std::string(parameter.name), word);
 }
 
+// Of the character that begins at that byte of a text in UTF-8, from 1 on.
+std::size_t places_of(std::string_view text, std::size_t byte) {
+  return 1 + static_cast<std::size_t>(std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte),
+                                                    [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
 void read_letters(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
                   Lines& errors) {
   const std::size_t other = given.value.find_first_not_of(parameter.letters);
   if (given.value.empty() || other != std::string::npos)
-    return errors.add(given.place, parameter.name,
-                      (given.value.empty() ? std::string("is empty")
-                                           : "\"" + given.value.substr(other, 1) + "\" at letter " +
-                                                 std::to_string(other + 1) + " is not known") +
-                          "; write a text of the letters " + std::string(parameter.letters));
+    return errors.add(
+        given.place, parameter.name,
+        (given.value.empty() ? std::string("is empty")
+                             : "has another letter at place " + std::to_string(places_of(given.value, other))) +
+            "; write a text of the letters " + std::string(parameter.letters));
   values.words.emplace(std::string(parameter.name), given.value);
 }
 
@@ -96,7 +102,8 @@ std::string_view FamilyValues::choice(std::string_view name) const {
 void FamilyValues::refuse(std::string_view name, const std::string& message) const {
   const auto given = places.find(name);
   const auto number = numbers.find(name);
-  const std::string value = number != numbers.end() ? std::to_string(number->second) : std::string(choice(name));
+  const std::string value =
+      number != numbers.end() ? std::to_string(number->second) : std::string(choice(name).substr(0, 64));
   throw InputError(given != places.end() ? given->second : place, path + "." + std::string(name),
                    value + " " + message);
 }
