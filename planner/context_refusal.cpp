@@ -75,7 +75,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     return refuse(
         "context_parallel",
         fmt::format("{} divides sequences, which only cost: roofline can price; use 1, or cost: roofline", c));
-  if (plan.recompute_modules.has(Module::Operators))
+  if (may_save_operators(plan))
     return refuse("context_parallel",
                   fmt::format("{}: what checkpoints by operator save of attention over a shared sequence is not known; "
                               "use 1, or recompute: blocks without recompute_modules",

@@ -84,9 +84,14 @@ std::optional<Refusal> overlap_refusal(const Scenario& scenario) {
                  "plan.sequence_parallel: true, or leave it out"};
 }
 
+bool may_save_operators(const PlanRequest& plan) {
+  const auto& modes = plan.recompute.value;
+  const bool selective = std::find(modes.begin(), modes.end(), Recompute::Selective) != modes.end();
+  return plan.recompute_modules.has(Module::Operators) && (selective || plan.open.contains("recompute"));
+}
+
 std::optional<Refusal> operators_refusal(const Scenario& scenario) {
-  const PlanRequest& plan = scenario.plan;
-  if (!plan.recompute_modules.has(Module::Operators)) return {};
+  if (!may_save_operators(scenario.plan)) return {};
   const auto refuse = [](const std::string& why) {
     return Refusal{"recompute_modules",
                    fmt::format("[operators]: {}; write recompute: blocks, or leave this out", why)};

@@ -26,6 +26,8 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario);
 std::optional<Refusal> overlap_refusal(const Scenario& scenario);
 // Nothing: plan.recompute_modules is not [operators], or what these save of the model is known.
 //                                        tests/planner/replay_test.cpp "what operators do not know"
+// Whether some stage has, or may get, checkpoints by operator.
+bool may_save_operators(const PlanRequest& plan);
 std::optional<Refusal> operators_refusal(const Scenario& scenario);
 
 }  // namespace pipewright::planner

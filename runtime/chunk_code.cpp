@@ -211,7 +211,7 @@ class ChunkCompiler {
 
   // Buckets of whole layers from the last one backwards; parameters lie in the order of the layers.
   void add_buckets() {
-    const auto all = buckets(model_, range_, gradient_bytes(training_), plan_.bucket);
+    const auto all = buckets(plan_, code_.virtual_stage, range_, model_, training_);
     for (const Bucket& bucket : all) {
       const auto first = std::find_if(code_.parameters.begin(), code_.parameters.end(),
                                       [&](const CodeParameter& p) { return p.layer >= bucket.first_layer; });

@@ -14,7 +14,10 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     timeline.engine_reason = "asked for";
     return timeline;
   }
-  if (engine == Engine::Auto && costs.contention) return event_order(schedule, costs);
+  if (engine == Engine::Auto && costs.contention) {
+    if (costs.together) static_order_makespan(schedule, costs);  // likewise
+    return event_order(schedule, costs);
+  }
   Timeline timeline = static_order(schedule, costs);
   if (costs.contention) {
     timeline.engine_reason = "asked for, although collectives contend with computing: that is ignored";

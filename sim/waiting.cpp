@@ -271,7 +271,8 @@ class WalkBack {
       if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
         const Span& span = times.compute[trigger->op];
         const Op& last = schedule_.positions[at(member)].compute[trigger->op];
-        const Time ready = trigger->ready(costs_, last, op, span.start, span.end);
+        Time ready = trigger->ready(costs_, last, op, span.start, span.end);
+        if (costs_.contention) ready = std::min(ready, start);  // the end of an op that was slowed later says too much
         keep_later(best, {worker, kCompute, static_cast<int>(trigger->op), ready}, start);
       }
       if (here.op > 0)

@@ -291,9 +291,11 @@ std::string settings_of(const Answer& written) {
                       rebuilt.empty() ? "*()" : fmt::format("{}", fmt::join(rebuilt, ", ")));
   text += fmt::format("WHOLE_CHUNKS = {{{}}}  # first layers of chunks that do so as one\n",
                       whole.empty() ? "*()" : fmt::format("{}", fmt::join(whole, ", ")));
+  // None: DDP's own rule, whose first bucket is smaller.
+  const std::int64_t mib = (bucket_limit(plan, 0, written.scenario->training).value + 524288) >> 20;
   text +=
       fmt::format("DATA_PARALLEL = {}\nBUCKET_MB = {}\n", plan.data_parallel,
-                  std::max<std::int64_t>(1, (bucket_limit(plan, 0, written.scenario->training).value + 524288) >> 20));
+                  plan.bucket_rule == BucketRule::PyTorch ? "None" : std::to_string(std::max<std::int64_t>(1, mib)));
   if (plan.tensor_parallel > 1)
     text += fmt::format(
         "MESH, MESH_NAMES = ({}, {}, {}), (\"{}\", \"{}\", \"tensor\")  # parallelize_module of "

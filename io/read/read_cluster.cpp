@@ -101,13 +101,20 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
   out.close();
 }
 
+struct TimesAsLong {
+  const char* operator()(double value) const {
+    return value >= 1 && value <= 1000 ? "" : "must be at least 1, which means none, at most 1000";
+  }
+};
+
 constexpr Field<KernelContention> kContention[] = {
     {"multiprocessors", "whole number >= 1", "that the kernels of a collective hold; default: none",
      read_as<&KernelContention::multiprocessors, AtLeast1>, write_unless<&KernelContention::multiprocessors, 0>},
-    {"memory", "number >= 1", "times as long takes beside a collective what memory limits; default: 1",
-     member<&KernelContention::memory, Factor>},
-    {"collective", "number >= 1", "times as long takes a collective beside computing; default: 1",
-     member<&KernelContention::collective, Factor>},
+    {"memory", "number in [1, 1000]",
+     "times as long takes beside a collective what memory limits, of layers built from operators; default: 1",
+     member<&KernelContention::memory, TimesAsLong>},
+    {"collective", "number in [1, 1000]", "times as long takes a collective beside computing; default: 1",
+     member<&KernelContention::collective, TimesAsLong>},
 };
 
 void write_contention(YamlText& out, std::string_view key, const Device& device) {

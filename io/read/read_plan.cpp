@@ -165,14 +165,15 @@ void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
 }
 
 // Every n-th block of the model: torchtitan's count where each stage's number of blocks is a multiple of n.
-void read_every(Reader& reader, const At& at, std::vector<std::int64_t>& layers) {
+void read_every(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& layers) {
   std::int64_t every = 0;
   if (!read_value(reader, at, every)) return;
   if (every < 1) return reader.error(at, "must be 1 (every block) or more");
   if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < reader.model->layers.size(); ++i)
-    if (reader.model->layers[i].block && ++blocks % every == 0) layers.push_back(static_cast<std::int64_t>(i));
+    if (reader.model->layers[i].block && ++blocks % every == 0)
+      layers.push_back(place_in(order, static_cast<std::int64_t>(i)));
   if (layers.empty())
     reader.error(at, blocks == 0 ? "counts blocks of a Transformer, and the model has none; write {layers: [...]}"
                                  : fmt::format("is more than the model's {} blocks; use a smaller number", blocks));
@@ -193,7 +194,7 @@ void read_recompute_entry(Reader& reader, const At& at, PlanRequest& plan) {
     if (key.text == "layers")
       read_layers(reader, at.child(key.text, value), plan.order.value, layers.value, Ranges::Yes);
     else if (key.text == "every")
-      read_every(reader, at.child(key.text, value), layers.value);
+      read_every(reader, at.child(key.text, value), plan.order.value, layers.value);
     else
       unknown_key(reader, at, key, {"layers", "every"});
   if (at.yaml.map.empty()) reader.error(at, "names no layers; write e.g. {layers: [3, 4, 7..9]} or {every: 2}");
@@ -511,7 +512,8 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"recompute", "none | selective | blocks | full | knapsack | {layers: [3, 4, 7..9]} | {every: 2} | list per stage",
      "full: a stage keeps its input and repeats its forward; blocks: each block of a Transformer does so, right before "
      "its backward, embedding and head keep all (Megatron-LM's); layers: each of these layers does so, by number or "
-     "name; every: every n-th block of the model (torchtitan's layer option); knapsack: of a stage's layers the set "
+     "name; every: every n-th block of the model (torchtitan's layer option before 0.3); knapsack: of a stage's layers "
+     "the set "
      "that adds least time and fits the device; selective: attention cores are rebuilt, or what recompute_modules "
      "says; default: none",
      read_recompute, write_recompute},

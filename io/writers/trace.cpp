@@ -223,8 +223,7 @@ class Trace {
           << op.micro_batch;
     if (kind == Look::AllReduce) text_ << R"(,"bucket":)" << op.bucket;
     if (kind == Look::AllGather)
-      text_ << R"(,"pass":")" << (op.bucket == static_cast<std::uint32_t>(Direction::Forward) ? "forward" : "backward")
-            << '"';
+      text_ << R"(,"pass":")" << (pass_of_gather(op) == Direction::Forward ? "forward" : "backward") << '"';
     text_ << layers;
   }
 

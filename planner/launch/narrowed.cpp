@@ -130,7 +130,10 @@ class Narrowing {
     }
     if (!plan().open.contains("recompute") || found_.scenario.origins.contains("plan.recompute_modules")) return;
     const Modules before = std::exchange(plan().recompute_modules, Modules{Module::Operators});
-    if (operators_refusal(found_.scenario)) plan().recompute_modules = before;
+    const bool refused = operators_refusal(found_.scenario).has_value();
+    // Shared sequences are not checkpointed so: where they are asked for, or open, the other ways are left.
+    const bool shared = plan().context_parallel.value > 1 || plan().open.contains("context_parallel");
+    if (refused || shared) plan().recompute_modules = before;
   }
 
   // What the model has, too: blocks, and attention cores that can be rebuilt alone.

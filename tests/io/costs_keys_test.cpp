@@ -79,8 +79,9 @@ TEST_CASE("What collectives and computing take from one another is read, written
   CHECK(message_of([&] {
           read_text(with("{multiprocessors: 132}", "multiprocessors: 132, "));
         }).find("must be below the 132 multiprocessors of the device") != std::string::npos);
-  CHECK(message_of([&] { read_text(with("{memory: 0.9}", "")); }).find("must be at least 1; 1 means none") !=
-        std::string::npos);
+  CHECK(message_of([&] {
+          read_text(with("{memory: 0.9}", ""));
+        }).find("must be at least 1, which means none, at most 1000") != std::string::npos);
 }
 
 TEST_CASE("How a host runs layers is read, and written where it is not what holds without it") {

@@ -99,3 +99,44 @@ TEST_CASE("a step beside collectives is never shorter, and contention of a facto
     CHECK((memory > 1 ? beside >= alone : beside == alone));
   }
 }
+
+TEST_CASE("stated times are taken to need the multiprocessors, whatever prices the other layers") {
+  for (const CostSourceKind source : {CostSourceKind::Explicit, CostSourceKind::Roofline}) {
+    Scenario scenario = two_units();
+    scenario.cost = source;
+    for (Layer& layer : scenario.model.layers) {
+      layer.forward = Time{10'000'000}, layer.backward = Time{20'000'000};
+      layer.activation = Bytes{1000};
+    }
+    scenario.cluster.device.memory_bandwidth = Bandwidth{1e12};
+    scenario.cluster.device.peak[scenario.training.precision] = FlopRate{1e12};
+    scenario.cluster.device.contention.multiprocessors = 33;  // a quarter
+    CHECK(slower(scenario, Kind::F) == doctest::Approx(4.0 / 3));
+    CHECK(slower(scenario, Kind::BW) == doctest::Approx(4.0 / 3));
+  }
+}
+
+TEST_CASE("what takes nothing is no contention") {
+  Scenario scenario = two_units();
+  scenario.cluster.device.contention.memory = 1.5;  // times that are stated know no memory
+  const Answer answer = priced(scenario);
+  CHECK_FALSE(answer.costs.contention.has_value());
+  CHECK(answer.timeline.makespan == priced(two_units()).timeline.makespan);
+}
+
+TEST_CASE("what an all-reduce waits for is computing, not waiting, though computing was slowed behind its start") {
+  Scenario scenario = two_units();
+  scenario.training.zero = 0;
+  scenario.plan.bucket = Bytes{1};  // a bucket a layer
+  const auto waiting = [](const Answer& answer) {
+    Time sum;
+    for (const CriticalPart& part : answer.report.critical_path)
+      if (part.kind == CriticalPart::Class::Waiting) sum += part.time;
+    return sum;
+  };
+  CHECK(waiting(priced(scenario)) == Time{});
+  scenario.cluster.device.contention.multiprocessors = 66;
+  const Answer beside = priced(scenario);
+  CHECK(validate(beside.timeline, beside.schedule, beside.costs) == "");
+  CHECK(waiting(beside) == Time{});
+}

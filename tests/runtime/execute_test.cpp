@@ -76,7 +76,7 @@ TEST_CASE("Likewise with a smaller last micro-batch") {
 }
 
 TEST_CASE("Copies of a pipeline sum their gradients in the order of the workers") {
-  for (const std::string bucket : {"25 MB", "100 kB"})
+  for (const std::string bucket : {"25 MB", "100 kB", "pytorch", "megatron", "deepspeed"})
     check_against_one_worker(RunCase(with({"plan.data_parallel=2", "plan.stages=2", "plan.bucket=" + bucket})));
   check_against_one_worker(RunCase(
       with({"plan.data_parallel=3", "plan.stages=1", "plan.schedule=data_parallel", "training.micro_batches=1"})));

@@ -101,7 +101,8 @@ TEST_CASE("Likewise recomputed, interleaved, with tensors that skip stages, repl
   check({kQuick, "plan.schedule=interleaved_1f1b", "plan.stages=2", "plan.virtual_stages=2"});
   check({kQuick, "plan.stages=4", "plan.skips=direct"});
   check({kQuick, "plan.schedule=pipedream", "plan.stages=2", "plan.replicas=[2, 1]"});
-  check({kQuick, "plan.stages=2", "plan.data_parallel=2", "plan.bucket=1 kB"});
+  for (const std::string bucket : {"1 kB", "pytorch", "megatron"})
+    check({kQuick, "plan.stages=2", "plan.data_parallel=2", "plan.bucket=" + bucket});
   check({kQuick, "plan.stages=2", "plan.data_parallel=2", "training.optimizer=adam", "training.zero=1"});
   check({kQuick, "plan.stages=2", "training.ragged=true", "training.global_batch_size=7", "training.micro_batch_size=2",
          "training.micro_batches=4"});
