@@ -40,7 +40,7 @@ void wait_for(const std::atomic<int>& counter, int value) {
 std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int members, const BackendMaker& backend,
                               Staging staging, std::size_t bytes, double seconds) {
   constexpr int kLeast = 8;
-  auto endpoints = local_transport(run, {.spin = threads_of(run) <= available_cores()});
+  auto endpoints = local_transport(run, {.spin = threads_of(run) <= available_cores(), .beside_sleep = true});
   if (staging == Staging::Host)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run, Takes::WithMover);

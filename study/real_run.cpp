@@ -205,8 +205,9 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
     });
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
-  auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_->run.timeout},
-                                   throttles(*scenario_, predicted_.plan, run_plan_));
+  auto endpoints =
+      local_transport(run_plan_, {.spin = spin, .beside_sleep = settings.pin, .timeout_s = scenario_->run.timeout},
+                      throttles(*scenario_, predicted_.plan, run_plan_));
   if (scenario_->run.transport == RunTransport::Staged)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run_plan_, Takes::WithMover);
