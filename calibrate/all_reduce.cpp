@@ -51,7 +51,7 @@ std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int memb
     Member& member = all[static_cast<std::size_t>(m)];
     ids.push_back(m);
     member.backend = backend(m);
-    member.mover = member.backend->mover(false), member.beside = member.backend->mover(true);
+    member.mover = member.backend->mover(MoverFor::Worker), member.beside = member.backend->mover(MoverFor::Sums);
     member.memory = member.backend->reserve({static_cast<std::int64_t>(bytes)});
     const std::vector<float> ones(bytes / sizeof(float), 1.0F);
     member.mover->upload(member.memory->base(), ones.data(), {static_cast<std::int64_t>(bytes)});

@@ -22,7 +22,7 @@ void add_term(std::vector<float>& sum, const std::vector<float>& term) {
 Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings)
     : run_(run),
       backend_(backend),
-      mover_(backend.mover(false)),
+      mover_(backend.mover(MoverFor::Worker)),
       settings_(settings),
       data_(data),
       samples_(sample_shape(run.code)),
