@@ -40,7 +40,7 @@ void wait_for(const std::atomic<int>& counter, int value) {
 std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int members, const BackendMaker& backend,
                               Staging staging, std::size_t bytes, double seconds) {
   constexpr int kLeast = 8;
-  auto endpoints = local_transport(run, {.spin = threads_of(run) <= available_cores()});
+  auto endpoints = local_transport(run, {.spin = threads_of(run) <= available_cores(), .beside_sleep = true});
   if (staging == Staging::Host)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run, Takes::WithMover);
@@ -51,7 +51,7 @@ std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int memb
     Member& member = all[static_cast<std::size_t>(m)];
     ids.push_back(m);
     member.backend = backend(m);
-    member.mover = member.backend->mover(false), member.beside = member.backend->mover(true);
+    member.mover = member.backend->mover(MoverFor::Worker), member.beside = member.backend->mover(MoverFor::Sums);
     member.memory = member.backend->reserve({static_cast<std::int64_t>(bytes)});
     const std::vector<float> ones(bytes / sizeof(float), 1.0F);
     member.mover->upload(member.memory->base(), ones.data(), {static_cast<std::int64_t>(bytes)});

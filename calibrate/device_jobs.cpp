@@ -65,7 +65,7 @@ class Blocks {
       : each_(aligned(each)),
         count_(count),
         first_(memory.at_least(backend, Bytes{each_ * count})),
-        mover_(backend.mover(false)) {
+        mover_(backend.mover(MoverFor::Worker)) {
     fill_random(*mover_, first_, each_ * count_, backend.precision());
   }
   std::byte* next() { return first_ + each_ * std::exchange(turn_, (turn_ + 1) % count_); }
@@ -471,7 +471,7 @@ NumericCheck checked_copy(Backend& backend, std::byte* to, const std::byte* from
   backend.finish();
   copy();
   backend.finish();
-  const auto mover = backend.mover(false);
+  const auto mover = backend.mover(MoverFor::Worker);
   std::vector<std::byte> got(static_cast<std::size_t>(bytes)), right(got.size());
   mover->download(got.data(), to, Bytes{bytes}), mover->download(right.data(), from, Bytes{bytes});
   std::size_t off = 0;

@@ -40,7 +40,7 @@ class Ring {
       : devices_(std::move(devices)),
         bytes_(static_cast<std::int64_t>(m.size.values)),
         backend_(gpu_backend(devices_, 0, {}, {})),
-        mover_(backend_->mover(false)),
+        mover_(backend_->mover(MoverFor::Worker)),
         memory_(backend_->reserve(Bytes{all()})),
         first_(backend_->reserve(Bytes{all()})) {
     fill_random(*mover_, first_->base(), all());
@@ -182,7 +182,7 @@ class Peers {
         source_(sender_->reserve(Bytes{bytes_})),
         target_(receiver_->reserve(Bytes{bytes_})),
         stream_(m.from) {
-    fill_random(*sender_->mover(false), source_->base(), bytes_);
+    fill_random(*sender_->mover(MoverFor::Worker), source_->base(), bytes_);
     sender_->finish();
     receiver_->zero(target_->base(), Bytes{bytes_});
     receiver_->finish();
@@ -205,8 +205,8 @@ class Peers {
   NumericCheck check() {
     launch();
     gpu_finish(stream());
-    const auto right = downloaded(*sender_->mover(false), source_->base(), bytes_),
-               got = downloaded(*receiver_->mover(false), target_->base(), bytes_);
+    const auto right = downloaded(*sender_->mover(MoverFor::Worker), source_->base(), bytes_),
+               got = downloaded(*receiver_->mover(MoverFor::Worker), target_->base(), bytes_);
     return {got == right ? 0.0 : 1.0, 0};
   }
 

@@ -55,7 +55,7 @@ class OwnJob final : public DeviceJob {
     const std::unique_ptr<Backend> backend = backend_of(place_.devices, place_.group, Precision::Fp32);
     const std::int64_t all = std::max<std::int64_t>(2 * bytes_ * blocks, 4);
     device_ = memory.at_least(*backend, Bytes{all});
-    const std::unique_ptr<Mover> mover = backend->mover(false);
+    const std::unique_ptr<Mover> mover = backend->mover(MoverFor::Worker);
     fill_random(*mover, device_, all);
     mover->finish();  // what is timed may be on another stream
   }
@@ -86,7 +86,7 @@ class OwnJob final : public DeviceJob {
     // There and back: what comes from the host is uploaded first, so that it is the same as on the device.
     std::byte* const there =
         pinned_.bytes().value >= bytes_ ? static_cast<std::byte*>(pinned_.data()) : pageable_.data();
-    const auto mover = backend->mover(false);
+    const auto mover = backend->mover(MoverFor::Worker);
     if (!host) {
       mover->download(there, device_, Bytes{bytes_});
       return checked_copy(*backend, to, device_, bytes_, copied);

@@ -85,7 +85,7 @@ HandoffTimes hand_over(std::size_t bytes, int rounds) {
 struct End {
   explicit End(std::unique_ptr<Backend> made, std::size_t bytes)
       : backend(std::move(made)),
-        mover(backend->mover(false)),
+        mover(backend->mover(MoverFor::Worker)),
         memory(backend->reserve({static_cast<std::int64_t>(bytes)})) {
     backend->zero(memory->base(), {static_cast<std::int64_t>(bytes)});
     backend->finish();

@@ -20,7 +20,7 @@ class NcclEnd {
           const NcclQueueMaker& queue, double timeout_s)
       : ranks_(ranks),
         backend_(std::move(backend)),
-        mover_(backend_->mover(false)),
+        mover_(backend_->mover(MoverFor::Worker)),
         memory_(backend_->reserve({static_cast<std::int64_t>(kLargest)})),
         queue_(queue(*mover_, ranks.first() ? NcclPlace::Own : NcclPlace::Beside)),
         timeout_s_(timeout_s) {

@@ -37,7 +37,7 @@ void NcclMembers::connect(const BackendMaker& backend, const NcclQueueMaker& que
   for (int i = 0; i < count(); ++i) {
     Member& m = members_[static_cast<std::size_t>(i)];
     m.backend = backend(static_cast<WorkerId>(i));
-    m.mover = m.backend->mover(false);
+    m.mover = m.backend->mover(MoverFor::Worker);
     m.memory = m.backend->reserve(largest_), m.first = m.backend->reserve(largest_);
     fill_random(*m.mover, m.first->base(), largest_.value);
     m.backend->finish();

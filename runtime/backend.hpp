@@ -137,7 +137,7 @@ class Backend {
 
   // Its memory, and who moves it: for the worker's thread, in order with its arithmetic, or for a thread beside it.
   virtual std::unique_ptr<DeviceMemory> reserve(Bytes size) { return host_memory(size); }
-  virtual std::unique_ptr<Mover> mover([[maybe_unused]] bool beside) { return host_mover(); }
+  virtual std::unique_ptr<Mover> mover([[maybe_unused]] MoverFor thread) { return host_mover(); }
   virtual bool in_host_memory() const { return true; }
 
  private:

@@ -16,8 +16,6 @@
 namespace pipewright::runtime {
 namespace {
 
-constexpr int kStreams = 2;  // a worker's arithmetic, and its collectives
-
 // Of one machine; looked up once.
 const GpuSystem& system_here() {
   static const GpuSystem system = gpu_system();
@@ -29,7 +27,7 @@ std::shared_ptr<VirtualDevices> devices_of(int gpu, int groups) {
   static std::map<std::pair<int, int>, std::weak_ptr<VirtualDevices>> known;
   std::weak_ptr<VirtualDevices>& found = known[{gpu, groups}];
   std::shared_ptr<VirtualDevices> devices = found.lock();
-  if (devices == nullptr) found = devices = std::make_shared<VirtualDevices>(gpu, groups, kStreams);
+  if (devices == nullptr) found = devices = std::make_shared<VirtualDevices>(gpu, groups, kStreamsOfWorker);
   return devices;
 }
 

@@ -47,6 +47,9 @@ std::unique_ptr<Mover> host_mover();
 // Of freed memory: what is read too late shows.
 void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes);
 
+// Whose a mover is: of the thread that computes, sums gradients or gathers weights.
+enum class MoverFor : std::uint8_t { Worker, Sums, Gathers };
+
 // Those of a worker, one for each of its threads; its transport moves messages, sums and gathered weights with them.
 struct Movers {
   Mover* worker = nullptr;      // in order with the worker's arithmetic

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/cost/cost_model.hpp"
 #include "core/ending.hpp"
 #include "core/plain_words.hpp"
 #include "kernels/gpu_api.hpp"
@@ -89,6 +90,10 @@ class Loopback : public Transport {
                   std::span<const std::int64_t> begin) override {
     const auto self = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
     const std::int64_t own = begin[self + 1] - begin[self];
+    if (own == 0 && run_.zero >= kWeightsSharded) {  // what lay there before may be no numbers
+      zeros_.resize(static_cast<std::size_t>(begin.back()));
+      movers_.gathers->upload(data, zeros_.data(), {begin.back()});
+    }
     // What is computed with these parts are numbers at least.
     for (std::int64_t at = begin.front(), next = 0; own > 0 && at < begin.back(); at = next) {
       next = at < begin[self] ? std::min(at + own, begin[self]) : std::min(at + own, begin.back());
@@ -104,6 +109,7 @@ class Loopback : public Transport {
   WorkerId self_;
   Movers movers_;
   std::vector<std::vector<std::byte*>> slots_;
+  std::vector<std::byte> zeros_;
 };
 
 std::vector<std::unique_ptr<Transport>> loopback_transport(const RunPlan& run) {

@@ -48,6 +48,14 @@ NcclHere nccl_here(std::string gpu) {
   return here;
 }
 
+void check_for_nccl(const RunPlan& run, const Place& place) {
+  if (run.whole.empty()) return;
+  throw InputError(place, "training.zero",
+                   fmt::format("{} gathers weights while gradients are reduced, and run.transport nccl needs one order "
+                               "of both on all ranks; use 0 or 1, or transport tcp or mpi",
+                               run.zero));
+}
+
 void agree_on_nccl(Ranks& ranks, const NcclHere& here) {
   const std::string version = here.library == nullptr ? "" : here.library->dotted();
   const std::vector<Blob> all =

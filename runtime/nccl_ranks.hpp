@@ -24,6 +24,11 @@ struct NcclHere {
 };
 NcclHere nccl_here(std::string gpu);  // opens the library
 
+// Throws InputError where gathers of weights run beside sums of gradients, which training.zero: 2 and 3 do: two threads
+// queue them in an order of chance, and ranks that begin operations of several communicators in different orders may
+// wait for one another for ever [NCCL, "Using multiple NCCL communicators concurrently"].
+void check_for_nccl(const RunPlan& run, const Place& place);
+
 // Throws InputError on all ranks, with the same text: who has no NCCL, or another version than rank 0, or the GPU of
 // another rank.
 void agree_on_nccl(Ranks& ranks, const NcclHere& here);

@@ -312,7 +312,8 @@ void add_gathers(const Lane& lane, bool divided, std::vector<WholeAt>& all) {
     if (divided) all[last].given.push_back(v);
 }
 
-void add_rounds(const Lane& lane, const Rounds& rounds, std::vector<WholeAt>& all) {
+// `units`: gradients of one unit may travel while those of another are computed.
+void add_rounds(const Lane& lane, const Rounds& rounds, bool units, std::vector<WholeAt>& all) {
   using Round = std::pair<VirtualStageId, std::int32_t>;
   std::map<Round, std::size_t> last;
   const auto round_of = [&](const Op& op) {
@@ -336,8 +337,8 @@ void add_rounds(const Lane& lane, const Rounds& rounds, std::vector<WholeAt>& al
     at.turn = found->second, at.opens = opens;
     if (opens) {
       ++turns[op.virtual_stage];
-      if (travel.size() > 1)
-        at.reduced.assign(travel.begin(), travel.end() - 1), travel.erase(travel.begin(), travel.end() - 1);
+      const std::ptrdiff_t kept = units && !travel.empty() && travel.back().first != op.virtual_stage ? 1 : 0;
+      at.reduced.assign(travel.begin(), travel.end() - kept), travel.erase(travel.begin(), travel.end() - kept);
     }
     if (last.at(round_of(op)) == i) travel.emplace_back(op.virtual_stage, at.turn);
   }
@@ -348,7 +349,7 @@ void add_whole(RunPlan& run) {
   for (const Lane& lane : run.schedule->positions) {
     std::vector<WholeAt>& all = run.whole.emplace_back(lane.compute.size());
     add_gathers(lane, run.zero >= kWeightsSharded, all);
-    add_rounds(lane, run.schedule->rounds(), all);
+    add_rounds(lane, run.schedule->rounds(), run.zero >= kWeightsSharded, all);
   }
 }
 

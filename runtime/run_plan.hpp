@@ -22,8 +22,8 @@
 //
 // With 2 gradients are divided, too: a member keeps the sum of its part. A round's whole gradients are there from its
 // first backward on; their buckets are scattered when the last one has them complete, and a part is added up round by
-// round. Two of a worker's rounds may lie there at most, one that is computed and one that travels: the backward that
-// begins a round waits for what was sent off before the latest. Each member updates its part; the gather that the
+// round. The backward that begins a round waits until all that was sent off before is scattered. With 3, where chunks are
+// units, it does not wait for the latest if that is of another unit. Each member updates its part; the gather that the
 // schedule has at the step's begin brings the parts together. With 3 a member keeps its part of the weights alone: a
 // chunk's whole weights have room from the start of the op that lets their gather begin to the end of the last reader
 // before the next one.                       [ZeRO20] section 5, [FSDP23] section 3.2, tests/runtime/zero_test.cpp "room"

@@ -22,7 +22,7 @@ void add_term(std::vector<float>& sum, const std::vector<float>& term) {
 Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, const RunSettings& settings)
     : run_(run),
       backend_(backend),
-      mover_(backend.mover(false)),
+      mover_(backend.mover(MoverFor::Worker)),
       settings_(settings),
       data_(data),
       samples_(sample_shape(run.code)),
@@ -38,8 +38,7 @@ Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, c
 std::vector<std::vector<float>> Sequential::gradients() {
   std::vector<Rounds> rounds(run_.code.size());
   for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
-    backend_.finish();
-    frames_.clear();
+    begin(0);
     const auto micro_batches = static_cast<MicroBatchId>(run_.plan->micro_batches);
     for (MicroBatchId m = 0; m < micro_batches; ++m)
       for (std::size_t v = 0; v < run_.code.size(); ++v)
@@ -56,6 +55,11 @@ std::vector<std::vector<float>> Sequential::gradients() {
       sum *= run_.gradient_factor(static_cast<int>(v), 0);
   }
   return sums;
+}
+
+void Sequential::begin(std::int64_t step) {
+  backend_.finish();
+  step_ = step, frames_.clear(), messages_.clear();
 }
 
 Sequential::Block Sequential::zeros(std::int64_t bytes) const {
@@ -123,7 +127,7 @@ void Sequential::follow(CopyId copy, std::size_t v, MicroBatchId m, const std::v
   if (held.frame.at.empty()) held.frame.at.resize(code.blocks.size());
   const std::int64_t samples = run_.plan->samples(m);
   const Interpreter::Place place{&code, &held.frame, size, samples, weights_[v], gradients, run_.loss_scale(m)};
-  const std::int64_t first = first_sample(*run_.plan, 0, copy, m);
+  const std::int64_t first = first_sample(*run_.plan, step_, copy, m);
   for (const Instruction& i : line) {
     const auto b = static_cast<std::size_t>(i.block);
     switch (i.verb) {

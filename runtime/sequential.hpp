@@ -31,6 +31,7 @@ class Sequential {
   Block copy_of(std::size_t v, const std::byte* from) const;
   Block stored_of(const ChunkCode& code, const Block& master) const;  // weights as layers read them
   std::vector<float> values_of(std::size_t v, const Block& block) const;
+  void begin(std::int64_t step);  // `follow` reads its samples; messages of the one before are gone
   // What the ops of one micro-batch do, in order.
   void follow(CopyId copy, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line, std::byte* gradients);
 
@@ -62,6 +63,7 @@ class Sequential {
   const Data& data_;
   SampleShape samples_;
   Interpreter interpreter_;
+  std::int64_t step_ = 0;
   std::vector<Block> initial_;
   std::map<std::tuple<int, CopyId, MicroBatchId>, Held> frames_;
 };

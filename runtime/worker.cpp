@@ -63,9 +63,9 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       settings_(settings),
       lane_(run.schedule->positions[static_cast<std::size_t>(position_)]),
       versions_(run.versions[static_cast<std::size_t>(position_)]),
-      mover_(backend_->mover(false)),
-      beside_(backend_->mover(true)),
-      gathering_(run.whole.empty() ? nullptr : backend_->mover(true)),
+      mover_(backend_->mover(MoverFor::Worker)),
+      beside_(backend_->mover(MoverFor::Sums)),
+      gathering_(run.whole.empty() ? nullptr : backend_->mover(MoverFor::Gathers)),
       memory_(reserved(run, position_, *backend_, settings.memory_cap)),
       arena_(run.alignment, settings.memory_cap),
       room_(run, arena_),
@@ -201,20 +201,6 @@ void Worker::checkpoint(int done) {
   if (self_ == 0) to->complete(done);
 }
 
-void Worker::keep_weights() {
-  result_.weights.resize(run_.code.size());
-  for (std::size_t v = 0; v < run_.code.size(); ++v) {
-    const Chunk& chunk = chunks_[v];
-    if (chunk.weights.empty()) continue;
-    if (has_parts_of_masters(v))
-      result_.weights[v] = gathered(v, chunk.masters[0]);
-    else if (divides_gradients())
-      result_.weights[v] = gathered(v, part_of_weights(v));
-    else
-      result_.weights[v] = values(v, chunk.trained());
-  }
-}
-
 std::string Worker::told(const std::exception& error) const {
   return fmt::format("worker {} at op {}: {}", self_, at(), plain_words(error));
 }
@@ -296,12 +282,15 @@ std::vector<Worker::StateBlock> Worker::state_blocks() const {
 
 Worker::HostState Worker::downloaded_state() {
   HostState state;
+  for (std::size_t v = 0; v < chunks_.size(); ++v)  // also where this member's part is empty: it counts its updates
+    if (!chunks_[v].weights.empty()) state.chunks.push_back({static_cast<VirtualStageId>(v), &updates_[v], {}});
+  auto chunk = state.chunks.begin();
   for (const auto& [v, from, bytes] : state_blocks()) {
     auto& block = state.blocks.emplace_back(static_cast<std::size_t>(bytes));
     mover_->download(block.data(), from, {bytes});
-    if (state.chunks.empty() || state.chunks.back().virtual_stage != static_cast<VirtualStageId>(v))
-      state.chunks.push_back({static_cast<VirtualStageId>(v), &updates_[v], {}});
-    state.chunks.back().blocks.emplace_back(block);
+    while (chunk->virtual_stage != static_cast<VirtualStageId>(v))
+      ++chunk;
+    chunk->blocks.emplace_back(block);
   }
   return state;
 }
@@ -570,7 +559,7 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
     backend_->scale(reinterpret_cast<float*>(gradients),
                     (divides_gradients() ? own.end - own.begin : code.gradient_bytes) / 4,
                     run_.gradient_factor(op.virtual_stage, static_cast<int>(op.micro_batch)));
-    if (settings_.keep_gradients && updates_[v] == 0) {
+    if (settings_.keep_gradients && step_ == 0 && versions.version == 0) {  // alike on all members
       result_.gradients.resize(run_.code.size());
       result_.gradients[v] = divides_gradients() ? gathered(v, gradients) : values(v, gradients);
     }

@@ -103,6 +103,20 @@ std::vector<float> Worker::gathered(std::size_t v, const std::byte* part) {
   return values(v, all->base());
 }
 
+void Worker::keep_weights() {
+  result_.weights.resize(run_.code.size());
+  for (std::size_t v = 0; v < run_.code.size(); ++v) {
+    const Chunk& chunk = chunks_[v];
+    if (chunk.weights.empty()) continue;
+    if (has_parts_of_masters(v))
+      result_.weights[v] = gathered(v, chunk.masters[0]);
+    else if (divides_gradients())
+      result_.weights[v] = gathered(v, part_of_weights(v));
+    else
+      result_.weights[v] = values(v, chunk.trained());
+  }
+}
+
 void Worker::begin_gathers(std::int32_t count) {
   may_gather_.store(count, std::memory_order_release);
   may_gather_.notify_all();

@@ -153,6 +153,7 @@ RealRun::RealRun(const Scenario& asked, Ranks* ranks)
                                 {.weight_stashing = scenario.run.weight_stashing,
                                  .loss_scale = loss_scale(scenario),
                                  .synthetic = scenario.run.synthetic ? &cost : nullptr});
+  if (scenario.run.transport == RunTransport::Nccl) check_for_nccl(run_plan_, scenario.training.place);
   data_ = scenario.run.synthetic ? no_data() : data_of(scenario, sample_shape(run_plan_.code));
   // What is compared with a run is one step of it, with fill and drain, not a steady state.
   if (!predicted_.schedule.flush)
@@ -205,8 +206,9 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
     });
   }
   const bool spin = threads_of(run_plan_) <= available_cores();
-  auto endpoints = local_transport(run_plan_, {.spin = spin, .timeout_s = scenario_->run.timeout},
-                                   throttles(*scenario_, predicted_.plan, run_plan_));
+  auto endpoints =
+      local_transport(run_plan_, {.spin = spin, .beside_sleep = settings.pin, .timeout_s = scenario_->run.timeout},
+                      throttles(*scenario_, predicted_.plan, run_plan_));
   if (scenario_->run.transport == RunTransport::Staged)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run_plan_, Takes::WithMover);
@@ -319,9 +321,10 @@ void check_can_run(const Scenario& scenario) {
   const Plan plan = find_plan(cost.scenario(), cost);
   check_gpu_keys(scenario.run, plan.workers());
   const Schedule schedule = make_schedule(plan, schedule_shape(plan, scenario.model, scenario.training));
-  static_cast<void>(runtime::run_plan(
+  const RunPlan run = runtime::run_plan(
       plan, schedule, scenario.model, scenario.training, *backend_for_sizes(scenario),
-      {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr}));
+      {.weight_stashing = scenario.run.weight_stashing, .synthetic = scenario.run.synthetic ? &cost : nullptr});
+  if (scenario.run.transport == RunTransport::Nccl) check_for_nccl(run, scenario.training.place);
 }
 
 void check_precision(const Scenario& scenario) {

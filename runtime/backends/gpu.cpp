@@ -268,8 +268,8 @@ class GpuBackend final : public backends::GridBackend<grid_kernels::Queue, S> {
     make_probe_block();  // so that a full device is told before anything runs
     return block;
   }
-  std::unique_ptr<Mover> mover(bool beside) override {
-    return std::make_unique<GpuMover>(beside ? stream(1) : stream_);
+  std::unique_ptr<Mover> mover(MoverFor thread) override {
+    return std::make_unique<GpuMover>(thread == MoverFor::Worker ? stream_ : stream(static_cast<int>(thread)));
   }
   bool in_host_memory() const override { return false; }
 

@@ -1,5 +1,6 @@
-// The GPU backend: every worker has a group of a GPU's SMs (a virtual device) with a stream for its arithmetic and one
-// for its collectives, and one block of the GPU's memory that its arena is laid over. Arithmetic: gpu_kernels.hpp.
+// The GPU backend: every worker has a group of a GPU's SMs (a virtual device) with a stream for its arithmetic, one for
+// its sums and one for its gathers, which wait for nothing of each other, and one block of the GPU's memory that its
+// arena is laid over. Arithmetic: gpu_kernels.hpp.
 //
 // Nothing of it has run on a GPU yet (docs/how-it-works/gpu.md). The same operations run on the CPU in
 // tests/runtime/grid_backend_test.cpp.
@@ -18,8 +19,10 @@ struct GpuArithmetic {
   bool library = false;  // products of linear layers by cuBLASLt, without workspace
 };
 
-// A backend of the worker that uses group `group`; it keeps the devices alive. Two streams each are used. `facts`: what
-// it is told to be, but for its SMs. Throws GpuError, InputError where the GPU cannot run this build's kernels.
+constexpr int kStreamsOfWorker = 3;  // by MoverFor
+
+// A backend of the worker that uses group `group`; it keeps the devices alive. Groups have kStreamsOfWorker streams.
+// `facts`: what it is told to be, but for its SMs. Throws GpuError, InputError where the GPU cannot run this build's kernels.
 std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>& devices, int group, DeviceFacts facts,
                                      const GpuArithmetic& how);
 

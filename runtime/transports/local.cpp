@@ -66,21 +66,21 @@ class World {
     link_free_.resize(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
   }
 
-  // Waits until `done`; `what` says what for.
+  // Waits until `done`; `what` says what for. `beside`: in a meeting of threads beside the workers'.
   template <class Done, class What>
-  void wait(const Done& done, const What& what) {
+  void wait(const Done& done, const What& what, bool beside = false) {
     if (done()) return;
     const auto late = Clock::now() + std::chrono::duration<double>(settings_.timeout_s);
-    for (std::int64_t spins = 0;; ++spins) {
+    for (std::int64_t round = 0;; ++round) {
       if (done()) return;
       if (stopped_.load(std::memory_order_relaxed)) throw Stopped("another worker has failed");
-      if (settings_.spin || spins < 200) {
+      if (spins(beside) || round < 200) {
         pause();
-        if ((spins & 4095) != 4095) continue;
+        if ((round & 4095) != 4095) continue;
       } else {
         std::unique_lock lock(mutex_);
         if (done()) return;
-        changed_.wait_for(lock, std::chrono::milliseconds(5));
+        (beside ? met_ : changed_).wait_for(lock, std::chrono::milliseconds(5));
       }
       if (Clock::now() > late)
         throw PeerSilent(fmt::format("nothing heard for {} s while waiting for {}", settings_.timeout_s, what()));
@@ -97,15 +97,15 @@ class World {
         pause();
     }
   }
-  void notify() {
-    if (settings_.spin) return;
+  void notify(bool beside = false) {
+    if (spins(beside)) return;
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    (beside ? met_ : changed_).notify_all();
   }
 
   void stop() noexcept {
     stopped_ = true;
-    changed_.notify_all();
+    changed_.notify_all(), met_.notify_all();
   }
 
   Slot& slot(int copy, const MessageSlot& message) {
@@ -133,22 +133,25 @@ class World {
   int workers() const { return workers_; }
   int positions() const { return positions_; }
 
-  // A meeting of `count` threads around one counter.
-  void meet(Meeting& meeting, int count, const char* what) {
+  // A meeting of `count` threads around one counter: all of workers, or all beside them.
+  void meet(Meeting& meeting, int count, const char* what, bool beside = false) {
     const std::int64_t mine = meeting.round.load(std::memory_order_acquire);
     if (meeting.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
       meeting.arrived.store(0, std::memory_order_relaxed);
       meeting.round.store(mine + 1, std::memory_order_release);
-      notify();
+      notify(beside);
       return;
     }
-    wait([&] { return meeting.round.load(std::memory_order_acquire) != mine; }, [&] { return std::string(what); });
+    wait([&] { return meeting.round.load(std::memory_order_acquire) != mine; }, [&] { return std::string(what); },
+         beside);
   }
 
   Meeting everybody;
   std::mutex group_mutex;
 
  private:
+  bool spins(bool beside) const { return settings_.spin && !(beside && settings_.beside_sleep); }
+
   WaitSettings settings_;
   Throttles throttles_;
   int workers_, positions_, channels_ = 0;
@@ -158,7 +161,7 @@ class World {
   std::vector<std::int64_t> link_free_;
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_, met_;  // the latter: of meetings beside the workers' threads
 };
 
 class Endpoint : public Transport {
@@ -247,7 +250,8 @@ class Endpoint : public Transport {
     Group& group = world_->gathers(id);
     const std::size_t rank = bring(group, members, data);
     const auto meet = [&] {
-      world_->meet(group.meeting, static_cast<int>(members.size()), "the other members of an all-gather");
+      world_->meet(group.meeting, static_cast<int>(members.size()), "the other members of an all-gather",
+                   movers_.gathers != movers_.worker);
     };
     meet();
     for (std::size_t r = 0; r < members.size(); ++r)
@@ -261,7 +265,8 @@ class Endpoint : public Transport {
 
  private:
   void meet_to_reduce(int id, std::span<const WorkerId> members) {
-    world_->meet(world_->group(id).meeting, static_cast<int>(members.size()), "the other members of an all-reduce");
+    world_->meet(world_->group(id).meeting, static_cast<int>(members.size()), "the other members of an all-reduce",
+                 true);
   }
 
   // Tells the other members where this one's data lie; its place among them.

@@ -11,8 +11,9 @@
 namespace pipewright::runtime {
 
 struct WaitSettings {
-  bool spin = true;        // while workers <= cores; else a waiting thread sleeps
-  double timeout_s = 120;  // until a silent peer ends the run
+  bool spin = true;           // while workers <= cores; else a waiting thread sleeps
+  bool beside_sleep = false;  // those of sums and of gathers do: they share the core of their worker's arithmetic
+  double timeout_s = 120;     // until a silent peer ends the run
 };
 
 // Throttled links: a message becomes readable at

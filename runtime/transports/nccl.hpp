@@ -15,8 +15,8 @@
 // earlier one whose slot is not free: nor could the sender, who sends one after the other.
 //
 // Sums: one communicator for every set of members, on the collective stream. NCCL adds in an order of its own: with two
-// members these are the bits of the other transports, with more they need not be. What is to be scattered is summed
-// whole: ncclReduceScatter knows parts of equal length only.
+// members these are the bits of the other transports, with more they need not be. Parts of weights are gathered in the
+// worker's thread; what gathers beside sums is refused (nccl_ranks.hpp).
 //
 // A wait for the device ends when an operation of NCCL has failed, when the run has failed elsewhere, or after the
 // timeout; the communicators are then aborted, so that the device's memory can be given back.

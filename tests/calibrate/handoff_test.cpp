@@ -39,7 +39,7 @@ TEST_CASE("handoff: a device that fails ends both sides, and its error is the ca
   };
   class BrokenBackend final : public FarBackend {
    public:
-    std::unique_ptr<Mover> mover(bool) override { return std::make_unique<Broken>(); }
+    std::unique_ptr<Mover> mover(MoverFor) override { return std::make_unique<Broken>(); }
   };
   CHECK_THROWS_WITH(hand_over([] { return std::make_unique<BrokenBackend>(); }, Staging::None, 4096, 8),
                     "the link is down, made up");

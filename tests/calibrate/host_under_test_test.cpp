@@ -180,7 +180,7 @@ TEST_CASE("Jobs keep their memory for the next, unless that leaves it no room") 
 TEST_CASE("A copy's job copies, and its blocks hold random values") {
   const auto backend = cpu_backend();
   const auto memory = backend->reserve(Bytes{4096});
-  const auto mover = backend->mover(false);
+  const auto mover = backend->mover(MoverFor::Worker);
   fill_random(*mover, memory->base(), 4096);
   const float* const values = reinterpret_cast<const float*>(memory->base());
   CHECK(std::all_of(values, values + 1024, [](float x) { return x >= -1 && x < 1; }));

@@ -14,6 +14,8 @@
 
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/hash.hpp"
+#include "runtime/rank_run.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/runtime/run_case.hpp"
 
@@ -99,9 +101,45 @@ std::string refusal(const RunCase& run, const std::string& folder, int steps = 4
   return message_of([&] { resumed(run, folder, 0, steps); });
 }
 
+// 704 B of weights, or units of 256 B and less, over twelve members, and nothing else that goes from step to step.
+std::vector<std::string> empty_parts(const std::string& zero) {
+  return {
+      "model={name: chain, input_shape: [6], layers: [{name: body, repeat: 2, ops: [{op: linear, features: 6}, {op: "
+      "tanh}]}, {name: head, op: linear, features: 4}, {name: loss, op: cross_entropy}]}",
+      "model.input_tokens=null",
+      "cluster.node.devices=12",
+      "plan.stages=1",
+      "plan.data_parallel=12",
+      "training.optimizer=sgd",
+      zero};
+}
+
 const std::vector<std::string> kTwo = {"plan.stages=2", "training.micro_batches=2", "training.optimizer=adam"};
 
 }  // namespace
+
+TEST_CASE(
+    "A member without a part of the weights counts its updates in a checkpoint, too, and asks for no gather alone") {
+  for (const std::string zero : {"training.zero=2", "training.zero=3"}) {
+    CAPTURE(zero);
+    const Scratch scratch;
+    const SmallCase run(empty_parts(zero));
+    begun(run, scratch.path("cut"), 2, 2);
+    Checkpoints all = checkpoints(run, scratch.path("cut"), 0, 4);
+    all.resume(all.newest());
+    RunSettings settings = of_steps(4);
+    settings.checkpoints = &all, settings.keep_gradients = true;
+    const auto workers = run.run(settings);
+    CHECK(workers.size() == 12);
+    for (const WorkerResult& worker : workers)
+      CHECK(worker.gradients.empty());  // those of the first step, which is done
+    const auto size = [&](int worker) {
+      return fs::file_size(scratch.path("cut/step-2/worker-" + std::to_string(worker)));
+    };
+    CHECK(size(0) > size(11));
+    CHECK(size(11) >= run.run_plan.code.size() * sizeof(std::int64_t));
+  }
+}
 
 TEST_CASE("Three steps, a checkpoint and three more are six steps: losses and weights, bit by bit") {
   const std::string pipedream = "plan.schedule=pipedream";
@@ -128,6 +166,8 @@ TEST_CASE("Three steps, a checkpoint and three more are six steps: losses and we
       {"divided weights",
        {"plan.data_parallel=2", "plan.stages=2", "plan.schedule=1f1b", "training.optimizer=adam", "training.zero=3"},
        {}},
+      {"divided gradients, members without a part", empty_parts("training.zero=2"), {}},
+      {"divided weights, members without a part", empty_parts("training.zero=3"), {}},
       {"stashing", {pipedream, "plan.stages=3", "training.micro_batches=7", "training.optimizer=adam"}, {}},
       {"no stashing", {pipedream, "plan.stages=3", "training.micro_batches=7"}, {.weight_stashing = false}},
       {"vertical sync", {pipedream, "plan.stages=3", "training.micro_batches=7", "plan.vertical_sync=true"}, {}},
@@ -298,6 +338,32 @@ TEST_CASE("Whole optimizer states are not resumed as parts of them, nor parts as
   divided.back() = "training.zero=2";
   CHECK(refusal(SmallCase(divided), scratch.path("parts")).find("differs in its schedule (gpipe, hash ") !=
         std::string::npos);
+}
+
+TEST_CASE(
+    "The schedule's hash in a checkpoint: without gathers that of compute and reductions, as it was before them") {
+  const auto hash_of_schedule = [](const RunCase& run) {
+    for (const MustMatch& each : must_match(run.run_plan, of_steps(1), *run.data, *cpu_backend()))
+      if (each.what == "schedule") return each.hash;
+    return std::uint64_t{0};
+  };
+  const auto before_gathers = [](const RunCase& run) {
+    Hash hash;
+    for (const Lane& lane : run.schedule.positions)
+      for (const auto* const ops : {&lane.compute, &lane.communication[kReductions]}) {
+        hash.add(ops->size());
+        for (const Op& op : *ops)
+          hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);
+      }
+    return hash.value();
+  };
+  const std::vector<std::string> copies = {"plan.stages=2", "plan.data_parallel=2", "training.zero=1"};
+  const SmallCase whole(copies);
+  CHECK(hash_of_schedule(whole) == before_gathers(whole));
+  std::vector<std::string> units = copies;
+  units.back() = "training.zero=3";
+  const SmallCase divided(units);
+  CHECK(hash_of_schedule(divided) != before_gathers(divided));
 }
 
 TEST_CASE("Another backend, other versions of the weights, and one more byte of the data are told, too") {

@@ -111,7 +111,7 @@ class ScriptedBackend final : public Backend {
   }
   double mark_cost() const override { return 0; }
   Time probe() override { return ++script_.probes, Time{4321}; }
-  std::unique_ptr<Mover> mover(bool) override { return std::make_unique<ScriptedMover>(script_); }
+  std::unique_ptr<Mover> mover(MoverFor) override { return std::make_unique<ScriptedMover>(script_); }
 
  private:
   Script& script_;

@@ -119,7 +119,9 @@ class FarBackend : public Backend {
   std::unique_ptr<DeviceMemory> reserve(Bytes size) override {
     return std::make_unique<FarMemory>(cpu_->reserve(size));
   }
-  std::unique_ptr<Mover> mover(bool beside) override { return std::make_unique<FarMover>(beside ? nullptr : &queue_); }
+  std::unique_ptr<Mover> mover(MoverFor thread) override {
+    return std::make_unique<FarMover>(thread == MoverFor::Worker ? &queue_ : nullptr);
+  }
   bool in_host_memory() const override { return false; }
 
  private:

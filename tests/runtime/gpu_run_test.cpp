@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -33,7 +34,7 @@ const char* const kWhateverKernelsCompute = "whatever kernels compute";
 
 // A group of SMs for each of so many workers.
 BackendMaker on_gpu(int workers, Precision precision = Precision::Fp32) {
-  const auto devices = std::make_shared<VirtualDevices>(0, workers, 2);
+  const auto devices = std::make_shared<VirtualDevices>(0, workers, kStreamsOfWorker);
   return [devices, precision](WorkerId worker) {
     return gpu_backend(devices, worker % devices->count(), {"GPU 0", 0, ""}, {precision, false});
   };
@@ -82,6 +83,9 @@ TEST_CASE("gpu run: gradients on virtual devices are those of one worker on the 
   }
   check_gradients({"plan.recompute=full", "training.micro_batches=2"});
   check_gradients({"plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4"});
+  for (const std::string zero : {"1", "2", "3"})
+    check_gradients({"plan.data_parallel=2", "plan.schedule=1f1b", "training.micro_batches=2", "cluster.node.devices=4",
+                     "training.zero=" + zero});
 }
 
 TEST_CASE("gpu run: so they are in bf16, fp16 and tf32, with scores stored or not") {
@@ -92,6 +96,19 @@ TEST_CASE("gpu run: so they are in bf16, fp16 and tf32, with scores stored or no
       check_gradients({"plan.schedule=1f1b", "training.micro_batches=4", "model.layers.1.ops.2.kernel=" + kernel},
                       false, precision);
     }
+}
+
+TEST_CASE("gpu run: arithmetic, sums and gathers of a worker have a stream each" *
+          doctest::test_suite(kWhateverKernelsCompute)) {
+  const auto backend = on_gpu(2)(1);
+  std::set<void*> streams;
+  std::vector<std::unique_ptr<Mover>> movers;
+  for (const MoverFor thread : {MoverFor::Worker, MoverFor::Sums, MoverFor::Gathers}) {
+    movers.push_back(backend->mover(thread));
+    streams.insert(gpu_nccl_queue(*movers.back(), NcclPlace::Own)->stream());
+  }
+  CHECK(streams.size() == 3);
+  CHECK(streams.count(nullptr) == 0);
 }
 
 TEST_CASE("gpu run: messages and sums through the host's memory give the same bits") {
@@ -134,8 +151,8 @@ TEST_CASE("gpu run: a stage per GPU, over their direct link, gives the bits of o
   }
   const RunCase run({"training.micro_batches=4"});
   const RunPlan plan = plan_for(run);
-  const std::shared_ptr<VirtualDevices> gpus[] = {std::make_shared<VirtualDevices>(0, 1, 2),
-                                                  std::make_shared<VirtualDevices>(1, 1, 2)};
+  const std::shared_ptr<VirtualDevices> gpus[] = {std::make_shared<VirtualDevices>(0, 1, kStreamsOfWorker),
+                                                  std::make_shared<VirtualDevices>(1, 1, kStreamsOfWorker)};
   const auto joined = run_on(
       [&](WorkerId worker) {
         return gpu_backend(gpus[worker % 2], 0, {"GPU " + std::to_string(worker % 2), 0, ""}, {Precision::Fp32, false});

@@ -63,7 +63,7 @@ class EmulatedBackend : public backends::GridBackend<grid_kernels::HostGrid, S> 
   void zero(void* block, Bytes bytes) override {
     std::fill_n(static_cast<std::byte*>(block), bytes.value, std::byte{});
   }
-  std::unique_ptr<Mover> mover(bool) override { return std::make_unique<EmulatedMover>(grid_); }
+  std::unique_ptr<Mover> mover(MoverFor) override { return std::make_unique<EmulatedMover>(grid_); }
 
  protected:
   const grid_kernels::HostGrid& queue() const override { return grid_; }
@@ -515,7 +515,7 @@ TEST_CASE("grid backend: the numeric check of a calibration finds a result that 
   // A copy that does nothing.
   const auto backend = emulated(1)();
   const auto memory = backend->reserve(Bytes{8192});
-  fill_random(*backend->mover(false), memory->base(), 8192);
+  fill_random(*backend->mover(MoverFor::Worker), memory->base(), 8192);
   CHECK(checked_copy(*backend, memory->base() + 4096, memory->base(), 4096, [] {}).error > 0.9);
 }
 

@@ -22,6 +22,7 @@
 #include "core/check.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/nccl_ranks.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/runtime/fake_nccl.hpp"
 #include "tests/runtime/far_backend.hpp"
 #include "tests/runtime/rank_processes.hpp"
@@ -192,16 +193,28 @@ TEST_CASE("NCCL: sums of two members have the bits of threads: copies, and repli
   same_as_threads({}, "pipedream-2-1.yaml");
 }
 
-TEST_CASE("NCCL: with training.zero members exchange parts of the weights, which have the bits of threads") {
-  for (const std::string zero : {"1", "2", "3"}) {
-    const std::vector<std::string> divided = {"plan.data_parallel=2", "cluster.node.devices=4", "plan.schedule=1f1b",
-                                              "training.optimizer=adam", "training.zero=" + zero};
-    const auto groups = nccl_groups(RunCase(divided).run_plan);
-    REQUIRE(groups.size() == 8);
-    CHECK((groups[6].gathers && groups[6].members == std::vector<WorkerId>{0, 2}));
-    CHECK((groups[7].gathers && groups[7].members == std::vector<WorkerId>{1, 3}));
-    same_as_threads(divided);
-    same_as_threads(divided, "two-stage-gpipe.yaml", far_backend);
+TEST_CASE("NCCL: with training.zero: 1 members exchange parts of the weights, which have the bits of threads") {
+  const std::vector<std::string> divided = {"plan.data_parallel=2", "cluster.node.devices=4", "plan.schedule=1f1b",
+                                            "training.optimizer=adam", "training.zero=1"};
+  const auto groups = nccl_groups(RunCase(divided).run_plan);
+  REQUIRE(groups.size() == 8);
+  CHECK((groups[6].gathers && groups[6].members == std::vector<WorkerId>{0, 2}));
+  CHECK((groups[7].gathers && groups[7].members == std::vector<WorkerId>{1, 3}));
+  same_as_threads(divided);
+  same_as_threads(divided, "two-stage-gpipe.yaml", far_backend);
+}
+
+TEST_CASE("NCCL: gathers beside reductions are refused, as no order of both is the same on all ranks") {
+  for (const std::string zero : {"0", "1", "2", "3"}) {
+    const RunCase run({"plan.data_parallel=2", "cluster.node.devices=4", "training.zero=" + zero});
+    const std::string why = message_of([&] { check_for_nccl(run.run_plan, run.scenario.training.place); });
+    CAPTURE(why);
+    if (zero < "2")
+      CHECK(why.empty());
+    else
+      CHECK(has(why, "training.zero: " + zero +
+                         " gathers weights while gradients are reduced, and run.transport nccl "
+                         "needs one order of both on all ranks; use 0 or 1, or transport tcp or mpi"));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tests/runtime/sequential_steps.hpp"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -14,26 +15,15 @@ class Steps : Sequential {
  public:
   using Sequential::Sequential;
 
-  std::vector<std::vector<float>> weights_after_a_step() {
-    const Schedule& schedule = *run_.schedule;
-    const auto workers = static_cast<std::size_t>(run_.plan->workers());
+  std::vector<std::vector<float>> weights_after(int steps) {
     versions_.resize(run_.code.size()), states_.resize(run_.code.size()), stored_.resize(run_.code.size());
+    updates_.resize(run_.code.size());
     for (std::size_t v = 0; v < run_.code.size(); ++v) {
       versions_[v].push_back(copy_of(v, masters_[v].at()));
       stored_[v].push_back(stored_of(run_.code[v], masters_[v]));
     }
-    std::vector<std::size_t> next(workers);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t w = 0; w < workers; ++w) {
-        const auto position = w % schedule.positions.size();
-        const auto& ops = schedule.positions[position].compute;
-        while (next[w] < ops.size() && done(static_cast<WorkerId>(w), ops[next[w]], run_.versions[position][next[w]]))
-          ++next[w], moved = true;
-      }
-    }
-    for (std::size_t w = 0; w < workers; ++w)
-      PP_CHECK(next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
+    for (int step = 0; step < steps; ++step)
+      do_step(step);
     std::vector<std::vector<float>> last;
     for (std::size_t v = 0; v < run_.code.size(); ++v)
       last.push_back(values_of(v, versions_[v].back()));
@@ -59,6 +49,29 @@ class Steps : Sequential {
   }
 
  private:
+  // Versions are counted from that of the step's begin.
+  void do_step(std::int64_t step) {
+    const Schedule& schedule = *run_.schedule;
+    const auto workers = static_cast<std::size_t>(run_.plan->workers());
+    begin(step);
+    sums_.clear(), backwards_.clear();
+    for (auto* const all : {&versions_, &stored_})
+      for (std::vector<Block>& versions : *all)
+        versions.erase(versions.begin(), versions.end() - 1);
+    std::vector<std::size_t> next(workers);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t w = 0; w < workers; ++w) {
+        const auto position = w % schedule.positions.size();
+        const auto& ops = schedule.positions[position].compute;
+        while (next[w] < ops.size() && done(static_cast<WorkerId>(w), ops[next[w]], run_.versions[position][next[w]]))
+          ++next[w], moved = true;
+      }
+    }
+    for (std::size_t w = 0; w < workers; ++w)
+      PP_CHECK(next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
+  }
+
   int round_of(const Op& op) const { return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch); }
 
   // Does the op if what it needs is there.
@@ -94,29 +107,54 @@ class Steps : Sequential {
     return static_cast<int>(here) * run_.plan->data_parallel;
   }
 
-  // The sum of a round's gradients, in the order of the workers.
-  Block summed(std::size_t v, int round) {
-    Block sum;
-    for (auto& [key, block] : sums_) {
-      if (std::get<0>(key) != v || std::get<1>(key) != round) continue;
-      if (sum.memory == nullptr) {
-        sum = copy_of(v, block.at());
-        continue;
-      }
-      backend_.add(reinterpret_cast<float*>(sum.at()), reinterpret_cast<const float*>(block.at()),
+  // Rounds of reductions of an update, in the order in which the first holder's backwards close them.
+  std::vector<int> rounds_of(std::size_t v, int update) const {
+    const core::Rounds rounds = run_.schedule->rounds();
+    const auto chunk = static_cast<VirtualStageId>(v);
+    std::vector<int> of;
+    const auto add = [&](int round) {
+      if (rounds.update_of(round) == update && std::ranges::count(of, round) == 0) of.push_back(round);
+    };
+    const PositionId first = run_.schedule->seating().position(chunk, 0);
+    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(first)].compute)
+      if (op.virtual_stage == v && rule(op.kind).gradients) add(round_of(op));
+    for (int round = 0; round < rounds.count(chunk); ++round)
+      add(round);
+    return of;
+  }
+
+  void add_term(std::size_t v, Block& sum, const Block& term) {
+    if (sum.memory == nullptr)
+      sum = copy_of(v, term.at());
+    else
+      backend_.add(reinterpret_cast<float*>(sum.at()), reinterpret_cast<const float*>(term.at()),
                    run_.code[v].gradient_bytes / 4);
+  }
+
+  // The sum of an update's gradients: each round's in the order of the workers, then in that of the rounds.
+  Block summed(std::size_t v, const std::vector<int>& rounds) {
+    Block sum;
+    for (const int round : rounds) {
+      Block one;
+      for (const auto& [key, block] : sums_)
+        if (std::get<0>(key) == v && std::get<1>(key) == round) add_term(v, one, block);
+      if (one.memory != nullptr) add_term(v, sum, one);
     }
     return sum.memory == nullptr ? zeros_of(v) : std::move(sum);
   }
 
-  // Rounds are updated in their order, each once, whichever of its members asks first.
-  bool updated(std::size_t v, int round) {
+  // In their order, each once, whichever of its members asks first.
+  bool updated(std::size_t v, int update) {
     const auto made = static_cast<int>(versions_[v].size()) - 1;
-    if (made > round) return true;
-    if (made < round || backwards_[{v, round}] < micro_batches_of(v, round)) return false;
-    const Block sum = summed(v, round);
+    if (made > update) return true;
+    const std::vector<int> rounds = rounds_of(v, update);
+    if (made < update || std::ranges::any_of(rounds, [&](int round) {
+          return backwards_[{v, round}] < micro_batches_of(v, round);
+        }))
+      return false;
+    const Block sum = summed(v, rounds);
     backend_.scale(reinterpret_cast<float*>(sum.at()), run_.code[v].gradient_bytes / 4,
-                   run_.gradient_factor(static_cast<int>(v), round));
+                   run_.gradient_factor(static_cast<int>(v), update));
     while (static_cast<int>(states_[v].size()) < run_.states)
       states_[v].push_back(zeros_of(v));
     Block after = copy_of(v, versions_[v].back().at());
@@ -129,7 +167,7 @@ class Steps : Sequential {
       for (std::size_t s = 0; s < states_[v].size(); ++s)
         updated.back().states[s] = reinterpret_cast<float*>(states_[v][s].at() + parameter.offset);
     }
-    backend_.update(settings_.optimizer, round + 1, updated);
+    backend_.update(settings_.optimizer, ++updates_[v], updated);
     backend_.finish();
     stored_[v].push_back(stored_of(run_.code[v], after));
     versions_[v].push_back(std::move(after));
@@ -141,6 +179,7 @@ class Steps : Sequential {
   std::vector<std::vector<Block>> versions_, stored_, states_;
   std::map<std::tuple<std::size_t, int, WorkerId>, Block> sums_;
   std::map<std::pair<std::size_t, int>, int> backwards_;
+  std::vector<std::int64_t> updates_;  // of all steps, by virtual stage
 };
 
 }  // namespace
@@ -152,9 +191,9 @@ double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Da
 }
 
 std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                                   const RunSettings& settings) {
+                                                   const RunSettings& settings, int steps) {
   const std::unique_ptr<Backend> device = backend();
-  return Steps(run, *device, data, settings).weights_after_a_step();
+  return Steps(run, *device, data, settings).weights_after(steps);
 }
 
 }  // namespace pipewright::tests

@@ -11,10 +11,10 @@ namespace pipewright::tests {
 // then worker by worker. Flush schedules only.
 double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Data& data, const RunSettings& settings);
 
-// Weights after one step under any schedule, by virtual stage: one worker does the ops of all lists one after the
-// other, with every version of the weights kept, and reads those that the lists say. Asynchronous schedules with
-// replicas: the gradients of a round are summed in the order of the workers.
+// Weights after some steps under any schedule, by virtual stage: one worker does the ops of all lists one after the
+// other, with every version of the weights kept, and reads those that the lists say. The gradients of a round are summed
+// in the order of the workers, and those of an update in the order of its rounds.
 std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                                   const RunSettings& settings);
+                                                   const RunSettings& settings, int steps = 1);
 
 }  // namespace pipewright::tests

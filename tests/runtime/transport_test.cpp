@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -110,4 +111,26 @@ TEST_CASE("A reduce-scatter leaves each member the sums of its elements, few, ma
   std::vector<float> data(4);
   CHECK_THROWS_WITH_AS(alone.ends[1]->reduce_scatter(0, members, data.data(), std::vector<std::int64_t>{0, 2, 4}),
                        doctest::Contains("the other members of an all-reduce"), PeerSilent);
+}
+
+TEST_CASE("Threads beside the workers' sleep while they wait for a meeting, also where workers spin") {
+  const std::vector<WorkerId> members = {0, 1};
+  const std::vector<std::int64_t> begin = {0, 2, 4};
+  constexpr std::chrono::milliseconds kLate{300};
+  Pair pair({.spin = true, .beside_sleep = true, .timeout_s = 60});
+  std::vector<std::vector<float>> data = {{1, 2, 3, 4}, {10, 20, 30, 40}};
+  std::int64_t busy = 0;
+  {
+    const std::jthread early([&] {
+      pair.ends[0]->reduce_scatter(0, members, data[0].data(), begin);
+      timespec used{};
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      busy = used.tv_sec * 1'000'000'000 + used.tv_nsec;
+    });
+    std::this_thread::sleep_for(kLate);
+    pair.ends[1]->reduce_scatter(0, members, data[1].data(), begin);
+  }
+  CHECK(busy < 30'000'000);
+  CHECK(data[0][0] == 11);
+  CHECK(data[1][3] == 44);
 }
