@@ -45,7 +45,8 @@ std::vector<WorkerResult> RunCase::run(RunSettings settings, Wait wait) const {
   if (wait == Wait::BlockThrottled || wait == Wait::SpinThrottled)
     throttles.assign(workers * workers, {Bandwidth{20e6}, Time{10'000}});
   const bool spin = wait == Wait::Spin || wait == Wait::SpinThrottled;
-  const auto endpoints = local_transport(run_plan, {.spin = spin, .timeout_s = 60}, std::move(throttles));
+  const auto endpoints = local_transport(
+      run_plan, {.spin = spin, .beside_sleep = wait == Wait::SpinThrottled, .timeout_s = 60}, std::move(throttles));
   return execute(run_plan, cpu_backend, *data, endpoints, settings);
 }
 

@@ -11,7 +11,8 @@
 
 namespace pipewright::tests::runtime_test {
 
-// How a waiting worker waits; the last: links of 20 MB/s and 10 us between all workers.
+// How a waiting worker waits; throttled: links of 20 MB/s and 10 us between all workers. With the last, threads beside
+// the workers' sleep.
 enum class Wait { Block, Spin, BlockThrottled, SpinThrottled };
 
 // The source tree: PIPEWRIGHT_SOURCE, else the working directory.

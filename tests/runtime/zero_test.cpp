@@ -254,7 +254,8 @@ TEST_CASE("Likewise by threads that spin, over throttled links, and where weight
   check_as_whole(two, {2, 3}, {}, Wait::BlockThrottled);
   Keys one = adam;
   one.push_back("plan.stages=1");
-  check_as_whole(one, {2, 3}, {}, Wait::Spin);
+  for (const Wait wait : {Wait::Spin, Wait::SpinThrottled})
+    check_as_whole(one, {2, 3}, {}, wait);
   for (const std::string stages : {"1", "2"})
     for (const std::string given : {"true", "false"})
       check_as_whole({"plan.schedule=1f1b", "plan.stages=" + stages, "plan.data_parallel=2", "training.optimizer=adam"},
