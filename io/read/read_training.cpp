@@ -92,7 +92,8 @@ constexpr Field<Training> kTraining[] = {
      read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
     {"checkpoint_early_stop", "true | false",
      "of recomputed layers (blocks, layers, knapsack, operators): the repetition stops where the backward has what it "
-     "reads, without the last product, as PyTorch's checkpoints without re-entry do; default: false, as Megatron-LM and "
+     "reads, without the last product, as PyTorch's checkpoints without re-entry do; default: false, as Megatron-LM "
+     "and "
      "torchtitan",
      read_as<&Training::checkpoint_early_stop>, write_unless<&Training::checkpoint_early_stop, false>},
     {"expert_products", "fused | looped",

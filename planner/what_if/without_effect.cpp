@@ -106,8 +106,7 @@ class WithoutEffect {
     if (training.execution != Execution::Eager && scenario_.cost != CostSourceKind::Roofline)
       lines_.push_back(
           "training.execution has no effect: times of layers are stated or measured, the host's with them");
-    const bool operators =
-        recomputes(Recompute::Selective) && scenario_.plan.recompute_modules.has(Module::Operators);
+    const bool operators = recomputes(Recompute::Selective) && scenario_.plan.recompute_modules.has(Module::Operators);
     if (training.checkpoint_early_stop && !operators && !recomputes(Recompute::Blocks) &&
         !recomputes(Recompute::Layers))
       lines_.push_back(
