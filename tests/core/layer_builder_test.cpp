@@ -400,7 +400,7 @@ TEST_CASE("A tensor-parallel degree must divide the key heads") {
   settle(model, kFp16, {.degree = 2});
   CHECK(refusal([&] { settle(model, kFp16, {.degree = 4}); }) ==
         "tensor_parallel 4 does not divide layer \"block\", which is split 2 ways at most (the common divisor of its "
-        "heads, key heads and inner features); use a divisor of 2");
+        "heads, key heads, groups and inner features); use a divisor of 2");
 }
 
 TEST_CASE("What experts read stands whole on every device of a group, with sequence parallelism, too") {
