@@ -21,7 +21,7 @@ void Progress::slow(Time now, double slower) {
 Time Progress::reaches(Time work) const {
   const double until = left_ - static_cast<double>((alone_ - work).value);
   const double left = std::max(0.0, std::ceil(until * slower_ - kSliver));
-  return since_ + Time{rounded(left, "an op beside a collective")};
+  return since_ + Time{rounded(left, "an op during a collective")};
 }
 
 void Contention::touch_worker(std::uint32_t worker) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cost/buckets.hpp"
+#include "core/cost/contention.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
 #include "core/cost/moves.hpp"
@@ -339,64 +340,6 @@ StepCosts::Together together(const Plan& plan, const CostModel& cost, const std:
   return result;
 }
 
-double multiprocessors_left(const Device& device) {
-  if (device.multiprocessors == 0) return 1;
-  return 1 - static_cast<double>(device.contention.multiprocessors) / device.multiprocessors;
-}
-
-// A device as it is for what computes beside a collective: fewer multiprocessors, memory that takes longer.
-void set_beside_collectives(Device& device) {
-  const double left = multiprocessors_left(device);
-  const KernelContention taken = std::exchange(device.contention, {});
-  device.multiprocessors -= taken.multiprocessors;
-  for (auto& [precision, peak] : device.peak)
-    peak.value *= left;
-  if (device.memory_bandwidth) device.memory_bandwidth->value /= taken.memory;
-}
-
-// Layers that are built from operators are priced once more, on such devices. What has a stated or measured time is
-// taken to need the multiprocessors.                                 tests/planner/contention_test.cpp "stated"
-std::vector<Time> durations_beside(const Plan& plan, const CostModel& cost, int device_class) {
-  const auto beside = std::make_shared<Scenario>(cost.scenario());
-  const double left = multiprocessors_left(beside->cluster.device_of(device_class));
-  for (Layer& layer : beside->model.layers)
-    for (auto* const time : {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight})
-      if (*time) *time = at_speed(**time, left);
-  set_beside_collectives(beside->cluster.device);
-  for (DeviceClass& other : beside->cluster.others)
-    set_beside_collectives(other.device);
-  const CostModel model(beside);
-  return durations(plan, OnStages(plan, model, plan.micro_batch_size), model);
-}
-
-std::optional<StepCosts::Contention> contention(const Plan& plan, const CostModel& cost,
-                                                const std::vector<Time>& alone) {
-  const Cluster& cluster = cost.scenario().cluster;
-  StepCosts::Contention result{std::vector<double>(alone.size(), 1.0), {}};
-  std::map<int, std::vector<Time>> slowed;  // by class
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const int device_class = class_of_stage(plan, cluster, plan.stage_of(v));
-    const Device& on = cluster.device_of(device_class);
-    result.collectives.push_back(on.contention.collective);
-    if (on.contention.multiprocessors == 0 && on.contention.memory <= 1) continue;
-    const bool priced = cost.scenario().cost == CostSourceKind::Roofline && on.measured == nullptr;
-    if (priced && !slowed.contains(device_class))
-      slowed.emplace(device_class, durations_beside(plan, cost, device_class));
-    for (std::size_t i = at(v) * kKinds; i < (at(v) + 1) * kKinds; ++i) {
-      if (alone[i] == Time{}) continue;
-      const double slower =
-          priced ? static_cast<double>(slowed[device_class][i].value) / static_cast<double>(alone[i].value)
-                 : 1 / multiprocessors_left(on);
-      result.computing[i] = std::max(1.0, slower);
-    }
-  }
-  const auto nothing = [](const std::vector<double>& slower) {
-    return std::all_of(slower.begin(), slower.end(), [](double times) { return times == 1; });
-  };
-  if (nothing(result.computing) && nothing(result.collectives)) return {};
-  return result;
-}
-
 // Where the simulated copies lie.
 class SimulatedCopies {
  public:
@@ -453,7 +396,10 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
     costs.slices.push_back({durations(plan, of_slice, cost), ready_before_end(plan, cost, of_slice)});
   }
   if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, costs.duration);
-  if (costs.shape.seating().any_reduced()) costs.contention = contention(plan, cost, costs.duration);
+  if (costs.shape.seating().any_reduced())
+    costs.contention = contention_of(plan, cost, costs.duration, [&](const CostModel& beside) {
+      return durations(plan, OnStages(plan, beside, plan.micro_batch_size), beside);
+    });
   if (scenario.cluster.classes() == 1)
     for (const int active : loads_for(plan.workers(), cost.source().loads())) {
       StepCosts::Load load{active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost), {}};

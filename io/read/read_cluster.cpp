@@ -108,12 +108,14 @@ struct TimesAsLong {
 };
 
 constexpr Field<KernelContention> kContention[] = {
-    {"multiprocessors", "whole number >= 1", "that the kernels of a collective hold; default: none",
+    {"multiprocessors", "whole number >= 1", "that the kernels of a collective occupy; default: none",
      read_as<&KernelContention::multiprocessors, AtLeast1>, write_unless<&KernelContention::multiprocessors, 0>},
     {"memory", "number in [1, 1000]",
-     "times as long takes beside a collective what memory limits, of layers built from operators; default: 1",
+     "slow-down of memory-bound work while a collective runs, for layers built from operators: 1.15 means 15 % longer; "
+     "default: 1",
      member<&KernelContention::memory, TimesAsLong>},
-    {"collective", "number in [1, 1000]", "times as long takes a collective beside computing; default: 1",
+    {"collective", "number in [1, 1000]",
+     "slow-down of a collective while the device computes: 1.1 means 10 % longer; default: 1",
      member<&KernelContention::collective, TimesAsLong>},
 };
 
@@ -171,7 +173,8 @@ constexpr Field<Device> kDevice[] = {
      [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
      write_host},
     {"contention", "map",
-     "what collectives of gradients and weights and computing take from one another while both run; default: nothing",
+     "how much computing and the collectives of gradients and weights slow each other while both run; default: not at "
+     "all",
      [](Reader& reader, const At& at, Device& device) {
        read_fields<KernelContention>(reader, at, kContention, device.contention);
      },

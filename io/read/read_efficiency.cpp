@@ -247,7 +247,7 @@ void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
     std::vector<double> pair;
     if (!read_value(reader, point, pair)) continue;
     if (pair.size() != 2 || !(pair[0] > 0) || *Share{}(pair[1]))
-      reader.error(point, "is no [work per call, share]; write e.g. [1e9, 0.4]: work more than 0, share in (0, 1]");
+      reader.error(point, "is not [work per call, share]; write e.g. [1e9, 0.4]: work more than 0, share in (0, 1]");
     else if (!curve.empty() && pair[0] <= curve.back().first)
       reader.error(point, "does not grow: every point needs more work than the one before it");
     else

@@ -287,7 +287,7 @@ void read_modules(Reader& reader, const At& at, PlanRequest& plan) {
   for (const Module module : read)
     plan.recompute_modules.add(module);
   if (plan.recompute_modules.has(Module::Operators) && plan.recompute_modules != Modules{Module::Operators})
-    reader.error(at, "names operators beside modules, but checkpoints by operator know none; write [operators] alone");
+    reader.error(at, "lists operators and modules together; write [operators] alone");
 }
 
 void write_modules(YamlText& out, std::string_view key, const PlanRequest& plan) {
@@ -303,8 +303,8 @@ void read_bucket(Reader& reader, const At& at, PlanRequest& plan) {
   if (plan.bucket_rule != BucketRule::Size) return;
   if (at.yaml.is(Yaml::Type::Scalar) && !at.yaml.scalar.empty() &&
       std::isalpha(static_cast<unsigned char>(at.yaml.scalar[0])))
-    return reader.error(
-        at, "is no framework whose buckets are known; write a size, e.g. 25 MB, or pytorch, megatron or deepspeed");
+    return reader.error(at,
+                        "is not a size and not a known framework; write e.g. 25 MB, pytorch, megatron or deepspeed");
   if (read_value(reader, at, plan.bucket) && plan.bucket.value < 1) reader.error(at, "must be more than 0");
 }
 

@@ -22,7 +22,8 @@ struct GpuArithmetic {
 constexpr int kStreamsOfWorker = 3;  // by MoverFor
 
 // A backend of the worker that uses group `group`; it keeps the devices alive. Groups have kStreamsOfWorker streams.
-// `facts`: what it is told to be, but for its SMs. Throws GpuError, InputError where the GPU cannot run this build's kernels.
+// `facts`: what `device()` returns, with the SMs of the group filled in. Throws GpuError; InputError where the GPU cannot
+// run this build's kernels.
 std::unique_ptr<Backend> gpu_backend(const std::shared_ptr<VirtualDevices>& devices, int group, DeviceFacts facts,
                                      const GpuArithmetic& how);
 

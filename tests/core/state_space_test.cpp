@@ -293,7 +293,7 @@ TEST_CASE("A hybrid's blocks have one part each, and patterns that contradict th
   CHECK(says(refused({}, "M*--"), "model.pattern: M*-- has M, but mamba_heads is missing; add it"));
   CHECK(says(refused({heads}, "*-*-"), "model.mamba_heads: 8 is given without M in pattern"));
   CHECK(says(refused({heads, {"mamba_groups", "3"}}, "M*--"),
-             "model.mamba_heads: 8 is no multiple of mamba_groups 3; use one, or"));
+             "model.mamba_heads: 8 is not a multiple of mamba_groups 3; use one, or"));
   CHECK(says(refused({heads}, "M*-E"), "pattern has E, but the model has no experts; add experts, or use -"));
   CHECK(says(refused({heads, experts, active, inner}, "M*--"), "experts are given, but pattern has no E"));
   CHECK(says(refused({heads, {"window", "8"}}, "M*--"), "pattern does not go with dense_layers, sparse_step, window"));

@@ -245,8 +245,7 @@ TEST_CASE("Plans that cannot be read are refused") {
   holds(plan("recompute: selective, recompute_modules: [operators, mlp]"), "write [operators] alone");
   holds(plan("reshard_after_forward: 0"), "plan.reshard_after_forward: \"0\" must be true, false, or a number");
   holds(plan("reshard_after_forward: some"), "plan.reshard_after_forward: \"some\"");
-  holds(plan("bucket: nemo"),
-        "plan.bucket: \"nemo\" is no framework whose buckets are known; write a size, e.g. 25 MB,");
+  holds(plan("bucket: nemo"), "plan.bucket: \"nemo\" is not a size and not a known framework; write e.g. 25 MB,");
   holds(plan("stages: 2, bucket: 0 MB"), "plan.bucket: \"0 MB\" must be more than 0");
   holds(plan("stages: 2, placement: spread"), "plan.placement: unknown \"spread\"");
   holds(error_in(ScenarioText{.more = "cost: measured\n"}), "cost: unknown \"measured\"");

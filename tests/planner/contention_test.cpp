@@ -2,27 +2,16 @@
 #include <doctest/doctest.h>
 
 #include "tests/planner/plan_of.hpp"
+#include "tests/planner/sharded_scenario.hpp"
 #include "tests/support/transformer_block.hpp"
-#include "tests/support/uniform_scenario.hpp"
 
 using namespace pipewright::tests;
 
 namespace {
 
-// Two units of ZeRO-3 in two copies: forwards of 10 ms, gathers of 4 ms.
+// Two units of ZeRO-3 in two copies: forwards of 3 ms, gathers of 2 ms.
 Scenario two_units() {
-  Scenario scenario = uniform_scenario({.layers = 2,
-                                        .devices = 2,
-                                        .stages = 1,
-                                        .micro_batches = 1,
-                                        .forward = Time{10'000'000},
-                                        .backward = Time{20'000'000}});
-  for (Layer& layer : scenario.model.layers)
-    layer.block = true, layer.parameters = 200'000'000;
-  scenario.cluster.links.kind = LinkKind::Nvswitch;
-  scenario.cluster.links.bandwidth = Bandwidth{100e9};
-  scenario.plan.data_parallel.value = 2;
-  scenario.training.zero = 3;
+  Scenario scenario = sharded(2, 2, 1);
   scenario.cluster.device.multiprocessors = 132;
   return scenario;
 }
@@ -48,22 +37,22 @@ double slower(const Scenario& scenario, Kind kind) {
 
 }  // namespace
 
-TEST_CASE("the unit beside a gather of 4 ms that holds 20 of 132 multiprocessors takes 10.606 ms, not 10") {
+TEST_CASE("the unit beside a gather of 2 ms that holds 20 of 132 multiprocessors takes 3.303 ms, not 3") {
   Scenario scenario = two_units();
   const Answer alone = priced(scenario);
   CHECK_FALSE(alone.costs.contention.has_value());
-  CHECK(alone.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'000'000}});
+  CHECK(alone.timeline.workers[0].compute[0] == Span{Time{2'000'000}, Time{5'000'000}});
 
   scenario.cluster.device.contention.multiprocessors = 20;
   const Answer beside = priced(scenario);
-  CHECK(beside.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'606'061}});
+  CHECK(beside.timeline.workers[0].compute[0] == Span{Time{2'000'000}, Time{5'303'031}});
   CHECK(beside.timeline.engine_reason == "collectives contend with computing");
   CHECK(validate(beside.timeline, beside.schedule, beside.costs) == "");
 
   scenario.cluster.device.contention.collective = 1.1;
   const Answer both = priced(scenario);
-  CHECK(both.timeline.workers[0].communication[kGathers][1] == Span{Time{4'000'000}, Time{8'400'000}});
-  CHECK(both.timeline.workers[0].compute[0] == Span{Time{4'000'000}, Time{14'666'667}});
+  CHECK(both.timeline.workers[0].communication[kGathers][1] == Span{Time{2'000'000}, Time{4'200'000}});
+  CHECK(both.timeline.workers[0].compute[0] == Span{Time{2'000'000}, Time{5'333'334}});
 }
 
 TEST_CASE("where nothing is reduced or gathered nothing contends") {

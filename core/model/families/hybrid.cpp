@@ -25,7 +25,7 @@ void read_hybrid(const FamilyValues& values, Transformer& t) {
              given(kMambaKernel, kMamba.kernel),
              given(kMambaChunk, kMamba.chunk)};
   if (heads % t.mixer.groups != 0)
-    values.refuse("mamba_heads", "is no multiple of mamba_groups " + std::to_string(t.mixer.groups) +
+    values.refuse("mamba_heads", "is not a multiple of mamba_groups " + std::to_string(t.mixer.groups) +
                                      "; use one, or give mamba_groups");
 }
 
