@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "sim/run_length.hpp"
 #include "sim/static_order.hpp"
 
 namespace pipewright::sim {
@@ -268,9 +269,11 @@ struct CompiledOrder::Sweep {
         arrival(order.slots_),
         channel(at(costs.channels) + order.rows_.size()),
         gradient(order.marks_.size()) {
+    double longest = 0;  // all ops and messages, one after the other
     for (const Row& row : order.rows_) {
       Price& price = prices.emplace_back();
       price.duration = costs.time_of(row.op).value;
+      longest += static_cast<double>(price.duration);
       price.channel = at(costs.channels) + prices.size() - 1;
       if (row.edge == kNoIndex) continue;
       const Message& message =
@@ -278,7 +281,13 @@ struct CompiledOrder::Sweep {
       if (message.channel < 0) continue;
       price.occupancy = message.occupancy.value, price.latency = message.latency.value;
       price.channel = at(message.channel);
+      longest += static_cast<double>(price.occupancy) + static_cast<double>(price.latency);
     }
+    longest *= order.shape_.micro_batches;
+    for (const std::vector<Collective>& buckets : costs.collectives)
+      for (const Collective& reduced : buckets)
+        longest += static_cast<double>(reduced.time.value);
+    rounded(longest, kTimeOfRun);
   }
 
   void run(const CompiledOrder& order) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/event_engine.hpp"
+#include "sim/run_length.hpp"
 
 namespace pipewright::sim {
 
@@ -118,7 +119,12 @@ std::size_t EventOrder::messages_sent(std::size_t w) const {
 }
 
 void EventOrder::check_size(double busy) const {
-  double longest = busy;
+  double slower = 1, waits_longer = 1;  // beside one another
+  if (costs_.contention) {
+    slower = std::ranges::max(costs_.contention->computing);
+    waits_longer = std::ranges::max(costs_.contention->collectives);
+  }
+  double longest = busy * slower;
   for (const auto* messages : {&costs_.messages, &costs_.messages_last})
     for (const Message& sent : *messages)
       longest += static_cast<double>((sent.occupancy + sent.latency).value) * wiring_.micro_batches;
@@ -126,8 +132,8 @@ void EventOrder::check_size(double busy) const {
     for (const auto& stream : schedule_.positions[at(position)].communication)
       for (const Op& op : stream)
         if (wiring_.chunks[op.virtual_stage].first == position)  // its members run it together
-          longest += static_cast<double>(costs_.collective(op, 0).time.value);
-  rounded(longest, "the time of a run");
+          longest += static_cast<double>(costs_.collective(op, 0).time.value) * waits_longer;
+  rounded(longest, kTimeOfRun);
   if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
                      std::to_string(transfers_.size()) + "; use fewer micro-batches");

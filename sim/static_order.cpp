@@ -12,6 +12,7 @@
 
 #include "core/cost/cells.hpp"
 #include "sim/dependencies.hpp"
+#include "sim/run_length.hpp"
 #include "sim/stream_links.hpp"
 
 namespace pipewright::sim {
@@ -65,6 +66,7 @@ class Relaxation {
         workers_(static_cast<std::size_t>(wiring_.workers())),
         rows_(costs.edges.size() * static_cast<std::size_t>(wiring_.copies)),
         arrivals_(2 * rows_ * micro_batches()) {
+    check_run_length(schedule, costs);
     channel_free_.assign(static_cast<std::size_t>(costs.channels), kClockBegin);
     lanes_.resize(workers_ + 1);  // the last one receives what nobody waits for
     prepare_sides();

@@ -51,8 +51,9 @@ std::string what_to_measure(const Scenario& priced) {
     const CostModel cost(priced);
     Answer answer = price(find_plan(priced, cost), cost, Engine::Auto);
     settle(answer, Engine::Auto);
-    const std::optional<SpeedRange> range = speed_range(answer, Engine::Auto).range;
-    return head + (range ? in_words(answer, *range) : "nothing; no time of it has an error");
+    const SpeedRangeAnswer range = speed_range(answer, Engine::Auto);
+    if (range.range) return head + in_words(answer, *range.range);
+    return head + (range.caution.empty() ? "nothing; no time of it has an error" : "not known; " + range.caution);
   } catch (const InputError& error) {
     return head + "not known, as it is not priced: " + error.what();
   }

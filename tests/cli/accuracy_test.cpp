@@ -126,7 +126,8 @@ TEST_CASE("accuracy: variants of a scenario are runs of their own, all from one 
                     profile = scratch.path("profile.yaml");
   std::ofstream(varied) << file_text(source_folder() + "/" + kSmall)
                         << "vary: {plan.schedule: [gpipe, 1f1b], training.micro_batches: [2]}\n";
-  CHECK(run_program({"calibrate", kSmall, "--budget", "50 ms", "-o", profile}).status == 0);
+  const ProgramRun calibrated = run_program({"calibrate", kSmall, "--budget", "50 ms", "-o", profile});
+  REQUIRE_MESSAGE(calibrated.status == 0, calibrated.err);
   const ProgramRun run = run_program(words(folder, {varied, "--profile", profile}));
   for (const std::string name : {"small-ops-k2-m2-gpipe", "small-ops-k2-m2-1f1b"}) {
     CHECK(contains(run.out, "| " + name + " |"));

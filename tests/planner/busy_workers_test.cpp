@@ -11,6 +11,7 @@
 #include "core/model/layer_builder.hpp"
 #include "core/question/profile.hpp"
 #include "planner/answer.hpp"
+#include "planner/what_if/speed_range.hpp"
 #include "planner/what_if/sweep.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
@@ -91,4 +92,22 @@ TEST_CASE("A hint promises what simulate would then say") {
   REQUIRE(!report.hints.empty());
   CHECK(report.hints[0].starts_with(
       fmt::format("8 micro-batches would cut the bubble to {:.1f} %: ", 100 * more.bubble_fraction)));
+}
+
+// A machine that did something else during the calibration leaves a profile with any error, of the ops' times.
+TEST_CASE("However large a profile's error, the 90 % interval is one, or the time at its end is said to overflow") {
+  int intervals = 0, overflows = 0;
+  for (int error = 0; error <= 160; ++error) {
+    Scenario scenario = two_stages(1 + error % 7);
+    MachineProfile profile = *scenario.profile;
+    profile.independent_error = error / 8.0, profile.common_error = error / 80.0;
+    scenario.profile = std::make_shared<const MachineProfile>(profile);
+    const SpeedRangeAnswer range = speed_range(std::get<Answer>(answer(scenario)), Engine::Auto);
+    CAPTURE(error);
+    if (range.range) CHECK(range.range->slowest >= range.range->fastest);
+    if (!range.range && error > 0) CHECK(range.caution.find("overflows") != std::string::npos);
+    ++(range.range ? intervals : overflows);
+  }
+  CHECK(intervals > 50);
+  CHECK(overflows > 20);
 }
