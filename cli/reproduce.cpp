@@ -34,7 +34,8 @@ constexpr std::array<Option, 9> kReproduceOptions = {{
     {"--md", "", "", "Markdown instead of the terminal's tables"},
     {"--csv", "", "", "one row per cell, for plots"},
     {"--json", "", "", "one JSON document on standard output instead of the tables"},
-    {"--output", "-o", "FILE", "also write the tables as one page: .html (repeatable)"},
+    {"--output", "-o", "FILE",
+     "also write the tables as one page: .html; of measured runs .md .csv .json (repeatable)"},
     {"--set", "", "KEY=VALUE", "change one value of the scenarios first (repeatable)"},
     {"--width", "", "N", "columns of the tables (default: the terminal's, else 100)"},
 }};
@@ -159,13 +160,6 @@ std::string markdown(const std::vector<TableResult>& tables) {
   return text;
 }
 
-void refuse_pages(const std::vector<std::string>& outputs) {
-  if (!outputs.empty())
-    throw InputError(
-        Place{}, "--output",
-        "\"" + outputs.front() + "\": runs that do not ship are printed, or written by --csv; leave out -o");
-}
-
 void refuse_two_forms(const Arguments& arguments) {
   std::string_view first;
   for (const std::string_view form : {"--md", "--csv", "--json"}) {
@@ -180,12 +174,21 @@ std::string joined(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// The forms in which measured runs are written to files.
+constexpr std::array<std::string_view, 3> kMeasuredEndings = {".md", ".csv", ".json"};
+
+std::string measured_as(std::string_view ending, const std::vector<MeasuredResult>& results,
+                        const std::vector<TableResult>& published, const std::vector<std::string>& written) {
+  if (ending == ".json") return measured_json(results, published, written);
+  return ending == ".csv" ? measured_csv(results) : measured_markdown(results, published);
+}
+
 void print_results(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published, bool one_set,
-                   const Arguments& arguments) {
+                   const Arguments& arguments, const std::vector<std::string>& written) {
   const TableOptions options{output_width(arguments), use_colour(arguments), arguments.has("--width")};
-  if (arguments.has("--json")) return print(measured_json(results, published));
-  if (arguments.has("--csv")) return print(measured_csv(results));
-  if (arguments.has("--md")) return print(measured_markdown(results, published));
+  for (const std::string_view ending : kMeasuredEndings)
+    if (arguments.has("--" + std::string(ending.substr(1))))
+      return print(measured_as(ending, results, published, written));
   if (!one_set) return print(measured_summary(results, published, options));
   print(measured_text(results.front(), options));
   if (results.size() > 1)
@@ -201,8 +204,14 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
                     "folder with --data DIR",
                     first.title, first.source));
   const std::string folder = arguments.last("--data", "");
+  const std::vector<std::string> outputs = arguments.all("--output");
+  std::vector<std::string> inputs;
+  for (const MeasuredSet& set : sets)
+    inputs.push_back(set.file->path());
+  const std::vector<std::size_t> endings = check_outputs(outputs, inputs, kMeasuredEndings);
   if (arguments.has("--fit")) {
     if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
+    if (!outputs.empty()) throw InputError("reproduce: --fit prints lines of text; leave out -o");
     if (arguments.has("--json")) throw InputError("reproduce: --fit prints lines of text; leave out --json");
     return print(fit_text(sets.front(), folder)), kDone;
   }
@@ -210,8 +219,11 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   if (compared.results.empty())
     throw InputError(fmt::format("reproduce: {} has no file of any set ({}); --data names the folder that holds {}",
                                  in_quotes(folder), joined(compared.absent), first.files.front().file));
-  print_results(compared.results, published, sets.size() == 1, arguments);
+  print_results(compared.results, published, sets.size() == 1, arguments, outputs);
   if (!arguments.has("--json") && !arguments.has("--csv") && !arguments.has("--md")) print(left_out_text(compared));
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    write_output(outputs[i], measured_as(kMeasuredEndings[endings[i]], compared.results, published, outputs),
+                 "measured runs beside predictions");
   if (!compared.absent.empty()) note("not there in " + folder + ": " + joined(compared.absent));
   return kDone;
 }
@@ -225,12 +237,10 @@ int reproduce_command(const Arguments& arguments) {
     return kDone;
   }
   refuse_two_forms(arguments);
-  const std::vector<std::string> outputs = arguments.all("--output");
   Opened open({.set = arguments.all("--set"), .config_path = config_path()});
-  if (const std::vector<MeasuredSet> sets = sets_of(arguments, open); !sets.empty() && !all) {
-    refuse_pages(outputs);
+  if (const std::vector<MeasuredSet> sets = sets_of(arguments, open); !sets.empty() && !all)
     return reproduce_measured(sets, published_with(arguments, open), arguments);
-  }
+  const std::vector<std::string> outputs = arguments.all("--output");
   const TableOptions options{output_width(arguments), use_colour(arguments)};
   std::vector<const ScenarioFile*> files;
   for (const std::string& path : files_of(arguments))

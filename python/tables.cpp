@@ -237,7 +237,7 @@ void add_tables(nb::module_& module) {
       .def_ro("interrupted", &ReproducedTables::interrupted)
       .def("json",
            [](const ReproducedTables& t) {
-             return t.runs.empty() ? accuracy_json(t.tables, {}) : measured_json(t.runs, t.tables);
+             return t.runs.empty() ? accuracy_json(t.tables, {}) : measured_json(t.runs, t.tables, {});
            })
       .def("csv",
            [](const ReproducedTables& t) { return t.runs.empty() ? accuracy_csv(t.tables) : measured_csv(t.runs); })

@@ -205,14 +205,15 @@ std::string Worker::told(const std::exception& error) const {
   return fmt::format("worker {} at op {}: {}", self_, at(), plain_words(error));
 }
 
+// The others hear of it first: a stream that is woken here stops, too, and has no reason of its own to give.
 void Worker::stop(const std::string& why) {
+  transport_.stop(why);
   stopped_ = true;
   for (auto* const counters : {&ready_, &done_})
     for (std::atomic<int>& counter : *counters)
       ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
   for (std::atomic<int>* const counter : {&may_gather_, &has_gathered_})
     ++*counter, counter->notify_all();
-  transport_.stop(why);
 }
 
 void Worker::or_note(void (Worker::*stream)(), FirstFailure& failed) {

@@ -19,7 +19,8 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
                              const TableOptions& options);
 std::string measured_markdown(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
 std::string measured_csv(const std::vector<MeasuredResult>& results);  // one row per run
-// Schema pipewright.measured-runs/2.
-std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published);
+// Schema pipewright.measured-runs/2. `written`: files that the command wrote.
+std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published,
+                          const std::vector<std::string>& written);
 
 }  // namespace pipewright::io

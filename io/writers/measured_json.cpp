@@ -63,22 +63,24 @@ void write_set(JsonFields& json, const MeasuredResult& result) {
 }
 
 void write_measured_runs(JsonFields& json, const std::vector<MeasuredResult>& results,
-                         const std::vector<TableResult>& published) {
+                         const std::vector<TableResult>& published, const std::vector<std::string>& written) {
   json.list("sets", results, [&](const MeasuredResult& each) { write_set(json, each); });
   json.list("published", published, [&](const TableResult& each) {
     const Accuracy accuracy = each.accuracy();
     json.field("table", each.title).field("source", each.source).field("cells", accuracy.cells);
     json.field("missed", accuracy.missed).field("mean_error", accuracy.mean).field("largest_error", accuracy.largest);
   });
+  json.field("written", written);
 }
 
 }  // namespace
 
 constinit const JsonDocument kMeasuredRunsDocument{"pipewright.measured-runs/2",
-                                                   [](JsonFields& json) { write_measured_runs(json, {}, {}); }};
+                                                   [](JsonFields& json) { write_measured_runs(json, {}, {}, {}); }};
 
-std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
-  return kMeasuredRunsDocument.text([&](JsonFields& json) { write_measured_runs(json, results, published); });
+std::string measured_json(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published,
+                          const std::vector<std::string>& written) {
+  return kMeasuredRunsDocument.text([&](JsonFields& json) { write_measured_runs(json, results, published, written); });
 }
 
 }  // namespace pipewright::io

@@ -19,7 +19,17 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-const std::string kOther = "scenarios/validation/one-micro-batch.yaml";
+// It goes on long enough to be interrupted on any machine.
+const std::string kLonger = "scenarios/validation/one-micro-batch.yaml";
+
+// A second scenario as small as the first.
+std::string other(const ScratchFolder& scratch) {
+  const std::string path = scratch.path("other.yaml");
+  std::string text = file_text(source_folder() + "/" + kSmall);
+  text.replace(text.find("name: small-ops"), 15, "name: other-ops");
+  std::ofstream(path) << text;
+  return path;
+}
 
 // Too few steps for a verdict.
 Words words(const std::string& folder, const Words& more) {
@@ -36,8 +46,9 @@ json parsed(const std::string& path) {
 
 TEST_CASE("accuracy: figures are those of validate, and a second call has nothing left to do") {
   ScratchFolder scratch;
+  const std::string second = other(scratch);
   const std::string folder = scratch.path("study");
-  const ProgramRun run = run_program(words(folder, {kSmall, kOther}));
+  const ProgramRun run = run_program(words(folder, {kSmall, second}));
   CHECK(run.status == 2);  // withheld
   CHECK(contains(run.out, "| small-ops |"));
   CHECK(contains(run.out, "0 of 2 scenarios judged. Memory to the byte: 2 of 2 that ran.\n"));
@@ -69,11 +80,11 @@ TEST_CASE("accuracy: figures are those of validate, and a second call has nothin
     // The folder's scenario is one that validate takes as it is.
     CHECK(run_program({"check", at + "/scenario.yaml"}).status == 0);
   }
-  const ProgramRun again = run_program(words(folder, {kSmall, kOther}));
+  const ProgramRun again = run_program(words(folder, {kSmall, second}));
   CHECK(again.status == 2);
   CHECK(again.out == run.out);
   CHECK_FALSE(contains(again.err, "small-ops"));
-  const json printed = json::parse(run_program(words(folder, {kSmall, kOther, "--json"})).out);
+  const json printed = json::parse(run_program(words(folder, {kSmall, second, "--json"})).out);
   CHECK(printed["runs"] == table["runs"]);
   CHECK(printed["written"] == json::array({folder + "/accuracy.md", folder + "/accuracy.json"}));
 }
@@ -83,7 +94,7 @@ TEST_CASE("accuracy: what was stopped goes on behind what was never begun, and w
   const std::string folder = scratch.path("study");
   ProgramInput stop;
   stop.interrupt_at = "small-ops: withheld";
-  const ProgramRun stopped = run_program(words(folder, {kSmall, kOther}), stop);
+  const ProgramRun stopped = run_program(words(folder, {kSmall, kLonger}), stop);
   CHECK(stopped.status == 130);
   CHECK(contains(stopped.err, "every result so far is kept in " + folder));
   CHECK(contains(file_text(folder + "/accuracy.md"), "| small-ops |"));
@@ -91,18 +102,19 @@ TEST_CASE("accuracy: what was stopped goes on behind what was never begun, and w
   fs::remove_all(folder + "/one-micro-batch");
   fs::copy(folder + "/small-ops", folder + "/kept", fs::copy_options::recursive);
   fs::remove(folder + "/small-ops/comparison.json");  // as it is left by a run that was stopped
-  const ProgramRun rest = run_program(words(folder, {kSmall, kOther}));
+  const ProgramRun rest = run_program(words(folder, {kSmall, kLonger}));
   CHECK(rest.err.find("one-micro-batch: withheld") < rest.err.find("small-ops: withheld"));
   const std::string second = file_text(folder + "/one-micro-batch/comparison.json");
   fs::remove_all(folder + "/small-ops");
   fs::rename(folder + "/kept", folder + "/small-ops");
-  run_program(words(folder, {kSmall, kOther}));
+  run_program(words(folder, {kSmall, kLonger}));
   CHECK(file_text(folder + "/small-ops/comparison.json") == first);
   CHECK(file_text(folder + "/one-micro-batch/comparison.json") == second);
 }
 
 TEST_CASE("accuracy: a scenario ends at its deadline, one that cannot be run says why, and the others are run") {
   ScratchFolder scratch;
+  const std::string second = other(scratch);
   const std::string folder = scratch.path("study"), big = scratch.path("big.yaml");
   std::string text = file_text(source_folder() + "/" + kSmall);
   text.replace(text.find("name: small-ops"), 15, "name: big");
@@ -113,11 +125,11 @@ TEST_CASE("accuracy: a scenario ends at its deadline, one that cannot be run say
   CHECK(contains(run.out, "| failed: infeasible: worker 0: "));
   CHECK(contains(run.err, "small-ops: withheld"));
   const std::string late = scratch.path("late");
-  const ProgramRun ended = run_program(words(late, {kSmall, kOther, "--deadline", "1 ms"}));
+  const ProgramRun ended = run_program(words(late, {kSmall, second, "--deadline", "1 ms"}));
   CHECK(ended.status == 2);
   CHECK(contains(ended.out, "| failed: error: was not done after 1.00 ms |"));
-  CHECK(contains(ended.err, "one-micro-batch: failed: error: was not done after 1.00 ms"));
-  CHECK(contains(run_program(words(late, {kSmall, kOther})).out, "2 of 2 that ran"));
+  CHECK(contains(ended.err, "other-ops: failed: error: was not done after 1.00 ms"));
+  CHECK(contains(run_program(words(late, {kSmall, second})).out, "2 of 2 that ran"));
 }
 
 TEST_CASE("accuracy: variants of a scenario are runs of their own, all from one profile where one is given") {

@@ -20,7 +20,8 @@ ProgramRun plan_llama(std::vector<std::string> more) {
 
 }  // namespace
 
-TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answers") {
+TEST_CASE("plan --nodes: a row per number of nodes, in every form, and the answers" *
+          doctest::test_suite("whole searches")) {
   ScratchFolder folder;
   const std::vector<std::string> ask = {"--nodes", "1,2", "--tokens", "1T", "--price", "2", "--width", "1000"};
   std::vector<std::string> all = ask;

@@ -281,7 +281,8 @@ bool has(const ProgramRun& run, const char* part) {
   return run.out.find(part) != std::string::npos;
 }
 
-TEST_CASE("plan: a bar on the terminal tells of the cuts; Ctrl-C prints the best so far, with exit status 130") {
+TEST_CASE("plan: a bar on the terminal tells of the cuts; Ctrl-C prints the best so far, with exit status 130" *
+          doctest::test_suite("whole searches")) {
   std::vector<std::string> arguments = kEndless;
   arguments.insert(arguments.end(), {"--time-limit", "60min"});
   const ProgramRun run = run_program(arguments, {.interrupt_at = "cuts ["});
@@ -325,7 +326,8 @@ TEST_CASE(
         std::string::npos);
 }
 
-TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says what was left out") {
+TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says what was left out" *
+          doctest::test_suite("whole searches")) {
   ScratchFolder folder;
   struct Case {
     std::string scenario, framework;

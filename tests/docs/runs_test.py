@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import started
@@ -109,10 +110,11 @@ def main():
     if not (data / "runs").exists():
         print(f"skipped: no measured runs in {data} (PIPEWRIGHT_TEST_DATA names their folder)")
         return 77
-    command = [binary, "reproduce", "runs", "--data", data]
-    document, page = (started.run([*command, form], cwd=root, check=True, capture_output=True, text=True).stdout
-                      for form in ("--json", "--md"))
-    document = json.loads(document)
+    with tempfile.TemporaryDirectory() as folder:
+        written = pathlib.Path(folder) / "runs.md"
+        command = [binary, "reproduce", "runs", "--data", data, "--json", "-o", written]
+        document = json.loads(started.run(command, cwd=root, check=True, capture_output=True, text=True).stdout)
+        page = written.read_text(encoding="utf-8")
     results, readme, store = root / "docs/results/runs.md", root / "README.md", root / "tests/docs/runs.csv"
     kept = list(csv.DictReader(io.StringIO(store.read_text(encoding="utf-8")))) if store.exists() else []
     figures = now(document)

@@ -13,7 +13,7 @@
 
 using namespace pipewright::tests;
 
-TEST_CASE("the best plan is the same however many plans are asked for") {
+TEST_CASE("the best plan is the same however many plans are asked for" * doctest::test_suite("whole searches")) {
   std::mt19937 random(21);
   int several = 0;
   for (int i = 0; i < 12; ++i) {

@@ -70,7 +70,8 @@ const std::string kBlocks = "model.layers.1.repeat";
 
 }  // namespace
 
-TEST_CASE("The search finds what trying every value finds, on one to four stages and three schedules") {
+TEST_CASE("The search finds what trying every value finds, on one to four stages and three schedules" *
+          doctest::test_suite("whole searches")) {
   for (const char* schedule : {"gpipe", "1f1b", "naive"})
     for (int stages = 1; stages <= 4; ++stages)
       for (const char* memory : {"20 kB", "31 kB", "64 kB"}) {
@@ -85,7 +86,8 @@ TEST_CASE("The search finds what trying every value finds, on one to four stages
 }
 
 // The run has none of the reserve of 20 kB, 1500 B less than predicted are held, and half of the activations are there.
-TEST_CASE("With a measured run the search finds what trying every value finds") {
+TEST_CASE("With a measured run the search finds what trying every value finds" *
+          doctest::test_suite("whole searches")) {
   for (const int stages : {1, 2, 3})
     for (const char* memory : {"40 kB", "50 kB", "64 kB"}) {
       CAPTURE(stages);

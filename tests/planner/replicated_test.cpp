@@ -123,7 +123,8 @@ TEST_CASE("The first plan is near the best of all by simulation, and no plan is 
 }
 
 // At once: a round is at least forward + update + all-reduce, whichever part of the latter the backward hides.
-TEST_CASE("Where updates wait for their round no plan is below the lower bound, which says more than without waiting") {
+TEST_CASE("Where updates wait for their round no plan is below the lower bound, which says more than without waiting" *
+          doctest::test_suite("whole searches")) {
   std::mt19937 random(37);
   int sharper = 0, near = 0, rounds = 0;
   for (const GradientSync sync : {GradientSync::AtOnce, GradientSync::Blocking})

@@ -47,7 +47,8 @@ Bytes named_memory(const Infeasible& none) {
 
 }  // namespace
 
-TEST_CASE("the memory objective finds the least memory of all plans, whatever fits without recomputation") {
+TEST_CASE("the memory objective finds the least memory of all plans, whatever fits without recomputation" *
+          doctest::test_suite("whole searches")) {
   std::mt19937 random(21);
   int recomputed = 0, exact = 0;
   for (int i = 0; i < 8; ++i) {

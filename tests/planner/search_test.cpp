@@ -161,7 +161,8 @@ TEST_CASE("bounds: the work of a micro-batch spread over the stages, and the pip
   CHECK(evaluator.bound(layout) <= Time{14'000});
 }
 
-TEST_CASE("a run of equal layers: whole layers and memory are counted, and no plan is better") {
+TEST_CASE("a run of equal layers: whole layers and memory are counted, and no plan is better" *
+          doctest::test_suite("whole searches")) {
   Scenario scenario = uniform_scenario({.layers = 3, .devices = 4, .stages = 2, .micro_batches = 4});
   scenario.model = family_model(
       "gpt", {{"layers", "6"}, {"hidden", "64"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "512"}});

@@ -12,13 +12,14 @@
 #include "sim/static_order.hpp"
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
+#include "tests/support/rounds.hpp"
 
 using namespace pipewright::tests;
 
 TEST_CASE("an order compiled once gives the static order's makespan under any prices") {
   std::mt19937 random(7);
   std::map<std::string, int> compiled;
-  for (int run = 0; run < 4000; ++run) {
+  for (int run = 0; run < rounds(4000); ++run) {
     const Schedule schedule = random_schedule(random);
     CAPTURE(run);
     CAPTURE(schedule.name);
@@ -39,7 +40,7 @@ TEST_CASE("an order compiled once gives the static order's makespan under any pr
     }
   }
   for (const ScheduleRule& rule : schedules())
-    if (rule.flush && !rule.facts.uses_partner) CHECK(compiled[std::string(rule.name)] > 50);
+    if (rule.flush && !rule.facts.uses_partner) CHECK(compiled[std::string(rule.name)] > rounds(50));
 }
 
 TEST_CASE("an order is not that of other passes, and is that of other buckets and copies") {
@@ -77,7 +78,7 @@ TEST_CASE("an order is not that of other passes, and is that of other buckets an
 TEST_CASE("makespans of one kind of schedule: compiled where it can be, by the static order where not") {
   std::mt19937 random(11);
   int skips = 0;
-  for (int run = 0; run < 400; ++run) {
+  for (int run = 0; run < rounds(400); ++run) {
     const Schedule first = random_schedule(random);
     const ScheduleRule& rule = *find_schedule(first.name);
     Makespans makespan(rule);
@@ -90,5 +91,5 @@ TEST_CASE("makespans of one kind of schedule: compiled where it can be, by the s
       skips += CompiledOrder::of(rule.generate(shape), costs.edges) ? 0 : 1;
     }
   }
-  CHECK(skips > 100);
+  CHECK(skips > rounds(100));
 }

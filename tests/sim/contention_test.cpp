@@ -13,6 +13,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
+#include "tests/support/rounds.hpp"
 
 using namespace pipewright::tests;
 
@@ -111,7 +112,7 @@ TEST_CASE("gradients are complete when so much of a slowed backward is done") {
 
 TEST_CASE("random steps: nothing taken changes nothing; what is taken adds up, op by op and collective by collective") {
   int slowed = 0;
-  for (unsigned seed = 1; seed <= 400; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(400U); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     Schedule schedule = random_schedule(random);
@@ -154,11 +155,11 @@ TEST_CASE("random steps: nothing taken changes nothing; what is taken adds up, o
         }
       }
   }
-  CHECK(slowed > 100);
+  CHECK(slowed > rounds(100));
 }
 
 TEST_CASE("random steps over shared links stay valid while collectives are slowed") {
-  for (unsigned seed = 1; seed <= 200; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(200U); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     Schedule schedule = random_schedule(random);

@@ -13,6 +13,7 @@
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
+#include "tests/support/rounds.hpp"
 
 using namespace pipewright::tests;
 
@@ -49,7 +50,7 @@ void check_same(const Timeline& a, const Timeline& b) {
 }  // namespace
 
 TEST_CASE("both engines and the oracle agree op by op when every transfer has its route alone") {
-  for (unsigned seed = 1; seed <= 600; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(600U); ++seed) {
     const Steps steps(seed);
     CAPTURE(seed);
     CAPTURE(steps.schedule.name);
@@ -62,7 +63,7 @@ TEST_CASE("both engines and the oracle agree op by op when every transfer has it
 // Gradients that travel beside the backward of their own round, and an update that waits for them behind it.
 TEST_CASE("both engines and the oracle agree where replicas synchronise at once") {
   int early = 0;
-  for (unsigned seed = 1; seed <= 200; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(200U); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
@@ -84,12 +85,12 @@ TEST_CASE("both engines and the oracle agree where replicas synchronise at once"
     const Span span = timeline.workers[0].compute[static_cast<std::size_t>(backward - ops.begin())];
     early += timeline.workers[0].communication[kReductions].front().start < span.end ? 1 : 0;
   }
-  CHECK(early > 20);
+  CHECK(early > rounds(20));
 }
 
 TEST_CASE("both engines, the oracle and the compiled order agree where slices of a sequence take unequal times") {
   int unequal = 0;
-  for (unsigned seed = 1; seed <= 200; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(200U); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
@@ -122,11 +123,11 @@ TEST_CASE("both engines, the oracle and the compiled order agree where slices of
       }
     unequal += timeline.makespan != even.makespan ? 1 : 0;
   }
-  CHECK(unequal > 150);
+  CHECK(unequal > rounds(150));
 }
 
 TEST_CASE("both engines agree op by op over links on which nothing meets") {
-  for (unsigned seed = 1; seed <= 600; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(600U); ++seed) {
     Steps steps(seed);
     CAPTURE(seed);
     CAPTURE(steps.schedule.name);
@@ -139,7 +140,7 @@ TEST_CASE("both engines agree op by op over links on which nothing meets") {
 }
 
 TEST_CASE("links used privately give the static order's times however much their transfers meet") {
-  for (unsigned seed = 1; seed <= 200; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(200U); ++seed) {
     Steps steps(seed);
     CAPTURE(seed);
     add_links(steps.costs, steps.random, LinkLayout::Shared);
@@ -152,7 +153,7 @@ TEST_CASE(
     "change anything") {
   int met = 0;
   for (const Sharing sharing : {Sharing::MaxMin, Sharing::Fifo})
-    for (unsigned seed = 1; seed <= 400; ++seed) {
+    for (unsigned seed = 1; seed <= rounds(400U); ++seed) {
       Steps steps(seed);
       CAPTURE(seed);
       CAPTURE(steps.schedule.name);
@@ -166,5 +167,5 @@ TEST_CASE(
       check_same(timeline, event_order(steps.schedule, steps.costs, LinkUse::Shared));
       met += timeline.makespan != static_order_makespan(steps.schedule, steps.costs) ? 1 : 0;
     }
-  CHECK(met > 100);  // else the links were hardly shared
+  CHECK(met > rounds(100));  // else the links were hardly shared
 }

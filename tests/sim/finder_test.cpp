@@ -16,6 +16,7 @@
 #include "sim/finder/find_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
+#include "tests/support/rounds.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -202,7 +203,7 @@ TEST_CASE("finder: an order costs what the engine says, for every schedule with 
 TEST_CASE("finder: of all orders of 400 small problems none beats the bound, and the best one is found") {
   Random chance(1);
   int found_best = 0, proven = 0, problems = 0;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < rounds(400); ++i) {
     const int stages = 1 + i % 3, micro_batches = stages == 3 ? 2 + i / 3 % 2 : 1 + i / 3 % 4;
     OrderProblem problem = by_chance(chance, stages, micro_batches);
     problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
@@ -216,7 +217,7 @@ TEST_CASE("finder: of all orders of 400 small problems none beats the bound, and
     check_kept(problem, found);
     ++problems, found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
   }
-  CHECK(problems >= 390);
+  CHECK(problems >= rounds(390));
   CHECK(found_best >= problems * 99 / 100);
   CHECK(proven >= problems / 2);
 }

@@ -11,6 +11,7 @@
 #include "sim/static_order.hpp"
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
+#include "tests/support/rounds.hpp"
 
 using namespace pipewright::tests;
 
@@ -49,7 +50,7 @@ std::optional<Time> told(const auto& makespan) {
 TEST_CASE("a run near the longest time is timed to the nanosecond, or said to overflow") {
   std::mt19937 random(3);
   int timed = 0, refused = 0;
-  for (int run = 0; run < 600; ++run) {
+  for (int run = 0; run < rounds(600); ++run) {
     const Schedule schedule = random_schedule(random);
     StepCosts costs = random_costs(schedule.shape, random);
     costs.gathers.clear(), costs.gathers_of_few.clear(), costs.moves.clear();
@@ -63,10 +64,10 @@ TEST_CASE("a run near the longest time is timed to the nanosecond, or said to ov
     for (const std::int64_t factor : {longest, longest / 3, longest / 10, longest / 1000}) {
       StepCosts large = costs;
       scale(large, factor);
-      for (const std::optional<Time> time : {told([&] { return static_order_makespan(schedule, large); }),
-                                             told([&] { return static_order(schedule, large).makespan; }),
-                                             told([&] { return order->makespan(large); }),
-                                             told([&] { return event_order(schedule, large).makespan; })}) {
+      for (const std::optional<Time> time :
+           {told([&] { return static_order_makespan(schedule, large); }),
+            told([&] { return static_order(schedule, large).makespan; }), told([&] { return order->makespan(large); }),
+            told([&] { return event_order(schedule, large).makespan; })}) {
         if (time) CHECK(*time == small * factor);
         ++(time ? timed : refused);
       }
@@ -74,6 +75,6 @@ TEST_CASE("a run near the longest time is timed to the nanosecond, or said to ov
       if (factor == longest / 1000) CHECK(told([&] { return static_order_makespan(schedule, large); }));
     }
   }
-  CHECK(timed > 1000);
-  CHECK(refused > 1000);
+  CHECK(timed > rounds(1000));
+  CHECK(refused > rounds(1000));
 }

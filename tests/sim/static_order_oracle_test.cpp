@@ -11,6 +11,7 @@
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
+#include "tests/support/rounds.hpp"
 
 namespace pipewright::tests {
 namespace {
@@ -41,7 +42,7 @@ ScheduleShape random_shape(std::mt19937& random) {
 TEST_CASE("the static engine solves the equations of random schedules: every op and every transfer") {
   std::mt19937 random(20240611);
   int runs = 0;
-  while (runs < 1500) {
+  while (runs < rounds(1500)) {
     const ScheduleShape shape = random_shape(random);
     const StepCosts costs = random_costs(shape, random, runs % 2 == 0 ? Wires::Chain : Wires::Skips);
     for (const ScheduleRule& rule : schedules()) {
