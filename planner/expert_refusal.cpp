@@ -34,6 +34,15 @@ std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorPa
 std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   const TensorParallel split = plan.split();
+  if (plan.expert_padding && !plan.expert_capacity)
+    return refuse(
+        "expert_padding",
+        "fills experts up to their capacity, and none is given; write plan.expert_capacity: 1.25, or leave it "
+        "out");
+  if (plan.shared_experts_beside.value && plan.pairs.value == Pairs::Fused)
+    return refuse(
+        "shared_experts_beside",
+        "fills the time of exchanges, as plan.pairs: fused does with another micro-batch; leave one of both out");
   if (!split.sends_tokens()) return std::nullopt;
   const char* const key = split.experts > 1 ? "expert_parallel" : "expert_tensor_parallel";
   if (scenario.cost != CostSourceKind::Roofline)

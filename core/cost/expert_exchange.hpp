@@ -48,7 +48,7 @@ class TokenExchange {
   int experts_ = 1, split_ = 1;     // e, x
   std::int64_t devices_ = 1;        // e x
   int nodes_ = 1, most_nodes_ = 1;  // of a group, and that a token is sent to
-  double imbalance_ = 1;
+  double load_ = 1;
   ExchangeLink sent_, inside_, between_;  // among all of a group; of its node; those with the same place in their nodes
   std::vector<AllReduceGroup> whole_, sharing_;  // e x devices; the x of an expert
 };

@@ -181,6 +181,11 @@ struct Operator {
   bool operator==(const Operator&) const = default;
 };
 
+// A product of experts that every token uses.
+inline bool of_shared_expert(const Operator& op) {
+  return op.product && op.module == Module::Experts && !op.expert && !op.routed;
+}
+
 // Tensors kept from forward to backward, of one maker and the same readers.
 struct KeptTensors {
   Module made_by = Module::Other;

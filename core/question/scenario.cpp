@@ -1,6 +1,8 @@
 #include "core/question/scenario.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 namespace pipewright::core {
 
@@ -22,6 +24,15 @@ std::string expert_caution(const Scenario& scenario) {
   if (!scenario.plan.split().sends_tokens())
     return "experts are priced without an exchange of tokens: each device has a part of every expert of its layers; "
            "plan.expert_parallel divides them among devices";
+  if (const auto& capacity = scenario.plan.expert_capacity) {
+    const double all = scenario.plan.expert_imbalance.value;
+    if (all > capacity->value)
+      return "plan.expert_capacity drops at least " + std::to_string(std::lround(100 * (1 - capacity->value / all))) +
+             " % of the tokens that the fullest device gets by plan.expert_imbalance; what that does to the loss is "
+             "not "
+             "known here";
+    if (scenario.plan.expert_padding) return "";
+  }
   if (scenario.plan.expert_imbalance.value > 1) return "";
   return "all experts get as many tokens (plan.expert_imbalance: 1); with an auxiliary loss the fullest device gets "
          "1.1 to "

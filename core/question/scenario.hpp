@@ -1,6 +1,7 @@
 // The question: a model, a cluster, how it is trained, and the plan to be priced. What io/ reads from a YAML file.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -212,13 +213,24 @@ struct RuntimePolicy {
   Placed<ExpertExchange> expert_exchange{ExpertExchange::AllToAll, {}};
   Placed<double> expert_imbalance{1, {}};                 // tokens of the fullest device over the mean: time
   std::optional<Placed<double>> expert_imbalance_memory;  // likewise: memory; none: as the time
-  std::optional<Placed<std::int64_t>> expert_nodes;       // that a token's experts lie on at most; none: any
-  bool expert_dispatch_fp8 = false;                       // tokens are sent in fp8, with a scale per 128 values
+  std::optional<Placed<double>> expert_capacity;          // rows of an expert at most, over the mean; none: no limit
+  bool expert_padding = false;                            // it computes so many, however few come
+  // Shared experts compute while tokens travel to the others and back.                  core/cost/sources/work_passes.hpp
+  Placed<bool> shared_experts_beside{false, {}};
+  std::optional<Placed<std::int64_t>> expert_nodes;  // that a token's experts lie on at most; none: any
+  bool expert_dispatch_fp8 = false;                  // tokens are sent in fp8, with a scale per 128 values
   // Of schedules whose cells hold a forward and a backward of different micro-batches.          core/cost/cells.hpp
   Placed<Pairs> pairs{Pairs::Serial, {}};
   std::optional<Placed<Time>> pair_time;  // how long such a cell takes; none: as computing and exchanges say
   Placed<double> exchange_share{0, {}};   // of a device's processors that the exchange of tokens takes from computing
   Bytes reserve_pipeline;                 // taken on every device when K > 1, in addition to the device's reserve
+
+  // Rows of the fullest device's experts over the mean, where its tokens are `imbalance` times the mean; those beyond the
+  // capacity are dropped.                                                     [GShard20] section 2.2; [Megatron26]
+  double expert_load(double imbalance) const {
+    if (!expert_capacity) return imbalance;
+    return expert_padding ? expert_capacity->value : std::min(imbalance, expert_capacity->value);
+  }
 
   // Whether slices of a micro-batch take unequal times.
   bool uneven_slices() const { return slice_lengths.value == SliceLengths::Even && slices && slices->value > 1; }

@@ -248,6 +248,11 @@ void expert_flags(Flags& flags, const Answer& written) {
     case ExpertExchange::Unpriced:
     case ExpertExchange::OnlySorted: break;  // of no plan
   }
+  const PlanRequest& plan = written.scenario->plan;
+  if (plan.expert_capacity)
+    flags.add("--moe-expert-capacity-factor {}{}", plan.expert_capacity->value,
+              plan.expert_padding ? " --moe-pad-expert-input-to-capacity" : "");
+  if (plan.shared_experts_beside.value && !written.plan.facts.pairs) flags.line("--moe-shared-expert-overlap");
   if (written.scenario->training.expert_products == ExpertProducts::Fused) flags.line("--moe-grouped-gemm");
 }
 

@@ -437,6 +437,21 @@ constexpr Field<PlanRequest> kPlan[] = {
      }},
     {"expert_imbalance_memory", "number >= 1", "likewise, of what is kept in memory; default: expert_imbalance",
      read_as<&PlanRequest::expert_imbalance_memory, Factor>, write_as<&PlanRequest::expert_imbalance_memory>},
+    {"expert_capacity", "number >= 1",
+     "rows that an expert computes at most, over the mean (the capacity factor of GShard and Megatron-LM); tokens "
+     "beyond "
+     "are dropped; default: no limit",
+     read_as<&PlanRequest::expert_capacity, Factor>, write_as<&PlanRequest::expert_capacity>},
+    {"expert_padding", "true | false",
+     "an expert computes as many rows as expert_capacity lets it, however few come: shapes are the same in every step; "
+     "default: false",
+     member<&PlanRequest::expert_padding>},
+    {"shared_experts_beside", "true | false",
+     "experts that every token uses compute while tokens travel to the others and back; default: false",
+     read_as<&PlanRequest::shared_experts_beside>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.shared_experts_beside.value) out.line(key, value_text(plan.shared_experts_beside));
+     }},
     {"expert_nodes", "whole number >= 1",
      "nodes that the experts of a token lie on at most (DeepSeek-V3: 4), for expert_exchange: per_node; default: any",
      read_as<&PlanRequest::expert_nodes, AtLeast1>, write_as<&PlanRequest::expert_nodes>},

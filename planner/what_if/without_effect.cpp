@@ -36,6 +36,11 @@ bool has_experts(const Model& model) {
   });
 }
 
+bool has_shared_experts(const Model& model) {
+  return std::ranges::any_of(model.works,
+                             [](const Work& work) { return std::ranges::any_of(work.operators, of_shared_expert); });
+}
+
 // Lines of options without effect, by topic.
 class WithoutEffect {
  public:
@@ -131,6 +136,21 @@ class WithoutEffect {
       lines_.push_back(
           "plan.expert_exchange, expert_imbalance, expert_nodes and expert_dispatch_fp8 have no effect: no token is "
           "sent; they need plan.expert_parallel");
+    const PlanRequest& plan = scenario_.plan;
+    const bool padded = plan.expert_capacity && plan.expert_padding && has_experts(scenario_.model);
+    const double most =
+        std::max(plan.expert_imbalance.value, plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value);
+    if (plan.expert_capacity && !padded && (!sent_ || most <= plan.expert_capacity->value))
+      lines_.push_back(
+          "plan.expert_capacity has no effect: no device gets more tokens; it limits expert_imbalance, and with "
+          "expert_padding all experts of a model fill it");
+    if (padded && sent_ && most > 1)
+      lines_.push_back(
+          "plan.expert_imbalance has no effect on times and memory: with expert_padding every expert computes as many "
+          "rows as expert_capacity lets it");
+    if (plan.shared_experts_beside.value && !(sent_ && has_shared_experts(scenario_.model)))
+      lines_.push_back(sent_ ? "plan.shared_experts_beside has no effect: the model has no shared experts"
+                             : "plan.shared_experts_beside has no effect: no token is sent; it needs expert_parallel");
     if (sent_ && scenario_.plan.expert_nodes && scenario_.plan.expert_exchange.value != ExpertExchange::PerNode)
       lines_.push_back("plan.expert_nodes has no effect: it limits expert_exchange: per_node");
   }

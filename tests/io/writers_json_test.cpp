@@ -80,7 +80,8 @@ std::set<std::string> written_paths() {
   full->scenario->cluster.others.emplace_back().nodes = 1;
   ++full->scenario->cluster.nodes;
   full->answer.plan.rebuilt = {0}, full->answer.plan.recompute_modules = {Module::Norm, Module::FeedForward};
-  full->answer.plan.expert_parallel = 8;
+  full->answer.plan.expert_parallel = 8, full->answer.plan.expert_capacity = Placed<double>{1.25, {}};
+  full->answer.plan.shared_experts_beside.value = true;
   full->answer.plan.kept_for_weights = Placed<double>{.5, {}}, full->answer.plan.barrier.value = Barrier::None;
   for (const ScheduleKey& key : kScheduleKeys)
     full->answer.plan.facts.*key.stated = true, full->answer.plan.*key.asked = Placed<std::int64_t>{2, {}};

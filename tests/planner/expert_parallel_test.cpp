@@ -77,6 +77,40 @@ TEST_CASE("tokens that are sent take time, and uneven ones more") {
   CHECK(step() == even);
 }
 
+TEST_CASE("a capacity bounds time and memory of uneven tokens, and says what it drops") {
+  Scenario scenario = experts(8, 8);
+  const auto report = [&] { return std::get<Answer>(answer(scenario)).report; };
+  const auto warned = [&](std::string_view begin) {
+    return std::ranges::any_of(report().warnings, [&](const std::string& line) { return line.starts_with(begin); });
+  };
+  const auto at = [&](double imbalance) {
+    scenario.plan.expert_capacity.reset(), scenario.plan.expert_padding = false;
+    scenario.plan.expert_imbalance.value = imbalance;
+    return report();
+  };
+  const Report at_limit = at(1.25), uneven = at(2);
+  scenario.plan.expert_capacity = Placed<double>{1.25, {}};
+  const auto same = [](const Report& a, const Report& b) {
+    return a.step_time == b.step_time && a.workers.front().memory.bytes.stash == b.workers.front().memory.bytes.stash;
+  };
+  const Report limited = report();
+  CHECK(same(limited, at_limit));
+  CHECK_FALSE(same(limited, uneven));
+  CHECK(warned("plan.expert_capacity drops at least 38 % of the tokens that the fullest device gets"));
+  scenario.plan.expert_imbalance.value = 1, scenario.plan.expert_padding = true;
+  CHECK(same(report(), at_limit));
+  scenario.plan.expert_padding = false;
+  CHECK(warned("plan.expert_capacity has no effect: no device gets more tokens"));
+  scenario.plan.shared_experts_beside.value = true;
+  CHECK(warned("plan.shared_experts_beside has no effect: the model has no shared experts"));
+  scenario.plan.pairs.value = Pairs::Fused;
+  CHECK(error_of(scenario).find("plan.shared_experts_beside: fills the time of exchanges") != std::string::npos);
+  scenario.plan.pairs.value = Pairs::Serial, scenario.plan.shared_experts_beside.value = false;
+  scenario.plan.expert_capacity.reset(), scenario.plan.expert_padding = true;
+  CHECK(error_of(scenario).find("plan.expert_padding: fills experts up to their capacity, and none is given; write "
+                                "plan.expert_capacity: 1.25") != std::string::npos);
+}
+
 TEST_CASE("what cannot divide experts is refused, with a way out") {
   CHECK(error_of(experts(8, 3)) ==
         "s.yaml:5:3: plan.expert_parallel: 3 does not divide the 8 experts of layer \"block.0\"; use 1, 2, 4 or 8");

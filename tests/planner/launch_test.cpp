@@ -542,6 +542,26 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
       file(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron),
            written(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron)), megatron_launch),
       "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"));
+  const std::string capacity = plan + ", expert_capacity: 1.5, expert_exchange: all_gather";
+  const Launched limited = launched(with_experts(capacity + ", expert_padding: true"), Framework::Megatron);
+  CHECK(limited.nearest.differences ==
+        List{"expert_exchange: all_gather is not there with an expert_capacity; all_to_all"});
+  CHECK(contains(file(limited, written(limited), megatron_launch),
+                 "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity\n"));
+  CHECK(contains(
+      file(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron),
+           written(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron)), megatron_launch),
+      "--moe-expert-capacity-factor 2\n"));
+  CHECK(launched(with_experts(capacity), Framework::Torchtitan).nearest.differences.front() ==
+        "expert_capacity: 1.5 is not written here; experts take every token that comes");
+  const Launched beside = launched(with_experts(plan + ", shared_experts_beside: true"), Framework::Megatron);
+  CHECK(contains(file(beside, written(beside), megatron_launch), "--moe-shared-expert-overlap\n"));
+  const auto differs = [&](const std::string& more, Framework framework) {
+    return launched(with_experts(plan + ", shared_experts_beside: true" + more), framework).nearest.differences.front();
+  };
+  CHECK(differs(", expert_exchange: all_gather", Framework::Megatron) ==
+        "shared_experts_beside is not there but with expert_exchange: all_to_all; shared experts wait: false");
+  CHECK(differs("", Framework::Torchtitan) == "shared_experts_beside is not there; shared experts wait: false");
   const std::string pairs = "stages: 2, schedule: moe_overlap_1f1b, virtual_stages: 2, partition: balanced, ";
   const Launched overlap =
       launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4"), Framework::Megatron);

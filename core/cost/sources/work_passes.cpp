@@ -64,6 +64,9 @@ class PassesOfWork {
         here_(samples / of.context_.degree()),
         host_(issue_times(of.device_.host, of.scenario_.training.execution)),
         repeated_(of.scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size()) {
+    if (plan_.shared_experts_beside.value)
+      for (const Operator& op : work.operators)
+        if (of_shared_expert(op)) add_beside_exchanges(on_device(op));
     for (const Operator& op : work.operators)
       if (of.context_.divides() && op.attention.heads > 0)
         add_divided_attention(op);
@@ -97,6 +100,10 @@ class PassesOfWork {
   }
 
  private:
+  // What is computed beside one exchange, forwards and backwards.
+  struct Beside {
+    double forward = 0, backward = 0;
+  };
   // An operator on one device.
   struct Here {
     const Operator& op;
@@ -140,7 +147,8 @@ class PassesOfWork {
   Here on_device(const Operator& op) const {
     const double t = split_.degree;
     const bool at_experts = op.expert && split_.sends_tokens();
-    const double samples = at_experts && split_.experts > 1 ? here_ * plan_.expert_imbalance.value : here_;
+    const bool uneven = at_experts && split_.experts > 1;
+    const double samples = op.expert ? here_ * plan_.expert_load(uneven ? plan_.expert_imbalance.value : 1) : here_;
     const bool shared = op.divided || (split_.sequence_parallel && !op.gathered) || at_experts;
     const std::int64_t dense = op.parameters - op.gathered_parameters;
     const std::int64_t sharded = std::min(dense, op.sharded_parameters);
@@ -152,14 +160,32 @@ class PassesOfWork {
     return {op, at_experts, is_repeated(op), samples, samples / (shared ? t : 1.0), parameters, by};
   }
 
+  double forward_time(const Here& here) const {
+    return times_.time(here.op, PassKind::Forward, here.samples, here.op.forward_flops * here.flops,
+                       bytes(here, here.op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels);
+  }
+  double input_time(const Here& here) const {
+    return times_.time(here.op, PassKind::Input, here.samples,
+                       (here.op.input_flops + here.op.rebuilt_flops) * here.flops,
+                       bytes(here, here.op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back);
+  }
+
+  // The first products of a shared expert run while tokens are sent, its last while they come back; backwards the other
+  // way round, gradients of inputs alone: those of weights may be left for later.
+  void add_beside_exchanges(const Here& here) {
+    const double layers = std::max(1, work_.expert_layers);
+    Beside& of = columns(here.op) ? beside_dispatch_ : beside_combine_;
+    of.forward += forward_time(here) / layers, of.backward += input_time(here) / layers;
+  }
+
   void add_forward(const Here& here) {
     const Operator& op = here.op;
     // Rows come back before they are summed; sent ones leave behind the copy.
-    if (returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass); });
+    if (returns(op))
+      to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass, &Beside::forward); });
     if (const auto of = times_.casts(op, PassKind::Forward, here.samples, here.parameters); of.kernels > 0)
       to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, of.time, of.kernels); });
-    const double once = times_.time(op, PassKind::Forward, here.samples, op.forward_flops * here.flops,
-                                    bytes(here, op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels);
+    const double once = forward_time(here);
     to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, once, here.by.kernels); });
     if (beside(op)) {
       const DividedProduct product = in_parts(here, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
@@ -171,7 +197,8 @@ class PassesOfWork {
         products.back().whole += product.whole, products.back().parts += product.parts;
       });
     }
-    if (!returns(op)) to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass); });
+    if (!returns(op))
+      to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass, &Beside::forward); });
   }
 
   // Of a block, what its checkpoint does not save. Of an exchange of sequence parallelism the reduce-scatter is saved and the
@@ -203,15 +230,13 @@ class PassesOfWork {
   // In the order of the forward: the lists are turned round in the end.
   void add_backward(const Here& here) {
     const Operator& op = here.op;
-    if (returns(op)) add_exchange(here, host_.backward, input_);
-    const double of_input =
-        times_.time(op, PassKind::Input, here.samples, (op.input_flops + op.rebuilt_flops) * here.flops,
-                    bytes(here, op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back);
+    if (returns(op)) add_exchange(here, host_.backward, input_, &Beside::backward);
+    const double of_input = input_time(here);
     input_.add(host_.backward, of_input, here.by.kernels_back);
     if (beside(op) && of_input > 0)
       (columns(op) ? input_.gathers : input_.scatters)
           .push_back(in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes));
-    if (!returns(op)) add_exchange(here, host_.backward, input_);
+    if (!returns(op)) add_exchange(here, host_.backward, input_, &Beside::backward);
     if (const auto of = times_.casts(op, PassKind::Input, here.samples, here.parameters); of.kernels > 0)
       input_.add(host_.backward, of.time, of.kernels);
     weight_.add(host_.backward, times_.time(op, PassKind::Weight, here.samples, op.weight_flops * here.flops,
@@ -227,11 +252,12 @@ class PassesOfWork {
   }
 
   // Tokens on their way to their experts or back.
-  void add_exchange(const Here& here, double host, PassKernels& pass) const {
+  void add_exchange(const Here& here, double host, PassKernels& pass, double Beside::*direction) const {
     if (!here.at_experts || here.op.sent.tokens <= 0) return;
     const double time = of_.exchange_time(here.op, here_);
+    const double hidden = (returns(here.op) ? beside_combine_ : beside_dispatch_).*direction;
     if (returns(here.op)) add_sorting(here, host, pass);
-    if (time > 0) pass.add_exchanges(host_.collective, time, of_.sent_.calls());
+    if (time > 0) pass.add_exchanges(host_.collective, std::max(0.0, time - hidden), of_.sent_.calls());
     if (!returns(here.op)) add_sorting(here, host, pass);
   }
 
@@ -284,6 +310,7 @@ class PassesOfWork {
   std::size_t repeated_;  // operators of a forward that is repeated
   PassKernels forward_, input_, weight_, core_, again_;
   ProductOfLayer scores_;
+  Beside beside_dispatch_, beside_combine_;
   double experts_here_ = 1;  // of the layer's, that a device holds
 };
 
