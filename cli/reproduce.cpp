@@ -206,8 +206,11 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   const std::string folder = arguments.last("--data", "");
   const std::vector<std::string> outputs = arguments.all("--output");
   std::vector<std::string> inputs;
-  for (const MeasuredSet& set : sets)
+  for (const MeasuredSet& set : sets) {
     inputs.push_back(set.file->path());
+    for (const RunFile& runs : set.file->measured()->files)
+      inputs.push_back(folder + "/" + runs.file);
+  }
   const std::vector<std::size_t> endings = check_outputs(outputs, inputs, kMeasuredEndings);
   if (arguments.has("--fit")) {
     if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");

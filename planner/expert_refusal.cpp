@@ -35,14 +35,13 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   const TensorParallel split = plan.split();
   if (plan.expert_padding && !plan.expert_capacity)
-    return refuse(
-        "expert_padding",
-        "fills experts up to their capacity, and none is given; write plan.expert_capacity: 1.25, or leave it "
-        "out");
+    return refuse("expert_padding",
+                  "fills experts up to a capacity that is not given; write plan.expert_capacity: 1.25, or leave "
+                  "expert_padding out");
   if (plan.shared_experts_beside.value && plan.pairs.value == Pairs::Fused)
     return refuse(
         "shared_experts_beside",
-        "fills the time of exchanges, as plan.pairs: fused does with another micro-batch; leave one of both out");
+        "fills the time of exchanges, as plan.pairs: fused does with another micro-batch; leave one of the two out");
   if (!split.sends_tokens()) return std::nullopt;
   const char* const key = split.experts > 1 ? "expert_parallel" : "expert_tensor_parallel";
   if (scenario.cost != CostSourceKind::Roofline)

@@ -127,12 +127,14 @@ void EventOrder::check_size(double busy) const {
   double longest = busy * slower;
   for (const auto* messages : {&costs_.messages, &costs_.messages_last})
     for (const Message& sent : *messages)
-      longest += static_cast<double>((sent.occupancy + sent.latency).value) * wiring_.micro_batches;
-  for (PositionId position = 0; position < wiring_.positions; ++position)
-    for (const auto& stream : schedule_.positions[at(position)].communication)
-      for (const Op& op : stream)
-        if (wiring_.chunks[op.virtual_stage].first == position)  // its members run it together
-          longest += static_cast<double>(costs_.collective(op, 0).time.value) * waits_longer;
+      longest +=
+          (static_cast<double>(sent.occupancy.value) + static_cast<double>(sent.latency.value)) * wiring_.micro_batches;
+  for (std::size_t w = 0; w < workers_.size(); ++w)
+    for (StreamId stream = 0; stream < kStreams.size(); ++stream)
+      for (const Op& op : lane(w).communication[stream])
+        if (kStreams[stream].alone || (w < at(wiring_.positions) && wiring_.chunks[op.virtual_stage].first ==
+                                                                        static_cast<PositionId>(w)))  // run together
+          longest += static_cast<double>(costs_.collective(op, workers_[w].copy).time.value) * waits_longer;
   rounded(longest, kTimeOfRun);
   if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +

@@ -56,12 +56,20 @@ double messages(const StepCosts& costs, int micro_batches) {
   return sum;
 }
 
+// Moves of activations differ from copy to copy.
+double longest_of_copies(const StepCosts& costs, const Op& op) {
+  double longest = 0;
+  for (CopyId copy = 0; copy < (costs.moves.empty() ? 1 : costs.shape.data_parallel); ++copy)
+    longest = std::max(longest, ns(costs.collective(op, copy).time));
+  return longest;
+}
+
 double collectives(const Schedule& schedule, const StepCosts& costs) {
   double sum = 0;
   for (const Lane& position : schedule.positions)
     for (const auto& stream : position.communication)
       for (const Op& op : stream)
-        sum += ns(costs.collective(op, 0).time);
+        sum += longest_of_copies(costs, op);
   return sum;
 }
 

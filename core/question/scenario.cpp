@@ -25,12 +25,16 @@ std::string expert_caution(const Scenario& scenario) {
     return "experts are priced without an exchange of tokens: each device has a part of every expert of its layers; "
            "plan.expert_parallel divides them among devices";
   if (const auto& capacity = scenario.plan.expert_capacity) {
-    const double all = scenario.plan.expert_imbalance.value;
+    const PlanRequest& plan = scenario.plan;
+    const double all =
+        plan.split().experts > 1
+            ? std::max(plan.expert_imbalance.value, plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value)
+            : 1;
     if (all > capacity->value)
       return "plan.expert_capacity drops at least " + std::to_string(std::lround(100 * (1 - capacity->value / all))) +
-             " % of the tokens that the fullest device gets by plan.expert_imbalance; what that does to the loss is "
-             "not "
-             "known here";
+             " % of the tokens that the fullest device gets by plan.expert_imbalance; its effect on the loss is not "
+             "known "
+             "here";
     if (scenario.plan.expert_padding) return "";
   }
   if (scenario.plan.expert_imbalance.value > 1) return "";

@@ -237,6 +237,12 @@ std::vector<std::string> unsaid(const Transformer& t) {
 
 void expert_flags(Flags& flags, const Answer& written) {
   const TensorParallel split = written.plan.split();
+  const PlanRequest& plan = written.scenario->plan;
+  if (plan.expert_capacity && described(written.scenario->model)->moe.experts > 0) {
+    flags.add("--moe-expert-capacity-factor {}{}", plan.expert_capacity->value,
+              plan.expert_padding ? " --moe-pad-expert-input-to-capacity" : "");
+    if (!split.sends_tokens()) flags.line("--moe-token-dispatcher-type alltoall");
+  }
   if (!split.sends_tokens()) return;
   flags.add("--expert-model-parallel-size {} --expert-tensor-parallel-size {}", split.experts, split.expert_split());
   switch (written.scenario->plan.expert_exchange.value) {
@@ -248,11 +254,7 @@ void expert_flags(Flags& flags, const Answer& written) {
     case ExpertExchange::Unpriced:
     case ExpertExchange::OnlySorted: break;  // of no plan
   }
-  const PlanRequest& plan = written.scenario->plan;
-  if (plan.expert_capacity)
-    flags.add("--moe-expert-capacity-factor {}{}", plan.expert_capacity->value,
-              plan.expert_padding ? " --moe-pad-expert-input-to-capacity" : "");
-  if (plan.shared_experts_beside.value && !written.plan.facts.pairs) flags.line("--moe-shared-expert-overlap");
+  if (written.scenario->plan.shared_experts_beside.value) flags.line("--moe-shared-expert-overlap");
   if (written.scenario->training.expert_products == ExpertProducts::Fused) flags.line("--moe-grouped-gemm");
 }
 

@@ -62,11 +62,11 @@ void plan(JsonFields& json, const Plan& p) {
   json.when(p.split().sends_tokens(), [&] {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
-    json.when(p.expert_capacity.has_value(), [&] {
-      json.field("expert_capacity", p.expert_capacity.value_or(Placed<double>{}).value);
-      json.field("expert_padding", p.expert_padding);
-    });
     json.when(p.shared_experts_beside.value, [&] { json.field("shared_experts_beside", true); });
+  });
+  json.when(p.expert_capacity.has_value(), [&] {
+    json.field("expert_capacity", p.expert_capacity.value_or(Placed<double>{}).value);
+    json.field("expert_padding", p.expert_padding);
   });
   json.when(p.kept_for_weights.has_value(),
             [&] { json.field("kept_for_weights", p.kept_for_weights.value_or(Placed<double>{}).value); });

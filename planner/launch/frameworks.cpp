@@ -283,32 +283,44 @@ void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
   if (stages) plan.reshard_after_forward = Placed<bool>{false, {}};
 }
 
-// Megatron-LM gathers no tokens of experts that have a capacity.                                      [Megatron26]
-void settle_capacity(PlanRequest& plan, Framework framework, const Told& differs) {
+// Megatron-LM drops tokens where they are sent one by one, and fills experts up in its own exchange alone.  [Megatron26]
+void settle_capacity(Scenario& scenario, Framework framework, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
   if (!plan.expert_capacity) return;
+  const bool experts =
+      std::ranges::any_of(scenario.model.works, [](const Work& work) { return work.expert_layers > 0; });
   if (framework != Framework::Megatron) {
-    differs(fmt::format("expert_capacity: {} is not written here; experts take every token that comes",
-                        plan.expert_capacity->value));
+    if (experts && (plan.expert_padding || plan.split().sends_tokens()))
+      differs(fmt::format("expert_capacity: {} is not written here; experts take every token that comes",
+                          plan.expert_capacity->value));
     plan.expert_capacity.reset(), plan.expert_padding = false;
-  } else if (plan.expert_exchange.value == ExpertExchange::AllGather) {
-    differs("expert_exchange: all_gather is not there with an expert_capacity; all_to_all");
-    plan.expert_exchange.value = ExpertExchange::AllToAll;
+    return;
   }
+  const bool gathered = plan.expert_exchange.value == ExpertExchange::AllGather;
+  if (!gathered && !(plan.expert_padding && plan.expert_exchange.value == ExpertExchange::PerNode)) return;
+  differs(fmt::format("expert_exchange: {} is not there with {}; all_to_all", gathered ? "all_gather" : "per_node",
+                      gathered ? "expert_capacity" : "expert_padding"));
+  plan.expert_exchange.value = ExpertExchange::AllToAll;
 }
 
-void settle_shared_experts(PlanRequest& plan, Framework framework, const Told& differs) {
+void settle_shared_experts(Scenario& scenario, Framework framework, const Told& differs) {
+  PlanRequest& plan = scenario.plan;
   if (!plan.shared_experts_beside.value) return;
   const bool all_to_all = plan.expert_exchange.value == ExpertExchange::AllToAll;
   if (framework == Framework::Megatron && all_to_all) return;
-  differs(fmt::format("shared_experts_beside is not there{}; shared experts wait: false",
-                      framework == Framework::Megatron ? " but with expert_exchange: all_to_all" : ""));
+  const bool shared = std::ranges::any_of(
+      scenario.model.works, [](const Work& work) { return std::ranges::any_of(work.operators, of_shared_expert); });
+  if (shared && plan.split().sends_tokens())
+    differs(framework == Framework::Megatron
+                ? "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false"
+                : "shared_experts_beside is not there; shared experts wait: false");
   plan.shared_experts_beside.value = false;
 }
 
 void settle_experts(Scenario& scenario, Framework framework, bool stages, const Told& differs) {
   PlanRequest& plan = scenario.plan;
-  settle_capacity(plan, framework, differs);
-  settle_shared_experts(plan, framework, differs);
+  settle_capacity(scenario, framework, differs);
+  settle_shared_experts(scenario, framework, differs);
   if (!plan.split().sends_tokens() && !plan.open.contains("expert_parallel")) return;
   if (framework == Framework::Torch || framework == Framework::DeepSpeed) {
     differs(fmt::format("expert_parallel: {} is not written here; each device has a part of every expert: 1",

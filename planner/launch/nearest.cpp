@@ -140,6 +140,8 @@ class Nearness {
     const ScheduleFacts& written = find_schedule(request().schedule.value)->facts;
     for (const ScheduleKey& key : kScheduleKeys)
       if (!(written.*key.stated)) (request().*key.asked).reset();
+    if (written.pairs && std::exchange(request().shared_experts_beside.value, false))
+      differs("shared_experts_beside is not there beside another micro-batch; shared experts wait: false");
     auto& group = request().micro_batch_group;
     if (!group || is(Framework::Megatron)) return;
     if (group->value != plan_.stages)

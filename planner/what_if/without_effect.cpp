@@ -139,11 +139,13 @@ class WithoutEffect {
     const PlanRequest& plan = scenario_.plan;
     const bool padded = plan.expert_capacity && plan.expert_padding && has_experts(scenario_.model);
     const double most =
-        std::max(plan.expert_imbalance.value, plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value);
+        plan_.split().experts > 1
+            ? std::max(plan.expert_imbalance.value, plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value)
+            : 1;
     if (plan.expert_capacity && !padded && (!sent_ || most <= plan.expert_capacity->value))
       lines_.push_back(
-          "plan.expert_capacity has no effect: no device gets more tokens; it limits expert_imbalance, and with "
-          "expert_padding all experts of a model fill it");
+          "plan.expert_capacity has no effect: no device gets more tokens than that; expert_capacity limits "
+          "expert_imbalance, and expert_padding fills experts up to it");
     if (padded && sent_ && most > 1)
       lines_.push_back(
           "plan.expert_imbalance has no effect on times and memory: with expert_padding every expert computes as many "

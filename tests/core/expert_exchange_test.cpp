@@ -135,6 +135,30 @@ TEST_CASE("shared experts compute while tokens travel: of an exchange the rest i
   }
 }
 
+// A forward that stops early leaves the last product out, and the combine with it.
+TEST_CASE("a repeated forward hides exchanges behind what it computes alone") {
+  const auto repeated = [](bool beside) {
+    Scenario scenario = of_experts(8, 8);
+    scenario.plan.shared_experts_beside.value = beside;
+    scenario.training.checkpoint_early_stop = true;
+    LayerBuilder b;
+    b.within(Module::Experts);
+    const auto x = b.input({4096, 4096});
+    const auto y = b.experts(x, {.experts = 8, .active = 2, .hidden = 14336, .gated = true});
+    const auto opened = b.linear(x, {.features = 4096, .bias = false, .split = Split::Columns});
+    b.linear(b.gated(opened, Activation::Silu), {.features = 4096, .bias = false, .split = Split::Rows});
+    scenario.model.works = {b.finish({y})};
+    settle(scenario.model, Bytes{2}, scenario.plan.split());
+    return CostModel(scenario).source().price(scenario.model, 0, 1);
+  };
+  const auto after = repeated(false), beside = repeated(true);
+  REQUIRE(after.again.has_value());
+  CHECK(*after.again < after.forward);
+  const double exchange = 587'202.56;
+  CHECK(static_cast<double>((after.forward - beside.forward).value) == doctest::Approx(2 * exchange).epsilon(1e-3));
+  CHECK(static_cast<double>((*after.again - *beside.again).value) == doctest::Approx(exchange).epsilon(1e-3));
+}
+
 TEST_CASE("nodes that a token is sent to") {
   CHECK(nodes_of_token(256, 8, 8, 4) == doctest::Approx(3.62901).epsilon(1e-5));
   CHECK(nodes_of_token(256, 8, 8, 4) * 7 / 8 == doctest::Approx(3.17538).epsilon(1e-5));

@@ -107,7 +107,7 @@ TEST_CASE("a capacity bounds time and memory of uneven tokens, and says what it 
   CHECK(error_of(scenario).find("plan.shared_experts_beside: fills the time of exchanges") != std::string::npos);
   scenario.plan.pairs.value = Pairs::Serial, scenario.plan.shared_experts_beside.value = false;
   scenario.plan.expert_capacity.reset(), scenario.plan.expert_padding = true;
-  CHECK(error_of(scenario).find("plan.expert_padding: fills experts up to their capacity, and none is given; write "
+  CHECK(error_of(scenario).find("plan.expert_padding: fills experts up to a capacity that is not given; write "
                                 "plan.expert_capacity: 1.25") != std::string::npos);
 }
 

@@ -515,15 +515,18 @@ TEST_CASE("the program for PyTorch holds the plan's order of ops") {
 namespace {
 
 // Six blocks with 8 experts each on 8 devices, in bf16.
-Scenario with_experts(const std::string& plan, const std::string& training = "zero: 1") {
+Scenario with_experts(const std::string& plan, const std::string& training = "zero: 1", const std::string& model = "") {
   const Scratch scratch;
   return read_scenario(scratch.write(
       "x.yaml",
       "model: {family: decoder, layers: 6, hidden: 256, heads: 4, feed_forward: 512, vocabulary: 1024, "
-      "sequence_length: 128, experts: 8, active_experts: 2, expert_feed_forward: 256}\n"
-      "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 20 TFLOP/s, fp8: 40 TFLOP/s}, "
-      "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
-      "training: {optimizer: adam, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: 4, " +
+      "sequence_length: 128, experts: 8, active_experts: 2, expert_feed_forward: 256" +
+          model +
+          "}\n"
+          "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 20 TFLOP/s, fp8: 40 TFLOP/s}, "
+          "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+          "training: {optimizer: adam, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: "
+          "4, " +
           training + "}\nplan: {placement: data, " + plan + "}\n"));
 }
 
@@ -545,27 +548,43 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
   const std::string capacity = plan + ", expert_capacity: 1.5, expert_exchange: all_gather";
   const Launched limited = launched(with_experts(capacity + ", expert_padding: true"), Framework::Megatron);
   CHECK(limited.nearest.differences ==
-        List{"expert_exchange: all_gather is not there with an expert_capacity; all_to_all"});
+        List{"expert_exchange: all_gather is not there with expert_capacity; all_to_all"});
   CHECK(contains(file(limited, written(limited), megatron_launch),
                  "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity\n"));
   CHECK(contains(
       file(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron),
            written(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron)), megatron_launch),
       "--moe-expert-capacity-factor 2\n"));
+  const std::string per_node = plan + ", expert_capacity: 2, expert_padding: true, expert_exchange: per_node";
+  CHECK(launched(with_experts(per_node), Framework::Megatron).nearest.differences ==
+        List{"expert_exchange: per_node is not there with expert_padding; all_to_all"});
+  const Launched all_here =
+      launched(with_experts("data_parallel: 8, expert_capacity: 2, expert_padding: true"), Framework::Megatron);
+  CHECK(contains(file(all_here, written(all_here), megatron_launch),
+                 "--moe-expert-capacity-factor 2 --moe-pad-expert-input-to-capacity"));
   CHECK(launched(with_experts(capacity), Framework::Torchtitan).nearest.differences.front() ==
         "expert_capacity: 1.5 is not written here; experts take every token that comes");
   const Launched beside = launched(with_experts(plan + ", shared_experts_beside: true"), Framework::Megatron);
   CHECK(contains(file(beside, written(beside), megatron_launch), "--moe-shared-expert-overlap\n"));
-  const auto differs = [&](const std::string& more, Framework framework) {
-    return launched(with_experts(plan + ", shared_experts_beside: true" + more), framework).nearest.differences.front();
+  const auto differences = [&](const std::string& more, Framework framework, const std::string& model) {
+    return launched(with_experts(plan + ", shared_experts_beside: true" + more, "zero: 3", model), framework)
+        .nearest.differences;
   };
-  CHECK(differs(", expert_exchange: all_gather", Framework::Megatron) ==
-        "shared_experts_beside is not there but with expert_exchange: all_to_all; shared experts wait: false");
-  CHECK(differs("", Framework::Torchtitan) == "shared_experts_beside is not there; shared experts wait: false");
+  const std::string shared = ", shared_feed_forward: 256";
+  CHECK(differences(", expert_exchange: all_gather", Framework::Megatron, shared).front() ==
+        "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false");
+  CHECK(differences("", Framework::Torchtitan, shared) ==
+        List{"shared_experts_beside is not there; shared experts wait: false"});
+  CHECK(differences("", Framework::Torchtitan, "").empty());  // nothing waits
   const std::string pairs = "stages: 2, schedule: moe_overlap_1f1b, virtual_stages: 2, partition: balanced, ";
   const Launched overlap =
       launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4"), Framework::Megatron);
   CHECK(overlap.nearest.differences.empty());
+  CHECK(launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4, "
+                                      "shared_experts_beside: true"),
+                 Framework::Megatron)
+            .nearest.differences ==
+        List{"shared_experts_beside is not there beside another micro-batch; shared experts wait: false"});
   const std::string overlapped = file(overlap, written(overlap), megatron_launch);
   CHECK(contains(overlapped, "--overlap-moe-expert-parallel-comm\n"));
   CHECK(contains(overlapped, "--microbatch-group-size-per-virtual-pipeline-stage 4\n"));

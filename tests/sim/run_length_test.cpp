@@ -78,3 +78,40 @@ TEST_CASE("a run near the longest time is timed to the nanosecond, or said to ov
   CHECK(timed > rounds(1000));
   CHECK(refused > rounds(1000));
 }
+
+// Every engine that such a run can have says that it overflows, or ends later than alone and before 2^62 ns.
+TEST_CASE("slices, moves, gathers and contention near the longest time") {
+  std::mt19937 random(5);
+  int timed = 0, refused = 0;
+  for (int run = 0; run < rounds(300); ++run) {
+    const Schedule schedule = random_schedule(random);
+    StepCosts costs = random_costs(schedule.shape, random);
+    if (run % 3 == 0 && schedule.shape.slices > 1) add_slices(costs, random);
+    const Time small = static_order_makespan(schedule, costs);
+    if (small == Time{}) continue;
+    CAPTURE(schedule.name);
+    for (const std::int64_t factor : {kLargest / small.value, kLargest / small.value / 50}) {
+      StepCosts large = costs;
+      scale(large, factor);
+      for (StepCosts::Slice& slice : large.slices)
+        scale(slice.duration, factor);
+      for (auto* each : {&large.gathers, &large.gathers_of_few, &large.moves})
+        for (Collective& one : *each)
+          one.time = one.time * factor;
+      const std::optional<Time> time = told([&] { return static_order_makespan(schedule, large); });
+      if (time) CHECK(*time == small * factor);
+      if (run % 2 == 0) {
+        const auto rows = static_cast<std::size_t>(schedule.shape.chunks()) * kKinds;
+        large.contention = {.computing = std::vector<double>(rows, 3),
+                            .collectives = std::vector<double>(rows / kKinds, 2)};
+      }
+      const std::optional<Time> event = told([&] { return event_order(schedule, large).makespan; });
+      if (event) CHECK(event->value >= (small * factor).value / 1000 * 999);  // rates are doubles
+      if (event) CHECK(event->value <= kLargest);
+      for (const auto& each : {time, event})
+        ++(each ? timed : refused);
+    }
+  }
+  CHECK(timed > rounds(200));
+  CHECK(refused > rounds(200));
+}

@@ -15,8 +15,8 @@ constexpr bool kSanitized = false;
 constexpr bool kSanitized = false;
 #endif
 
-// `count`; under sanitizers, where each takes ten times as long, an eighth of them: what only the hundredth case meets is
-// met without them.
+// `count`; under sanitizers, where each takes ten times as long, an eighth of them: builds without
+// sanitizers meet the rare ones.
 template <class Count>
 constexpr Count rounds(Count count) {
   return kSanitized ? (count + 7) / 8 : count;

@@ -100,9 +100,9 @@ class PassesOfWork {
   }
 
  private:
-  // What is computed beside one exchange, forwards and backwards.
+  // What is computed beside one exchange: in a forward, in one that recomputes modules, in one that stops early, backwards.
   struct Beside {
-    double forward = 0, backward = 0;
+    double forward = 0, rebuilt = 0, again = 0, backward = 0;
   };
   // An operator on one device.
   struct Here {
@@ -175,14 +175,16 @@ class PassesOfWork {
   void add_beside_exchanges(const Here& here) {
     const double layers = std::max(1, work_.expert_layers);
     Beside& of = columns(here.op) ? beside_dispatch_ : beside_combine_;
-    of.forward += forward_time(here) / layers, of.backward += input_time(here) / layers;
+    const double forward = forward_time(here) / layers;
+    of.forward += forward, of.backward += input_time(here) / layers;
+    if (rebuilt_with(here.op, plan_.recompute_modules)) of.rebuilt += forward;
+    if (here.repeats) of.again += forward;
   }
 
   void add_forward(const Here& here) {
     const Operator& op = here.op;
     // Rows come back before they are summed; sent ones leave behind the copy.
-    if (returns(op))
-      to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass, &Beside::forward); });
+    if (returns(op)) add_exchanges(here);
     if (const auto of = times_.casts(op, PassKind::Forward, here.samples, here.parameters); of.kernels > 0)
       to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, of.time, of.kernels); });
     const double once = forward_time(here);
@@ -197,8 +199,7 @@ class PassesOfWork {
         products.back().whole += product.whole, products.back().parts += product.parts;
       });
     }
-    if (!returns(op))
-      to_forward(here, [&](PassKernels& pass) { add_exchange(here, host_.forward, pass, &Beside::forward); });
+    if (!returns(op)) add_exchanges(here);
   }
 
   // Of a block, what its checkpoint does not save. Of an exchange of sequence parallelism the reduce-scatter is saved and the
@@ -249,6 +250,12 @@ class PassesOfWork {
     add(forward_);
     if (rebuilt_with(here.op, plan_.recompute_modules)) add(core_);
     if (here.repeats) add(again_);
+  }
+
+  void add_exchanges(const Here& here) {
+    add_exchange(here, host_.forward, forward_, &Beside::forward);
+    if (rebuilt_with(here.op, plan_.recompute_modules)) add_exchange(here, host_.forward, core_, &Beside::rebuilt);
+    if (here.repeats) add_exchange(here, host_.forward, again_, &Beside::again);
   }
 
   // Tokens on their way to their experts or back.
