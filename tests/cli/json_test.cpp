@@ -101,6 +101,23 @@ TEST_CASE("reproduce --json of measured runs: a run per line, errors, and the fi
   CHECK(double(set["errors"][1]["mean"]) == doctest::Approx(0));
   CHECK(document["published"].empty());  // tables of papers stand where all sets are asked for
   CHECK(set["rows"]["all"] == 3);
+  CHECK(document["written"].empty());
+
+  const auto outputs = [&](const std::vector<std::string>& files) {
+    std::vector<std::string> words = {"reproduce", "-", "--json", "--data", folder.path("")};
+    for (const std::string& file : files)
+      words.insert(words.end(), {"-o", folder.path(file)});
+    return run_program(words, {.input = scenario});
+  };
+  const json again = json::parse(outputs({"b.md", "b.csv", "b.json"}).out);
+  CHECK(again["written"] == json::array({folder.path("b.md"), folder.path("b.csv"), folder.path("b.json")}));
+  CHECK(json::parse(file_text(folder.path("b.json"))) == again);
+  CHECK(contains(file_text(folder.path("b.md")), "| "));
+  CHECK(contains(file_text(folder.path("b.csv")), "a.csv"));
+  const ProgramRun refused = outputs({"a.csv"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, "a.csv\" is read by this command; name another file"));
+  CHECK(contains(file_text(folder.path("a.csv")), "4,8,34.6"));
 }
 
 }  // namespace pipewright::tests
