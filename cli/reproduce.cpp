@@ -214,8 +214,9 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
   const std::vector<std::size_t> endings = check_outputs(outputs, inputs, kMeasuredEndings);
   if (arguments.has("--fit")) {
     if (sets.size() > 1) throw InputError("reproduce: --fit is for one set; name it, e.g. megatron-a100");
-    if (!outputs.empty()) throw InputError("reproduce: --fit prints lines of text; leave out -o");
-    if (arguments.has("--json")) throw InputError("reproduce: --fit prints lines of text; leave out --json");
+    for (const char* other : {"--output", "--json"})
+      if (arguments.has(other))
+        throw InputError(fmt::format("reproduce: --fit prints lines of text; leave out {}", other));
     return print(fit_text(sets.front(), folder)), kDone;
   }
   const ComparedSets compared = compared_sets(sets, folder);

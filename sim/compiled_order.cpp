@@ -269,11 +269,9 @@ struct CompiledOrder::Sweep {
         arrival(order.slots_),
         channel(at(costs.channels) + order.rows_.size()),
         gradient(order.marks_.size()) {
-    double longest = 0;  // all ops and messages, one after the other
     for (const Row& row : order.rows_) {
       Price& price = prices.emplace_back();
       price.duration = costs.time_of(row.op).value;
-      longest += static_cast<double>(price.duration);
       price.channel = at(costs.channels) + prices.size() - 1;
       if (row.edge == kNoIndex) continue;
       const Message& message =
@@ -281,13 +279,7 @@ struct CompiledOrder::Sweep {
       if (message.channel < 0) continue;
       price.occupancy = message.occupancy.value, price.latency = message.latency.value;
       price.channel = at(message.channel);
-      longest += static_cast<double>(price.occupancy) + static_cast<double>(price.latency);
     }
-    longest *= order.shape_.micro_batches;
-    for (const std::vector<Collective>& buckets : costs.collectives)
-      for (const Collective& reduced : buckets)
-        longest += static_cast<double>(reduced.time.value);
-    rounded(longest, kTimeOfRun);
   }
 
   void run(const CompiledOrder& order) {
@@ -319,6 +311,7 @@ struct CompiledOrder::Sweep {
 
 Time CompiledOrder::makespan(const StepCosts& costs) const {
   PP_CHECK(costs.settled.empty());
+  check_run_length(costs);
   std::vector<Sweep> copies;
   for (CopyId copy = 0; copy < costs.shape.data_parallel; ++copy)
     copies.emplace_back(*this, costs, copy).run(*this);

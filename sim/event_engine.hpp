@@ -544,7 +544,7 @@ class EventOrder {
   void prepare_workers();
   void prepare_links();
   std::size_t messages_sent(std::size_t w) const;
-  void check_size(double longest) const;
+  void check_size() const;
 
   const Schedule& schedule_;
   const StepCosts& costs_;

@@ -80,7 +80,6 @@ void EventOrder::prepare_workers() {
   const std::size_t counters = wiring_.chunks.size() * 2 * static_cast<std::size_t>(wiring_.micro_batches);
   arrived_.resize(counters * static_cast<std::size_t>(wiring_.copies));
   std::size_t messages = 0;
-  double busy = 0;  // of all workers one after the other: no makespan without shared links is longer
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = workers_[w];
     worker.ops = lane(w).compute.data();
@@ -97,13 +96,9 @@ void EventOrder::prepare_workers() {
       for (const char waits : worker.links->waits[s])
         streams_[kStreams.size() * w + s].ready.push_back(waits ? kNever : Time{0});
     }
-    for (const Op& op : lane(w).compute)
-      busy += static_cast<double>(costs_.time_of(op).value);
-    if (costs_.together && costs_.together->pair)
-      busy += static_cast<double>(costs_.together->pair->value) * static_cast<double>(lane(w).compute.size());
   }
   transfers_.resize(messages);
-  check_size(busy);
+  check_size();
 }
 
 // Counts the messages that a worker sends to others; what stays on the worker is no transfer.
@@ -118,24 +113,8 @@ std::size_t EventOrder::messages_sent(std::size_t w) const {
   return count;
 }
 
-void EventOrder::check_size(double busy) const {
-  double slower = 1, waits_longer = 1;  // beside one another
-  if (costs_.contention) {
-    slower = std::ranges::max(costs_.contention->computing);
-    waits_longer = std::ranges::max(costs_.contention->collectives);
-  }
-  double longest = busy * slower;
-  for (const auto* messages : {&costs_.messages, &costs_.messages_last})
-    for (const Message& sent : *messages)
-      longest +=
-          (static_cast<double>(sent.occupancy.value) + static_cast<double>(sent.latency.value)) * wiring_.micro_batches;
-  for (std::size_t w = 0; w < workers_.size(); ++w)
-    for (StreamId stream = 0; stream < kStreams.size(); ++stream)
-      for (const Op& op : lane(w).communication[stream])
-        if (kStreams[stream].alone || (w < at(wiring_.positions) && wiring_.chunks[op.virtual_stage].first ==
-                                                                        static_cast<PositionId>(w)))  // run together
-          longest += static_cast<double>(costs_.collective(op, workers_[w].copy).time.value) * waits_longer;
-  rounded(longest, kTimeOfRun);
+void EventOrder::check_size() const {
+  check_run_length(schedule_, costs_, wiring_.copies);
   if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
                      std::to_string(transfers_.size()) + "; use fewer micro-batches");

@@ -33,11 +33,17 @@ double computing(const Schedule& schedule, const StepCosts& costs) {
   return sum;
 }
 
-// Ops that run at once take longer than alone.
+// Ops that run at once, or beside a collective, take longer than alone.
 double slowed(const StepCosts& costs, int micro_batches, double computing) {
+  if (costs.contention) computing *= std::ranges::max(costs.contention->computing);
   if (!costs.together) return computing;
   const double pairs = costs.together->pair ? ns(*costs.together->pair) * costs.shape.chunks() * micro_batches : 0;
   return computing * (1 + costs.together->share) + pairs;
+}
+
+// Collectives beside ops, too.
+double slowed(const StepCosts& costs, double collectives) {
+  return costs.contention ? collectives * std::ranges::max(costs.contention->collectives) : collectives;
 }
 
 double messages(const StepCosts& costs, int micro_batches) {
@@ -70,17 +76,36 @@ double collectives(const Schedule& schedule, const StepCosts& costs) {
     for (const auto& stream : position.communication)
       for (const Op& op : stream)
         sum += longest_of_copies(costs, op);
-  return sum;
+  return slowed(costs, sum);
+}
+
+// Of the buckets of all gradients: what an order without a schedule's lists has.
+double collectives(const StepCosts& costs) {
+  double sum = 0;
+  for (const std::vector<Collective>& buckets : costs.collectives)
+    for (const Collective& reduced : buckets)
+      sum += ns(reduced.time);
+  return slowed(costs, sum);
+}
+
+void check(double longest) {
+  rounded(longest, "the time of a run");
 }
 
 }  // namespace
 
-void check_run_length(const Schedule& schedule, const StepCosts& costs) {
+void check_run_length(const Schedule& schedule, const StepCosts& costs, int copies) {
   const int micro_batches = schedule.shape.micro_batches;
   const double others = messages(costs, micro_batches) + collectives(schedule, costs);
   const double at_most = slowed(costs, micro_batches, computing_at_most(costs, micro_batches)) + others;
-  if (at_most <= static_cast<double>(kLargest)) return;
-  rounded(slowed(costs, micro_batches, computing(schedule, costs)) + others, kTimeOfRun);
+  if (at_most * copies <= static_cast<double>(kLargest)) return;
+  check((slowed(costs, micro_batches, computing(schedule, costs)) + others) * copies);
+}
+
+void check_run_length(const StepCosts& costs) {
+  const int micro_batches = costs.shape.micro_batches;
+  check(slowed(costs, micro_batches, computing_at_most(costs, micro_batches)) + messages(costs, micro_batches) +
+        collectives(costs));
 }
 
 }  // namespace pipewright::sim

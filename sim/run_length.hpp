@@ -1,4 +1,4 @@
-// No clock of a run may wrap. What bounds a run: all of a copy's ops, messages and collectives, one after the other.
+// No clock of a run may wrap. What bounds a run: all of its ops, messages and collectives, one after the other.
 #pragma once
 
 #include "core/cost/step_costs.hpp"
@@ -6,10 +6,12 @@
 
 namespace pipewright::sim {
 
-inline constexpr const char* kTimeOfRun = "the time of a run";  // that overflows
+// Throws InputError ("the time of a run overflows") where they take longer than `kLargest`. Copies run at the same time,
+// unless they share links or streams: then `copies` wait for one another. Of a message the copy counts where it is
+// longest.                                                                             tests/sim/run_length_test.cpp
+void check_run_length(const Schedule& schedule, const StepCosts& costs, int copies = 1);
 
-// Throws InputError ("the time of a run overflows") where they take longer than `kLargest`. Copies run at the same time;
-// the messages are those of the copy where each is longest.            tests/sim/run_length_test.cpp
-void check_run_length(const Schedule& schedule, const StepCosts& costs);
+// The same of every order of the ops that the costs price, which may be more than a schedule has.
+void check_run_length(const StepCosts& costs);
 
 }  // namespace pipewright::sim

@@ -1,7 +1,7 @@
 // Buckets of gradients: what is all-reduced at once.
 //
 // Layers with gradients of 400, 800 and 1200 bytes, 2000 bytes a bucket: 1200 + 800 | 400.
-//     tests/core/step_costs_test.cpp "Buckets fill from the last layer backwards and close once they are full"
+//     tests/core/buckets_test.cpp "Buckets fill from the last layer backwards and close once they are full"
 #pragma once
 
 #include <vector>
@@ -32,7 +32,7 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
 //                 the first of a stage, and where gradients are reduced behind the backward          [MegatronDDP26]
 //     deepspeed   closed before it would hold more than 5e8 p (reduce_bucket_size)                   [DeepSpeed26]
 // 600 M parameters in layers of 10 M, D = 8: on the first stage 15 buckets of 40 M, on others one of 600 M; deepspeed 50 and
-// 10 layers.                                    tests/core/step_costs_test.cpp "Buckets as frameworks cut them"
+// 10 layers.                                    tests/core/buckets_test.cpp "Buckets as frameworks cut them"
 std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
                             const Training& training);
 inline std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model,

@@ -138,8 +138,7 @@ class LayersPriced {
         split_(plan_.split()),
         per_value_(weight_bytes(training_.precision)),
         low_(low_precision(training_)),
-        fullest_(plan_.expert_load(
-            split_.experts > 1 ? plan_.expert_imbalance_memory.value_or(plan_.expert_imbalance).value : 1.0)),
+        fullest_(plan_.expert_load_in_memory(split_)),
         on_device_(static_cast<double>(samples) /
                    static_cast<double>(std::max<std::int64_t>(1, plan_.context_parallel.value))),
         by_work_(model_.works.size()) {

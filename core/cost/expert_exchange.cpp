@@ -53,13 +53,11 @@ double expert_workspace(const ExpertTokens& layer, const PlanRequest& plan, doub
   const double own = tokens / split.degree * layer.features * value_bytes;
   if (plan.expert_exchange.value == ExpertExchange::AllGather)
     return 2 * own * static_cast<double>(split.expert_devices());
-  return 2 * own * layer.active * split.expert_split() *
-         plan.expert_load(split.experts > 1 ? plan.expert_imbalance.value : 1);
+  return 2 * own * layer.active * split.expert_split() * plan.expert_load(split);
 }
 
 TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
-    : kind_(scenario.plan.expert_exchange.value),
-      load_(scenario.plan.expert_load(scenario.plan.expert_imbalance.value)) {
+    : kind_(scenario.plan.expert_exchange.value), load_(scenario.plan.expert_load(scenario.plan.split())) {
   const TensorParallel split = scenario.plan.split();
   if (!split.sends_tokens() || kind_ == ExpertExchange::Unpriced || kind_ == ExpertExchange::OnlySorted) return;
   std::vector<DeviceId> all = devices_of_stage(scenario);
@@ -67,7 +65,6 @@ TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
   if (all.empty() || all.size() % together != 0) return;  // likewise
   if (all.size() > kMostLookedAt) all.resize(std::max<std::size_t>(1, kMostLookedAt / together) * together);
   experts_ = split.experts, split_ = split.expert_split(), devices_ = split.expert_devices();
-  if (experts_ == 1) load_ = scenario.plan.expert_load(1);  // each has all experts, and its own tokens
   const Cluster& cluster = scenario.cluster;
   std::vector<std::vector<DeviceId>> whole, across, sharing, inside, between;
   std::size_t most_nodes = 1;

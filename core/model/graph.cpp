@@ -59,6 +59,16 @@ bool drops_any(const Model& model, Modules modules) {
                      [&](const Work& work) { return !(work.kept == kept_without(work, modules)); });
 }
 
+bool has_experts(const Model& model) {
+  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) { return work.expert_layers > 0; });
+}
+
+bool has_shared_experts(const Model& model) {
+  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
+    return std::any_of(work.operators.begin(), work.operators.end(), of_shared_expert);
+  });
+}
+
 std::int64_t parameter_count(const Model& model) {
   std::int64_t sum = 0;
   for (const Layer& layer : model.layers)

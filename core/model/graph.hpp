@@ -89,6 +89,10 @@ bool has_any(const Model& model, Modules modules);
 // Whether it keeps anything less.
 bool drops_any(const Model& model, Modules modules);
 
+// Whether tokens are routed to experts, and whether there are experts that every token uses.
+bool has_experts(const Model& model);
+bool has_shared_experts(const Model& model);
+
 // Sum of all parameters (a count).
 std::int64_t parameter_count(const Model& model);
 

@@ -225,15 +225,26 @@ struct RuntimePolicy {
   Placed<double> exchange_share{0, {}};   // of a device's processors that the exchange of tokens takes from computing
   Bytes reserve_pipeline;                 // taken on every device when K > 1, in addition to the device's reserve
 
-  // Rows of the fullest device's experts over the mean, where its tokens are `imbalance` times the mean; those beyond the
-  // capacity are dropped.                                                     [GShard20] section 2.2; [Megatron26]
-  double expert_load(double imbalance) const {
-    if (!expert_capacity) return imbalance;
-    return expert_padding ? expert_capacity->value : std::min(imbalance, expert_capacity->value);
+  // Tokens of the fullest device over the mean: 1 where every device of a stage has all of its experts.
+  double imbalance(const TensorParallel& split) const { return split.experts > 1 ? expert_imbalance.value : 1; }
+  double imbalance_in_memory(const TensorParallel& split) const {
+    return split.experts > 1 ? expert_imbalance_memory.value_or(expert_imbalance).value : 1;
   }
+  double most_imbalance(const TensorParallel& split) const {
+    return std::max(imbalance(split), imbalance_in_memory(split));
+  }
+  // Rows of its experts over the mean: tokens beyond the capacity are dropped.    [GShard20] section 2.2; [Megatron26]
+  double expert_load(const TensorParallel& split) const { return limited(imbalance(split)); }
+  double expert_load_in_memory(const TensorParallel& split) const { return limited(imbalance_in_memory(split)); }
 
   // Whether slices of a micro-batch take unequal times.
   bool uneven_slices() const { return slice_lengths.value == SliceLengths::Even && slices && slices->value > 1; }
+
+ private:
+  double limited(double load) const {
+    if (!expert_capacity) return load;
+    return expert_padding ? expert_capacity->value : std::min(load, expert_capacity->value);
+  }
 };
 
 struct PlanRequest : RuntimePolicy {

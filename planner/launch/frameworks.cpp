@@ -287,10 +287,8 @@ void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
 void settle_capacity(Scenario& scenario, Framework framework, const Told& differs) {
   PlanRequest& plan = scenario.plan;
   if (!plan.expert_capacity) return;
-  const bool experts =
-      std::ranges::any_of(scenario.model.works, [](const Work& work) { return work.expert_layers > 0; });
   if (framework != Framework::Megatron) {
-    if (experts && (plan.expert_padding || plan.split().sends_tokens()))
+    if (has_experts(scenario.model) && (plan.expert_padding || plan.split().sends_tokens()))
       differs(fmt::format("expert_capacity: {} is not written here; experts take every token that comes",
                           plan.expert_capacity->value));
     plan.expert_capacity.reset(), plan.expert_padding = false;
@@ -308,9 +306,7 @@ void settle_shared_experts(Scenario& scenario, Framework framework, const Told& 
   if (!plan.shared_experts_beside.value) return;
   const bool all_to_all = plan.expert_exchange.value == ExpertExchange::AllToAll;
   if (framework == Framework::Megatron && all_to_all) return;
-  const bool shared = std::ranges::any_of(
-      scenario.model.works, [](const Work& work) { return std::ranges::any_of(work.operators, of_shared_expert); });
-  if (shared && plan.split().sends_tokens())
+  if (has_shared_experts(scenario.model) && plan.split().sends_tokens())
     differs(framework == Framework::Megatron
                 ? "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false"
                 : "shared_experts_beside is not there; shared experts wait: false");

@@ -29,18 +29,6 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
   return false;
 }
 
-bool has_experts(const Model& model) {
-  const auto grouped = [](const Operator& op) { return op.shape.groups > 1 && !op.shape.of_sample; };
-  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
-    return std::any_of(work.operators.begin(), work.operators.end(), grouped);
-  });
-}
-
-bool has_shared_experts(const Model& model) {
-  return std::ranges::any_of(model.works,
-                             [](const Work& work) { return std::ranges::any_of(work.operators, of_shared_expert); });
-}
-
 // Lines of options without effect, by topic.
 class WithoutEffect {
  public:
@@ -138,10 +126,7 @@ class WithoutEffect {
           "sent; they need plan.expert_parallel");
     const PlanRequest& plan = scenario_.plan;
     const bool padded = plan.expert_capacity && plan.expert_padding && has_experts(scenario_.model);
-    const double most =
-        plan_.split().experts > 1
-            ? std::max(plan.expert_imbalance.value, plan.expert_imbalance_memory.value_or(plan.expert_imbalance).value)
-            : 1;
+    const double most = plan.most_imbalance(plan_.split());
     if (plan.expert_capacity && !padded && (!sent_ || most <= plan.expert_capacity->value))
       lines_.push_back(
           "plan.expert_capacity has no effect: no device gets more tokens than that; expert_capacity limits "

@@ -94,7 +94,7 @@ TEST_CASE("a capacity limits what the fullest device gets, and padding fills it"
     const Scenario scenario = with(e, imbalance, 1.1, padding);
     const double exchanges = e > 1 ? 2 * load * even : 0;
     CHECK(static_cast<double>(forward(scenario).value) == doctest::Approx(load * products + exchanges).epsilon(1e-3));
-    CHECK(scenario.plan.expert_load(e > 1 ? imbalance : 1) == load);
+    CHECK(scenario.plan.expert_load(scenario.plan.split()) == load);
   }
   CHECK(expert_workspace(layer, with(8, 1.25, 1.1, false).plan, 4096, 2) ==
         doctest::Approx(1.1 * expert_workspace(layer, with(8, 1, 0, false).plan, 4096, 2)));

@@ -5,13 +5,13 @@
 
 #include <doctest/doctest.h>
 
-#include "core/cost/buckets.hpp"
 #include "core/cost/collectives.hpp"
 #include "core/cost/cost_model.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
+#include "tests/core/skipping_layers.hpp"
 #include "tests/support/microseconds.hpp"
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/ring_steps.hpp"
@@ -19,48 +19,6 @@
 using namespace pipewright::tests;
 
 namespace {
-
-Layer layer(const std::string& name, std::vector<LayerId> inputs, std::int64_t bytes, std::int64_t forward_us,
-            std::int64_t parameters = 0) {
-  Layer result;
-  result.name = name;
-  result.inputs = std::move(inputs);
-  result.activation = Bytes{bytes};
-  result.forward = us(forward_us);
-  result.backward = us(2 * forward_us);
-  result.parameters = parameters;
-  return result;
-}
-
-// Four layers a -> b -> c -> d with figures for four samples; a's output is used by c and d, too.
-Scenario with_skips() {
-  Scenario scenario;
-  scenario.model.batch = 4;
-  scenario.model.layers = {layer("a", {}, 1'000, 10, 100), layer("b", {0}, 20'000, 20, 200),
-                           layer("c", {0, 1}, 300'000, 30, 300), layer("d", {0, 2}, 0, 40)};
-  scenario.cluster.devices_per_node = 8;
-  scenario.cluster.links.kind = LinkKind::Nvswitch;
-  scenario.cluster.links.bandwidth = Bandwidth{1e9};
-  scenario.cluster.links.latency = us(7);
-  scenario.cluster.device.launch_overhead = us(1);
-  return scenario;
-}
-
-// One layer per stage, one worker each.
-Plan four_stages() {
-  Plan plan;
-  plan.schedule = "gpipe";
-  plan.stages = 4;
-  plan.replicas = {1, 1, 1, 1};
-  plan.recompute.assign(4, Recompute::None);
-  plan.layers = {{0, 1}, {1, 2}, {2, 3}, {3, 4}};
-  plan.micro_batches = 8;
-  plan.micro_batch_size = 4;
-  plan.last_micro_batch_size = 4;
-  plan.global_batch_size = 32;
-  plan.device = {0, 1, 2, 3};
-  return plan;
-}
 
 Bytes carried(const StepCosts& costs, std::size_t edge) {
   return costs.message(edge, Direction::Forward, 0, 0).bytes;
@@ -71,7 +29,7 @@ Bytes carried(const StepCosts& costs, std::size_t edge) {
 // 8 MB over 1 us and 100 GB/s, groups of four: 2 MB per device, then an all-gather of 3 hops and 3/4 of 8 MB: 63 us.
 TEST_CASE("scatter and gather: each device of a group sends its share, the receivers gather it") {
   Scenario scenario;
-  scenario.model.layers = {layer("a", {}, 8'000'000, 10), layer("b", {0}, 0, 10)};
+  scenario.model.layers = {timed_layer("a", {}, 8'000'000, 10), timed_layer("b", {0}, 0, 10)};
   scenario.cluster.devices_per_node = 8;
   scenario.cluster.links.kind = LinkKind::Nvswitch;
   scenario.cluster.links.bandwidth = Bandwidth{100e9};
@@ -95,7 +53,7 @@ TEST_CASE("scatter and gather: each device of a group sends its share, the recei
 
 TEST_CASE("message by size: inside a node by the device's curve, between nodes at the share of a NIC that is reached") {
   Scenario scenario;
-  scenario.model.layers = {layer("a", {}, 8'000'000, 10), layer("b", {0}, 0, 10)};
+  scenario.model.layers = {timed_layer("a", {}, 8'000'000, 10), timed_layer("b", {0}, 0, 10)};
   Cluster& cluster = scenario.cluster;
   cluster.nodes = 2, cluster.devices_per_node = 2;
   cluster.links.kind = LinkKind::Nvswitch;
@@ -195,8 +153,8 @@ TEST_CASE("Sent direct, a tensor with two users in one stage counts once, and an
 
 TEST_CASE("Hop by hop, stages that no tensor joins have no edge; a tensor of no bytes is one and takes its latency") {
   Scenario scenario = with_skips();
-  scenario.model.layers = {layer("a", {}, 0, 10), layer("b", {0}, 20'000, 20), layer("c", {}, 300'000, 30),
-                           layer("d", {2}, 0, 40)};
+  scenario.model.layers = {timed_layer("a", {}, 0, 10), timed_layer("b", {0}, 20'000, 20),
+                           timed_layer("c", {}, 300'000, 30), timed_layer("d", {2}, 0, 40)};
   const StepCosts costs = step_costs(four_stages(), CostModel(scenario));
   REQUIRE(validate(costs) == "");
   REQUIRE(costs.edges.size() == 2);
@@ -211,8 +169,8 @@ TEST_CASE("Hop by hop, stages that no tensor joins have no edge; a tensor of no 
 // b's tensor arrives at 2.001: c F 2.001-3.001, B 3.001-4.001, its gradients arrive at 5.002, last backwards end 6.002.
 TEST_CASE("Sent direct, two sources run side by side: neither waits for a neighbour that it uses nothing of") {
   Scenario scenario;
-  scenario.model.layers = {layer("a", {}, 1'000'000, 1'000), layer("b", {}, 1'000'000, 1'000),
-                           layer("c", {0, 1}, 1'000'000, 1'000)};
+  scenario.model.layers = {timed_layer("a", {}, 1'000'000, 1'000), timed_layer("b", {}, 1'000'000, 1'000),
+                           timed_layer("c", {0, 1}, 1'000'000, 1'000)};
   for (Layer& each : scenario.model.layers)
     each.backward = each.forward;
   scenario.cluster.devices_per_node = 3;
@@ -248,7 +206,7 @@ TEST_CASE("Sent direct, two sources run side by side: neither waits for a neighb
 TEST_CASE("Buckets are complete by the times of the micro-batch whose backward is the round's last, smaller or not") {
   Scenario scenario;
   scenario.model.batch = 2;
-  scenario.model.layers = {layer("a", {}, 0, 1'000, 10'000'000), layer("b", {0}, 0, 1'000, 10'000'000)};
+  scenario.model.layers = {timed_layer("a", {}, 0, 1'000, 10'000'000), timed_layer("b", {0}, 0, 1'000, 10'000'000)};
   scenario.cluster.devices_per_node = 2;
   scenario.cluster.links.kind = LinkKind::Nvswitch;
   scenario.cluster.links.bandwidth = Bandwidth{1e10};
@@ -394,139 +352,6 @@ TEST_CASE("Chunks on one worker hand over at once; the wrap from the last stage 
   CHECK(alone.channels == 0);
   CHECK(alone.message(1, Direction::Forward, 0, 0).channel == -1);
   CHECK(alone.message(1, Direction::Forward, 0, 0).occupancy == Time{0});
-}
-
-TEST_CASE("Buckets fill from the last layer backwards and close once they are full") {
-  const Model model = with_skips().model;  // gradients of 400, 800 and 1200 bytes, d has none
-  const auto all = buckets(model, {0, 4}, Bytes{4}, Bytes{2'000});
-  REQUIRE(all.size() == 2);
-  CHECK(all[0].bytes == Bytes{2'000});  // c and b
-  CHECK(all[0].first_layer == 1);
-  CHECK(all[1].bytes == Bytes{400});
-  CHECK(all[1].first_layer == 0);
-  CHECK(buckets(model, {0, 4}, Bytes{4}, Bytes{2'001}).size() == 1);
-  CHECK(buckets(model, {0, 4}, Bytes{4}, Bytes{1}).size() == 3);  // a layer is never split
-  CHECK(buckets(model, {0, 4}, Bytes{2}, Bytes{2'000}).size() == 1);
-  const auto none = buckets(model, {3, 4}, Bytes{4}, Bytes{1});
-  REQUIRE(none.size() == 1);
-  CHECK(none[0].bytes == Bytes{0});
-}
-
-TEST_CASE("Buckets as frameworks cut them") {
-  Model model;
-  for (int i = 0; i < 120; ++i)
-    model.layers.emplace_back().parameters = 10'000'000;
-  Training training;
-  training.precision = Precision::Bf16, training.gradient_precision = Precision::Fp32;
-  Plan plan;
-  plan.stages = 2, plan.data_parallel = 8, plan.replicas = {1, 1}, plan.layers = {{0, 60}, {60, 120}};
-  const auto cut = [&](BucketRule rule, VirtualStageId v) {
-    plan.bucket_rule = rule;
-    std::vector<std::int64_t> millions;
-    for (const Bucket& bucket : buckets(plan, v, model, training))
-      millions.push_back(bucket.bytes.value / 4'000'000);
-    return millions;
-  };
-  using Millions = std::vector<std::int64_t>;
-  CHECK(cut(BucketRule::Megatron, 0) == Millions(15, 40));
-  CHECK(cut(BucketRule::Megatron, 1) == Millions{600});
-  CHECK(buckets(plan, 1, model, training).front().first_layer == 60);  // complete when the whole backward has ended
-  CHECK(cut(BucketRule::DeepSpeed, 1) == Millions{500, 100});
-  CHECK(cut(BucketRule::PyTorch, 0) == Millions(60, 10));
-  plan.data_parallel = 64;  // 64 M parameters: closed by the seventh layer
-  CHECK(cut(BucketRule::Megatron, 0) == Millions{70, 70, 70, 70, 70, 70, 70, 70, 40});
-  plan.gradient_sync = GradientSync::Blocking;
-  CHECK(cut(BucketRule::Megatron, 0) == Millions{600});
-  // A first chunk alone has several.
-  plan.gradient_sync = GradientSync::Overlapped, plan.data_parallel = 8;
-  plan.virtual_stages = 2, plan.layers = {{0, 30}, {30, 60}, {60, 90}, {90, 120}};
-  CHECK(cut(BucketRule::Megatron, 0) == Millions{40, 40, 40, 40, 40, 40, 40, 20});
-  CHECK(cut(BucketRule::Megatron, 2) == Millions{300});
-  // 1 MiB, then 25 MiB: of layers of 3 MB one, then nine (27 MB >= 26.2 MB).
-  for (Layer& layer : model.layers)
-    layer.parameters = 750'000;
-  plan.virtual_stages = 1, plan.layers = {{0, 60}, {60, 120}}, plan.bucket_rule = BucketRule::PyTorch;
-  std::vector<std::int64_t> sizes;
-  for (const Bucket& bucket : buckets(plan, 0, model, training))
-    sizes.push_back(bucket.bytes.value / 1'000'000);
-  CHECK(sizes == Millions{3, 27, 27, 27, 27, 27, 27, 15});
-  // One layer that is more than a bucket of DeepSpeed's is one all the same.
-  model.layers[59].parameters = 700'000'000, plan.bucket_rule = BucketRule::DeepSpeed;
-  CHECK(buckets(plan, 0, model, training).front().bytes == Bytes{2'800'000'000});
-}
-
-TEST_CASE("A bucket is ready when only the layers before it are left of the backward") {
-  const Scenario scenario = with_skips();
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 4;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 4}};
-  plan.global_batch_size = 128;
-  plan.bucket = Bytes{1'000};
-  const StepCosts costs = step_costs(plan, CostModel(scenario));
-  REQUIRE(validate(costs) == "");
-  CHECK(costs.shape.buckets == std::vector<int>{2});
-  CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20 + 40), us(0)});  // backward of a and b; nothing
-  REQUIRE(costs.collectives.size() == 1);
-  REQUIRE(costs.collectives[0].size() == 2);
-  CHECK(costs.collectives[0][0].bytes == Bytes{1'200});
-  CHECK(costs.collectives[0][1].bytes == Bytes{1'200});
-
-  plan.gradient_sync = GradientSync::AtOnce;  // gradients travel as early, and the worker waits for them
-  CHECK(step_costs(plan, CostModel(scenario)).ready_before_end == costs.ready_before_end);
-  CHECK(step_costs(plan, CostModel(scenario)).shape.blocking_sync);
-  CHECK(!costs.shape.blocking_sync);
-
-  plan.gradient_sync = GradientSync::Blocking;  // nothing travels before the backward has ended
-  CHECK(step_costs(plan, CostModel(scenario)).ready_before_end[0] == std::vector<Time>{us(0), us(0)});
-}
-
-TEST_CASE("Layers without parameters at the front end the last bucket early") {
-  Scenario scenario = with_skips();
-  scenario.model.layers[0].parameters = 0;
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 4;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 4}};
-  plan.global_batch_size = 128;
-  const StepCosts costs = step_costs(plan, CostModel(scenario));
-  CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20)});
-}
-
-TEST_CASE("Every gradient byte is reduced exactly once") {
-  const Scenario scenario = with_skips();
-  Plan plan = four_stages();
-  plan.data_parallel = 2;
-  plan.global_batch_size = 64;
-  plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
-  for (const std::int64_t limit : {1, 500, 1'000, 1'000'000}) {
-    plan.bucket = Bytes{limit};
-    const StepCosts costs = step_costs(plan, CostModel(scenario));
-    REQUIRE(validate(costs) == "");
-    Bytes sum;
-    for (const auto& chunk : costs.collectives)
-      for (const Collective& collective : chunk)
-        sum += collective.bytes;
-    CHECK(sum == Bytes{4 * parameter_count(scenario.model)});
-  }
-}
-
-TEST_CASE("Only replicated stages reduce") {
-  const Scenario scenario = with_skips();
-  Plan plan = four_stages();
-  plan.stages = 2;
-  plan.replicas = {3, 1};
-  plan.recompute.assign(2, Recompute::None);
-  plan.layers = {{0, 2}, {2, 4}};
-  const StepCosts costs = step_costs(plan, CostModel(scenario));
-  REQUIRE(validate(costs) == "");
-  CHECK(costs.collectives[0].size() == 1);
-  CHECK(costs.collectives[1].empty());
-  CHECK(step_costs(four_stages(), CostModel(scenario)).collectives.empty());
 }
 
 TEST_CASE("A ring played step by step takes the closed form's time on an empty network") {

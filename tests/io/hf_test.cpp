@@ -15,18 +15,6 @@
 
 using namespace pipewright::tests;
 
-namespace {
-
-// A small Llama, or another type with as many key heads as heads, with one line replaced or added.
-std::string llama(const std::string& more = "", const std::string& type = "llama") {
-  return "{\n \"model_type\": \"" + type +
-         "\", \"hidden_size\": 64, \"intermediate_size\": 128,\n \"num_hidden_layers\": 4, \"num_attention_heads\": "
-         "8,\n "
-         "\"vocab_size\": 1000, \"max_position_embeddings\": 512" +
-         (type == "llama" ? "" : ", \"num_key_value_heads\": null") + (more.empty() ? "" : ",\n " + more) + "\n}";
-}
-}  // namespace
-
 TEST_CASE("Published configurations have their published numbers of parameters") {
   // The counts of the checkpoints; each is also the sum of the architecture's parts, e.g. Llama 3 8B:
   //   32 (2 h^2 + 2 h 1024 + 3 h f + 2 h) + 2 V h + h, h = 4096, f = 14336, V = 128256.
@@ -114,8 +102,8 @@ TEST_CASE("The next-token module of DeepSeek-V3 is built when asked for, and the
 }
 
 TEST_CASE("The length of a sample is what was asked for, else the longest that the configuration states") {
-  CHECK(parsed_hf(llama()).sequence_length == 512);
-  CHECK(parsed_hf(llama(), {.sequence_length = 2048}).sequence_length == 2048);  // rotary positions have no table
+  CHECK(parsed_hf(hf_llama()).sequence_length == 512);
+  CHECK(parsed_hf(hf_llama(), {.sequence_length = 2048}).sequence_length == 2048);  // rotary positions have no table
   CHECK(read_hf_config(shipped("llama3-8b"), {}).tokens == 8192);
   CHECK(read_hf_config(shipped("llama3-8b"), {}).source.find("sequence_length 8192 is max_position_embeddings") !=
         std::string::npos);
@@ -130,35 +118,35 @@ TEST_CASE("The length of a sample is what was asked for, else the longest that t
 
 TEST_CASE("Windows follow the rule of each model type, or layer_types") {
   using Windows = std::vector<std::int64_t>;
-  CHECK(parsed_hf(llama("\"sliding_window\": 64", "mistral")).windows == Windows{64, 64, 64, 64});
-  CHECK(parsed_hf(llama("\"sliding_window\": null", "mistral")).windows.empty());
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64", "mistral")).windows == Windows{64, 64, 64, 64});
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": null", "mistral")).windows.empty());
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"max_window_layers\": 3, \"use_sliding_window\": true", "qwen2"))
             .windows == Windows{0, 0, 0, 64});
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"use_sliding_window\": false", "qwen2")).windows.empty());
   // max_window_layers is 28 where it is absent: none of 4 layers has a window.
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": true", "qwen2")).windows.empty());
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"use_sliding_window\": true", "qwen2")).windows.empty());
   const std::string use =
       "\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
       "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
       "\"shared_expert_intermediate_size\": 32, \"max_window_layers\": ";
-  CHECK(parsed_hf(llama(use + "3", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
-  CHECK(parsed_hf(llama(use + "2", "qwen2_moe")).windows == Windows{64, 0, 0, 0});
-  CHECK(parsed_hf(llama(use + "null", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
-                        "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_window_layers\": 3",
-                        "qwen3_moe"))
+  CHECK(parsed_hf(hf_llama(use + "3", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(hf_llama(use + "2", "qwen2_moe")).windows == Windows{64, 0, 0, 0});
+  CHECK(parsed_hf(hf_llama(use + "null", "qwen2_moe")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"use_sliding_window\": true, \"head_dim\": 8, \"num_experts\": 8, "
+                           "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, \"max_window_layers\": 3",
+                           "qwen3_moe"))
             .windows == Windows{64, 64, 64, 64});
-  CHECK(hf_refusal(llama("", "mistral")) ==
+  CHECK(hf_refusal(hf_llama("", "mistral")) ==
         "config.json: sliding_window: is missing; write its tokens, or null for none");
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text"))
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"head_dim\": 8", "gemma2")).windows == Windows{64, 0, 64, 0});
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, \"head_dim\": 8, \"sliding_window_pattern\": 3", "gemma3_text"))
             .windows == Windows{64, 64, 0, 64});
   const std::string types =
       R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"])";
-  CHECK(parsed_hf(llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
-  CHECK(hf_refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
+  CHECK(parsed_hf(hf_llama("\"sliding_window\": 64, " + types, "mistral")).windows == Windows{0, 64, 64, 0});
+  CHECK(hf_refusal(hf_llama("\"sliding_window\": 64, \"layer_types\": [\"full_attention\"]", "mistral")) ==
         "config.json:5:39: layer_types: [\"full_attention\"] is not a list of 4 entries, one a layer; correct it");
-  CHECK(hf_refusal(llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
+  CHECK(hf_refusal(hf_llama("\"sliding_window\": 64, \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]", "mistral"))
             .find("neither full_attention nor sliding_attention") != std::string::npos);
 }
 
@@ -166,28 +154,27 @@ TEST_CASE("Blocks with experts follow decoder_sparse_step, mlp_only_layers and f
   using Sparse = std::vector<char>;
   const std::string experts =
       "\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, ";
-  CHECK(parsed_hf(llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
-  CHECK(parsed_hf(llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
-  CHECK(parsed_hf(llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
-  CHECK(hf_refusal(llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
+  CHECK(parsed_hf(hf_llama(experts + "\"decoder_sparse_step\": 2", "qwen3_moe")).sparse == Sparse{0, 1, 0, 1});
+  CHECK(parsed_hf(hf_llama(experts + "\"mlp_only_layers\": [1]", "qwen3_moe")).sparse == Sparse{1, 0, 1, 1});
+  CHECK(parsed_hf(hf_llama(experts + "\"mlp_only_layers\": []", "qwen3_moe")).sparse.empty());
+  CHECK(hf_refusal(hf_llama(experts + "\"mlp_only_layers\": [0, 1, 2, 3, 3]", "qwen3_moe"))
             .find("mlp_only_layers: [0,1,2,3,3] is not a list of at most 4 layers; correct it") != std::string::npos);
-  CHECK(hf_refusal(llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
+  CHECK(hf_refusal(hf_llama(experts + "\"mlp_only_layers\": [4]", "qwen3_moe"))
             .find("has an entry that is not a layer from 0 to 3") != std::string::npos);
 }
 
 TEST_CASE("A sparse model never becomes a dense one silently") {
-  CHECK(hf_refusal(llama("\"num_local_experts\": 8")) ==
+  CHECK(hf_refusal(hf_llama("\"num_local_experts\": 8")) ==
         "config.json:5:23: num_local_experts: 8 is not known for model_type \"llama\"; without it the model would be "
         "another: remove it, or correct model_type");
-  CHECK(hf_refusal(llama("\"sliding_window\": null, \"kv_lora_rank\": 512", "mistral"))
+  CHECK(hf_refusal(hf_llama("\"sliding_window\": null, \"kv_lora_rank\": 512", "mistral"))
             .find("kv_lora_rank: 512 is not known") != std::string::npos);
-  CHECK(
-      hf_refusal(llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3")).find("moe_intermediate_size: 32") !=
-      std::string::npos);
-  CHECK(hf_refusal(llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
+  CHECK(hf_refusal(hf_llama("\"head_dim\": 8, \"moe_intermediate_size\": 32", "qwen3"))
+            .find("moe_intermediate_size: 32") != std::string::npos);
+  CHECK(hf_refusal(hf_llama("\"head_dim\": 8, \"num_experts_per_tok\": 2", "qwen3_moe")) ==
         "config.json: num_experts: is missing; write a whole number from 1 to 100000000");
-  CHECK(hf_refusal(llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
-  CHECK(hf_refusal(llama("\"num_local_experts\": null")).empty());
+  CHECK(hf_refusal(hf_llama("\"num_local_experts\": 0")).empty());  // what some tools write into dense configurations
+  CHECK(hf_refusal(hf_llama("\"num_local_experts\": null")).empty());
 }
 
 TEST_CASE("An unknown model_type is refused with the known ones") {
@@ -205,7 +192,7 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
 
 TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest in the report is that of the file") {
   const Scratch scratch;
-  const std::string marked = "\xef\xbb\xbf" + llama("");
+  const std::string marked = "\xef\xbb\xbf" + hf_llama("");
   const Model model = read_hf_config(scratch.write("marked.json", marked), {});
   CHECK(model.source.find("sha256 " + sha256(marked)) != std::string::npos);
   const std::string wrong = scratch.write("wrong.json", "\xef\xbb\xbf{\"model_type\": \"no\"}");
@@ -215,19 +202,20 @@ TEST_CASE("A byte-order mark in front of a configuration is skipped; the digest 
 TEST_CASE("Missing and wrong fields are named with their place, value and law") {
   CHECK(hf_refusal("{\"model_type\": \"llama\"}") ==
         "config.json: num_hidden_layers: is missing; write a whole number from 1 to 100000");
-  CHECK(hf_refusal(llama("\"num_key_value_heads\": 3")) ==
+  CHECK(hf_refusal(hf_llama("\"num_key_value_heads\": 3")) ==
         "config.json:5:25: num_key_value_heads: 3 does not divide num_attention_heads 8; use a divisor");
-  CHECK(hf_refusal(llama("\"num_key_value_heads\": 0")) ==
+  CHECK(hf_refusal(hf_llama("\"num_key_value_heads\": 0")) ==
         "config.json:5:25: num_key_value_heads: 0 is not a whole number from 1 to 100000000; correct it");
-  CHECK(hf_refusal(llama("\"head_dim\": -8")) ==
+  CHECK(hf_refusal(hf_llama("\"head_dim\": -8")) ==
         "config.json:5:14: head_dim: -8 is not a whole number from 1 to 100000000; correct it");
-  CHECK(hf_refusal(llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is not a whole number") != std::string::npos);
-  CHECK(hf_refusal(llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is not a whole number") != std::string::npos);
-  CHECK(hf_refusal(llama("\"head_dim\": 18446744073709551615")).find("is not a whole number") != std::string::npos);
-  CHECK(hf_refusal(llama("\"mlp_bias\": 1")) == "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
-  CHECK(hf_refusal(llama("\"attention_dropout\": 2")) ==
+  CHECK(hf_refusal(hf_llama("\"head_dim\": 8.5")).find("head_dim: 8.5 is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(hf_llama("\"head_dim\": \"8\"")).find("head_dim: \"8\" is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(hf_llama("\"head_dim\": 18446744073709551615")).find("is not a whole number") != std::string::npos);
+  CHECK(hf_refusal(hf_llama("\"mlp_bias\": 1")) ==
+        "config.json:5:14: mlp_bias: 1 is neither true nor false; correct it");
+  CHECK(hf_refusal(hf_llama("\"attention_dropout\": 2")) ==
         "config.json:5:23: attention_dropout: 2 is not a probability below 1; correct it");
-  CHECK(hf_refusal(llama("\"hidden_act\": \"selu\""))
+  CHECK(hf_refusal(hf_llama("\"hidden_act\": \"selu\""))
             .find("config.json:5:16: hidden_act: \"selu\" is not known; write one of silu") == 0);
   CHECK(
       hf_refusal("{\"model_type\": \"bert\", \"architectures\": [\"BertForTokenClassification\"], \"hidden_size\": 8, "
@@ -238,7 +226,7 @@ TEST_CASE("Missing and wrong fields are named with their place, value and law") 
 }
 
 TEST_CASE("A text model inside a wrapping configuration is read, and its places are those of the inner field") {
-  const std::string inner = llama("\"num_key_value_heads\": 2");
+  const std::string inner = hf_llama("\"num_key_value_heads\": 2");
   const HfConfig config = parse_hf_config(
       "{\"model_type\": \"llava\", \"vision_config\": {\"hidden_size\": 7},\n\"text_config\": " + inner + "}",
       "x/LLaVA/config.json", {});
@@ -246,7 +234,7 @@ TEST_CASE("A text model inside a wrapping configuration is read, and its places 
   CHECK(config.transformer.key_heads == 2);
   CHECK(config.transformer.name == "LLaVA");
   CHECK(config.notes.front() == "only the text model of a wrapping configuration (llava) is built");
-  CHECK(hf_refusal("{\"model_type\": \"llava\",\n\"text_config\": " + llama("\"head_dim\": 0") + "}") ==
+  CHECK(hf_refusal("{\"model_type\": \"llava\",\n\"text_config\": " + hf_llama("\"head_dim\": 0") + "}") ==
         "config.json:6:14: text_config.head_dim: 0 is not a whole number from 1 to 100000000; correct it");
 }
 
@@ -255,7 +243,7 @@ TEST_CASE("What is not a JSON, cut off, nested without end, or too large is refu
   CHECK(
       hf_refusal("[1]") ==
       "config.json:1:1: is not a config.json of Hugging Face, which is one JSON object, {...}; look at its first line");
-  const std::string whole = llama();
+  const std::string whole = hf_llama();
   CHECK(hf_refusal(whole.substr(0, 40)).find("config.json:2:") == 0);
   CHECK(
       hf_refusal(whole.substr(0, 40)).find("it ends within a value, so the file may be cut off; copy the file again") !=
@@ -286,7 +274,7 @@ TEST_CASE("Every cut of a configuration is read or refused, never a crash") {
 
 TEST_CASE("A scenario names a configuration, and what import writes of it reads back to the same model") {
   const Scratch scratch;
-  scratch.write("config.json", llama("\"num_key_value_heads\": 2"));
+  scratch.write("config.json", hf_llama("\"num_key_value_heads\": 2"));
   const std::string yaml = scratch.write("m.yaml", "model: {hf: config.json, sequence_length: 128, name: mine}\n");
   const Model model = read_model(yaml);
   CHECK(model.name == "mine");
@@ -300,9 +288,9 @@ TEST_CASE("A scenario names a configuration, and what import writes of it reads 
   CHECK(flop_count(back).training() == flop_count(model).training());
   CHECK(back.tokens == 128);
   // The third of four blocks alone is dense: no family has such a rule, so the configuration stays the description.
-  scratch.write("odd.json", llama("\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, "
-                                  "\"moe_intermediate_size\": 32, \"mlp_only_layers\": [2]",
-                                  "qwen3_moe"));
+  scratch.write("odd.json", hf_llama("\"head_dim\": 8, \"num_experts\": 8, \"num_experts_per_tok\": 2, "
+                                     "\"moe_intermediate_size\": 32, \"mlp_only_layers\": [2]",
+                                     "qwen3_moe"));
   const Model odd = read_model(scratch.write("odd.yaml", "model: {hf: odd.json, attention: materialised}\n"));
   CHECK(odd.form.front().first == "hf");
   CHECK(odd.form.front().second.find(scratch.path("odd.json")) != std::string::npos);
@@ -313,10 +301,10 @@ TEST_CASE("A scenario names a configuration, and what import writes of it reads 
 
 TEST_CASE("A configuration is named like a model file: by path, or by its name in a config folder") {
   const Scratch scratch;
-  scratch.write("configs/models/hf/tiny.json", llama());
-  scratch.write("configs/models/hf/both.json", llama());
+  scratch.write("configs/models/hf/tiny.json", hf_llama());
+  scratch.write("configs/models/hf/both.json", hf_llama());
   scratch.write("configs/models/both.yaml", "model: {layers: [{name: a, forward: 1 ms, backward: 1 ms}]}\n");
-  scratch.write("near/config.json", llama());
+  scratch.write("near/config.json", hf_llama());
   ReadOptions options{.set = {}, .config_path = {scratch.path("configs")}};
   const auto model = [&](const std::string& text) {
     return read_scenario(scratch.write("near/s.yaml", ScenarioText{.model = text, .plan = "auto"}.text()), options)
@@ -349,7 +337,7 @@ TEST_CASE("A configuration is named like a model file: by path, or by its name i
 
 TEST_CASE("A configuration in place of a scenario is told with the way to one") {
   const Scratch scratch;
-  const std::string config = scratch.write("config.json", llama());
+  const std::string config = scratch.write("config.json", hf_llama());
   CHECK(message_of([&] { read_scenario(config, {}); }, scratch.path(""))
             .find("config.json:1:1: this is a Hugging Face configuration, not a scenario; write one with it: "
                   "pipewright init "
@@ -359,7 +347,7 @@ TEST_CASE("A configuration in place of a scenario is told with the way to one") 
 TEST_CASE("Wrong keys beside hf are named with their place") {
   const auto with = [](const std::string& keys) {
     const Scratch scratch;
-    scratch.write("config.json", llama());
+    scratch.write("config.json", hf_llama());
     const std::string path = scratch.write("m.yaml", "model: {hf: config.json" + keys + "}\n");
     return message_of([&] { read_model(path); }, scratch.path(""));
   };
@@ -372,280 +360,4 @@ TEST_CASE("Wrong keys beside hf are named with their place") {
   CHECK(with(", next_token_modules: 1").find("m.yaml:1:13: model.hf: config.json:2:16: next_token_modules: 1 where") ==
         0);
   CHECK(with(", sequence_lenght: 1").find("sequence_length") != std::string::npos);
-}
-
-TEST_CASE("Key heads: absent is refused where the publisher's default is a number, null is as many as heads") {
-  for (const char* type : {"gemma", "gemma2", "gemma3_text", "gpt_oss", "mistral", "mixtral", "nemotron", "olmo2",
-                           "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"}) {
-    CAPTURE(type);
-    std::string text = llama("\"head_dim\": 8", type);
-    const std::string key = ", \"num_key_value_heads\": null";
-    text.erase(text.find(key), key.size());
-    CHECK(
-        hf_refusal(text) ==
-        "config.json: num_key_value_heads: is missing; write a divisor of num_attention_heads 8, or null for as many");
-  }
-  CHECK(parsed_hf(llama()).key_heads == 8);
-  CHECK(parsed_hf(llama("\"use_sliding_window\": false", "qwen2")).key_heads == 8);
-}
-
-TEST_CASE("Types without grouped queries ignore num_key_value_heads") {
-  for (const char* type : {"bert", "gpt_neox"}) {
-    CAPTURE(type);
-    CHECK(parsed_hf(llama("\"num_key_value_heads\": 2", type)).key_heads == 8);
-  }
-}
-
-TEST_CASE("BERT with an untied head has a second table, 132,955,194 parameters of base; only absolute positions") {
-  const std::string base =
-      "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], \"hidden_size\": 768, "
-      "\"num_hidden_layers\": "
-      "12, \"num_attention_heads\": 12, \"intermediate_size\": 3072, \"vocab_size\": 30522, "
-      "\"max_position_embeddings\": 512, ";
-  // 109,514,298 and 30522 * 768 more.
-  const Transformer untied = parsed_hf(base + "\"tie_word_embeddings\": false}");
-  CHECK(parameters_of(build(untied)) == 132'955'194);
-  CHECK(parameters_of(build(parsed_hf(base + "\"tie_word_embeddings\": true}"))) == 109'514'298);
-  CHECK(family_form(untied).has_value());
-  CHECK(hf_refusal(base + "\"position_embedding_type\": \"relative_key\"}")
-            .find("position_embedding_type: \"relative_key\" is not built; only absolute is") != std::string::npos);
-}
-
-TEST_CASE("Soft caps are Gemma 2's unless null, and Gemma 3's where set; attention to both sides is refused") {
-  const std::string window = "\"head_dim\": 8, \"sliding_window\": 64";
-  CHECK(parsed_hf(llama(window, "gemma2")).final_soft_cap);
-  CHECK(parsed_hf(llama(window, "gemma2")).attention_soft_cap);
-  const std::string null = ", \"final_logit_softcapping\": null, \"attn_logit_softcapping\": 20.0";
-  CHECK_FALSE(parsed_hf(llama(window + null, "gemma2")).final_soft_cap);
-  CHECK(parsed_hf(llama(window + null, "gemma2")).attention_soft_cap);
-  CHECK_FALSE(parsed_hf(llama(window, "gemma3_text")).final_soft_cap);
-  CHECK(parsed_hf(llama(window + ", \"final_logit_softcapping\": 30.0", "gemma3_text")).final_soft_cap);
-  CHECK(hf_refusal(llama(window + ", \"final_logit_softcapping\": -1", "gemma2")).find("is not a number above 0") !=
-        std::string::npos);
-  CHECK(hf_refusal(llama(window + ", \"use_bidirectional_attention\": true", "gemma3_text"))
-            .find("use_bidirectional_attention: true is not built") != std::string::npos);
-}
-
-TEST_CASE("Qwen2-MoE without biases of queries, keys and values has none") {
-  const std::string experts =
-      "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
-      "\"shared_expert_intermediate_size\": 32";
-  CHECK(parsed_hf(llama(experts, "qwen2_moe")).attention_bias == Transformer::Bias::Queries);
-  CHECK(parsed_hf(llama(experts + ", \"qkv_bias\": false", "qwen2_moe")).attention_bias == Transformer::Bias::None);
-}
-
-TEST_CASE("GPT-NeoX takes its rotated share from rope_parameters, else from rotary_pct") {
-  CHECK(parsed_hf(llama("\"rotary_pct\": 0.5", "gpt_neox")).rotary_size == 4);
-  CHECK(parsed_hf(llama("\"rope_parameters\": {\"partial_rotary_factor\": 1.0}", "gpt_neox")).rotary_size == 8);
-  CHECK(parsed_hf(llama("\"rope_parameters\": {\"rope_theta\": 10000}", "gpt_neox")).rotary_size == 2);
-  CHECK(hf_refusal(llama("\"rope_parameters\": {\"partial_rotary_factor\": 2}", "gpt_neox"))
-            .find("has a partial_rotary_factor that is not a share from 0 to 1") != std::string::npos);
-}
-
-TEST_CASE("GPT-2 drops values after the embedding and inside blocks by two shares") {
-  const auto of = [](const char* residual, const char* embedding) {
-    const Transformer t =
-        parsed_hf(std::string("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 1, "
-                              "\"vocab_size\": 8, \"n_positions\": 8, \"resid_pdrop\": ") +
-                  residual + ", \"embd_pdrop\": " + embedding + "}");
-    return std::pair(t.dropout, t.embedding_dropout);
-  };
-  CHECK(of("0.1", "0") == std::pair(true, false));
-  CHECK(of("0", "0.1") == std::pair(false, true));
-}
-
-TEST_CASE("OLMo 2 normalises what each part adds, and queries and keys over all heads") {
-  const Transformer t = parsed_hf(llama("\"rope_theta\": 500000", "olmo2"));
-  CHECK(t.norms == Transformer::Norms::Reordered);
-  CHECK(t.qk_norm == Transformer::QkNorm::All);
-  CHECK(t.norm == Norm::Rms);
-  CHECK(t.gated);
-}
-
-TEST_CASE("Nemotron squares ReLU without a gate, rotates half of a head, and has layer norms with biases") {
-  const Transformer t = parsed_hf(llama("", "nemotron"));
-  CHECK(t.activation == Activation::Relu);
-  CHECK(t.squared);
-  CHECK_FALSE(t.gated);
-  CHECK(t.norm == Norm::Layer);
-  CHECK(t.norm_bias);
-  CHECK(t.rotary_size == 4);
-  CHECK(parsed_hf(llama("\"partial_rotary_factor\": 0.25", "nemotron")).rotary_size == 2);
-  CHECK_FALSE(parsed_hf(llama("\"hidden_act\": \"gelu\"", "nemotron")).squared);
-  CHECK(parse_hf_config(llama("\"norm_eps\": 1e-05", "nemotron"), "config.json", {}).trained_as.norm_epsilon == 1e-05);
-  CHECK(hf_refusal(llama("\"hidden_act\": \"relu2\"")).find("hidden_act: \"relu2\" is not known") != std::string::npos);
-}
-
-TEST_CASE("MPT: ALiBi or rotary positions, biases as stated, and what is not built is refused") {
-  const auto mpt = [](const std::string& attention = "\"alibi\": true", const std::string& more = "\"no_bias\": true") {
-    return "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 8, \"n_layers\": 2, \"max_seq_len\": 128, "
-           "\"vocab_size\": 1000, " +
-           more + ",\n\"attn_config\": {" + attention + "}}";
-  };
-  const Transformer t = parsed_hf(mpt());
-  CHECK(t.positions == Transformer::Positions::None);
-  CHECK(t.feed_forward == 256);
-  CHECK(t.tied);
-  CHECK_FALSE(t.norm_bias);
-  CHECK_FALSE(t.feed_forward_bias);
-  CHECK(t.attention_bias == Transformer::Bias::None);
-  CHECK(family_form(t).has_value());
-  const Transformer biased = parsed_hf(mpt("\"alibi\": true", "\"no_bias\": false"));
-  CHECK(biased.norm_bias);
-  CHECK(biased.attention_bias == Transformer::Bias::All);
-  CHECK(parsed_hf(mpt("\"alibi\": true, \"qk_ln\": true")).qk_norm == Transformer::QkNorm::All);
-  CHECK(parsed_hf(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\", \"kv_n_heads\": 2")).key_heads ==
-        2);
-  CHECK(parsed_hf(mpt("\"alibi\": true, \"attn_type\": \"multiquery_attention\"")).key_heads == 1);
-  const HfConfig rotary = parse_hf_config(mpt("\"rope\": true, \"rope_theta\": 10000"), "config.json", {});
-  CHECK(rotary.transformer.positions == Transformer::Positions::Rotary);
-  CHECK(rotary.trained_as.rope_theta == 10000.0);
-  CHECK(parsed_hf(mpt("\"alibi\": false", "\"no_bias\": true, \"learned_pos_emb\": false")).positions ==
-        Transformer::Positions::None);
-  CHECK(
-      hf_refusal(mpt("\"alibi\": false")) ==
-      "config.json:2:26: attn_config.alibi: false without rope leaves learned positions, which are not built for mpt; "
-      "set alibi or rope to true, or learned_pos_emb to false");
-  CHECK(hf_refusal(mpt("")) == "config.json: attn_config.alibi: is missing; write true or false");
-  CHECK(hf_refusal(mpt("\"alibi\": true", "\"resid_pdrop\": 0")) ==
-        "config.json: no_bias: is missing; write true or false");
-  CHECK(hf_refusal(mpt("\"alibi\": true, \"rope\": true")).find("alibi: true is not built beside rope") !=
-        std::string::npos);
-  CHECK(hf_refusal(mpt("\"alibi\": true, \"kv_n_heads\": 2")).find("kv_n_heads: 2 is not the 8 of attn_type") !=
-        std::string::npos);
-  CHECK(hf_refusal(mpt("\"alibi\": true, \"attn_type\": \"grouped_query_attention\"")).find("kv_n_heads: is missing") !=
-        std::string::npos);
-  CHECK(hf_refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": {\"ffn_type\": \"mb_moe\"}"))
-            .find("ffn_config.ffn_type: \"mb_moe\" is not built; only mptmlp is") != std::string::npos);
-  CHECK(hf_refusal(mpt("\"alibi\": true", "\"no_bias\": true, \"ffn_config\": 3"))
-            .find("ffn_config: 3 is not an object; correct it, or write null") != std::string::npos);
-}
-
-TEST_CASE("More than 100 next-token modules are refused") {
-  std::string text = read_file(shipped("deepseek-v3"));
-  const std::string key = "\"num_nextn_predict_layers\": 1";
-  REQUIRE(text.find(key) != std::string::npos);
-  text.insert(text.find(key) + key.size(), "01");
-  CHECK(hf_refusal(text).find("num_nextn_predict_layers: 101 is not a whole number from 1 to 100; correct it") !=
-        std::string::npos);
-}
-
-TEST_CASE("What a configuration is trained with is kept: base and scaling of rotary positions, epsilon of norms") {
-  const auto of = [](const std::string& text) { return parse_hf_config(text, "config.json", {}).trained_as; };
-  const TrainedAs known =
-      of(llama("\"rope_theta\": 500000.0, \"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"rope_type\": \"llama3\", "
-               "\"factor\": 8.0, "
-               "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}"));
-  CHECK(known.rope_theta == 500000.0);
-  CHECK(known.norm_epsilon == 1e-05);
-  REQUIRE(known.rope_scaling);
-  CHECK(*known.rope_scaling == RopeScaling{.type = RopeScalingType::Llama3,
-                                           .factor = 8,
-                                           .original_length = 8192,
-                                           .low_freq_factor = 1,
-                                           .high_freq_factor = 4});
-  CHECK(of(llama()) == TrainedAs{});  // what is not stated is not guessed
-  CHECK(of(llama("\"rope_theta\": 10000, \"rope_scaling\": null")) == TrainedAs{.rope_theta = 10000.0});
-  // As later versions of transformers write it, and with a table for each kind of block.
-  CHECK(of(llama("\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e6}")).rope_theta == 1e6);
-  CHECK(of(llama("\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e6}, \"sliding_attention\": "
-                 "{\"rope_theta\": 1e4}}"))
-            .rope_theta == 1e6);
-  CHECK(of(llama("\"rotary_emb_base\": 10000, \"layer_norm_eps\": 1e-5", "gpt_neox")).rope_theta == 10000.0);
-  const HfConfig other =
-      parse_hf_config(llama("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}"), "config.json", {});
-  CHECK_FALSE(other.trained_as.rope_scaling);
-  CHECK(other.notes.back() == "rope_scaling of type longrope is not kept");
-  CHECK(other.trained_as.rope_scaling_not_kept == "longrope");
-  CHECK(of(llama("\"rope_scaling\": {\"type\": \"a b\\n$(c)\"}")).rope_scaling_not_kept == "a_b___c_");
-  // The scores of yarn: 0 is their publisher's default.
-  const TrainedAs unscaled =
-      of(llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, \"mscale\": 0.707, \"mscale_all_dim\": 0}"));
-  CHECK(unscaled.rope_scaling->mscale == 0.707);
-  CHECK_FALSE(unscaled.rope_scaling->mscale_all_dim.has_value());
-  CHECK(hf_refusal(
-            llama("\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 0.5}"))
-            .find("config.json:") != std::string::npos);
-  CHECK(hf_refusal(llama("\"rms_norm_eps\": 2")).find("is not a number above 0, below 1; correct it") !=
-        std::string::npos);
-  for (const char* wrong : {"\"rope_theta\": -1", "\"rope_theta\": \"10000\"", "\"rms_norm_eps\": 0"})
-    CHECK(hf_refusal(llama(wrong)).find("is not a number above 0") != std::string::npos);
-  CHECK(hf_refusal(llama("\"rope_scaling\": {\"type\": \"linear\"}")).find("has no factor of at least 1") !=
-        std::string::npos);
-  CHECK(hf_refusal(llama("\"rope_scaling\": 8")).find("is not an object") != std::string::npos);
-}
-
-TEST_CASE("Every shipped configuration states its norms' epsilon, and its rotary base where it has one") {
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(shipped("x")).parent_path())) {
-    const HfConfig config = parse_hf_config(read_file(entry.path().string()), "config.json", {});
-    CAPTURE(entry.path().string());
-    CHECK(config.trained_as.norm_epsilon.has_value());
-    CHECK(config.trained_as.rope_theta.has_value() == (config.transformer.positions == Transformer::Positions::Rotary));
-  }
-}
-
-TEST_CASE("What a model is trained with, and where it comes from, goes to a written file and back") {
-  const Scratch scratch;
-  scratch.write("config.json", llama("\"rope_theta\": 1e6, \"rms_norm_eps\": 1e-06, \"rope_scaling\": {\"type\": "
-                                     "\"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 32768}"));
-  const Model model = read_model(scratch.write("m.yaml", "model: {hf: config.json, name: mine}\n"));
-  const std::string written = model_yaml(model, "from here");
-  const Model back = read_model(scratch.write("back.yaml", written));
-  CHECK(trained_as(back) == trained_as(model));
-  CHECK(trained_as(back).rope_theta == 1e6);
-  CHECK(trained_as(back).rope_scaling->original_length == 32768);
-  CHECK(model.source.find("Hugging Face configuration config.json, sha256 ") == 0);
-  CHECK(back.source == model.source);
-  CHECK(model_yaml(back, "from here").find(written.substr(written.find("  trained_as:"))) != std::string::npos);
-  // Keys beside hf come before those of the file.
-  const Model changed =
-      read_model(scratch.write("changed.yaml", "model: {hf: config.json, trained_as: {rope_theta: 5e5}}\n"));
-  CHECK(trained_as(changed).rope_theta == 5e5);
-  CHECK(trained_as(changed).norm_epsilon == 1e-06);
-}
-
-TEST_CASE("The type of a rope scaling that is not kept goes to a written file and back, until a scaling is stated") {
-  const Scratch scratch;
-  scratch.write("config.json", llama("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}"));
-  const Model model = read_model(scratch.write("m.yaml", "model: {hf: config.json, name: mine}\n"));
-  CHECK(trained_as(model).rope_scaling_not_kept == "longrope");
-  CHECK(model.source.find("rope_scaling of type longrope is not kept") != std::string::npos);
-  CHECK(trained_as(read_model(scratch.write("back.yaml", model_yaml(model, "")))) == trained_as(model));
-  const Model stated = read_model(
-      scratch.write("stated.yaml", "model: {hf: config.json, trained_as: {rope_scaling: {type: yarn, factor: 4}}}\n"));
-  CHECK(trained_as(stated).rope_scaling_not_kept.empty());
-  CHECK(trained_as(stated).rope_scaling->factor == 4);
-}
-
-TEST_CASE("A family writes back numbers within their ranges only, which its JSON Schema takes") {
-  const Scratch scratch;
-  const Model model = read_model(scratch.write(
-      "m.yaml", "model: {family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, vocabulary: 100}\n"));
-  for (const FamilyParameter& parameter : kDecoderFamily.parameters)
-    for (const auto& [key, value] : model.form)
-      if (key == parameter.name && parameter.is_number()) CHECK(std::stoll(value) >= parameter.least);
-  CHECK(model_yaml(model, "").find("head_size") == std::string::npos);  // hidden / heads, as nothing else was said
-  CHECK(model_yaml(read_model(scratch.write("back.yaml", model_yaml(model, ""))), "") == model_yaml(model, ""));
-}
-
-TEST_CASE("Wrong keys of trained_as are named with their place") {
-  const auto with = [](const std::string& keys) {
-    const Scratch scratch;
-    const std::string path = scratch.write("m.yaml", "model: {" + keys + "}\n");
-    return message_of([&] { read_model(path); });
-  };
-  const std::string decoder = "family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, trained_as: ";
-  CHECK(with(decoder + "{rope_theta: 0}").find("model.trained_as.rope_theta: \"0\" must be more than 0") !=
-        std::string::npos);
-  CHECK(with(decoder + "{norm_epsilon: 1}").find("must be more than 0, below 1") != std::string::npos);
-  CHECK(with(decoder + "{rope_scaling_not_kept: \"a\\nb\"}").find("must be 1 to 64 letters, digits, _ or -") !=
-        std::string::npos);
-  CHECK(with(decoder + "{theta: 1}").find("unknown key \"model.trained_as.theta\"") != std::string::npos);
-  CHECK(with(decoder + "{rope_scaling: {type: yran, factor: 2}}").find("did you mean \"yarn\"") != std::string::npos);
-  CHECK(with(decoder + "{rope_scaling: {type: yarn}}").find("rope_scaling.factor is missing") != std::string::npos);
-  CHECK(with("family: decoder, layers: 2, hidden: 64, heads: 8, feed_forward: 128, positions: none, trained_as: "
-             "{rope_theta: 10000}")
-            .find("is for rotary positions, which this model has not") != std::string::npos);
-  CHECK(with("family: gpt, layers: 2, hidden: 64, heads: 8, trained_as: {rope_theta: 10000}")
-            .find("is for rotary positions, which this model has not") != std::string::npos);
 }

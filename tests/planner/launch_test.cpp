@@ -1,18 +1,14 @@
 // The nearest plan that a framework can run, and what the launch file makes of it.
-#include "io/launch/launch.hpp"
-
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <utility>
 
 #include <doctest/doctest.h>
 
 #include "io/read/read_scenario.hpp"
-#include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
-#include "planner/launch/nearest.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/planner/launched.hpp"
 #include "tests/support/input_error.hpp"
 #include "tests/support/megatron_layout.hpp"
 #include "tests/support/texts.hpp"
@@ -36,45 +32,12 @@ Scenario small(const std::string& plan, const std::string& training = "micro_bat
                         "}\nplan: {" + plan + "}\n"));
 }
 
-struct Launched {
-  std::shared_ptr<const Scenario> scenario;  // what the answer points to
-  Answer asked;
-  NearestPlan nearest;
-  Plan plan;
-};
-Launched launched(const Scenario& scenario, Framework framework) {
-  Launched result;
-  result.scenario = std::make_shared<const Scenario>(scenario);
-  result.asked = std::get<Answer>(answer(*result.scenario, {.ignore_memory = true}));
-  result.nearest = nearest_plan(*result.scenario, result.asked.plan, framework);
-  result.plan = find_plan(result.nearest.scenario, CostModel(result.nearest.scenario));
-  return result;
-}
-
 std::vector<std::int64_t> layer_sizes(const Plan& plan) {
   std::vector<std::int64_t> list;
   for (const LayerRange& range : plan.layers)
     list.push_back(range.size());
   return list;
 }
-
-std::string file(const Launched& l, const Answer& written, std::string (*writer)(const LaunchRequest&),
-                 bool sbatch = false) {
-  return writer({.asked = l.asked,
-                 .written = written,
-                 .differences = l.nearest.differences,
-                 .asked_words = "",
-                 .written_words = "",
-                 .plan_path = "x.yaml",
-                 .command = "",
-                 .set = {},
-                 .set_says_all = true,
-                 .sbatch = sbatch});
-}
-
-}  // namespace
-
-namespace {
 
 constexpr const char* kNodes = ", nodes: 4, network: {bandwidth: 25 GB/s, latency: 5 us}";
 
@@ -94,11 +57,6 @@ int number(const std::string& text, const std::vector<std::string>& words) {
 
 std::pair<int, int> ranks_in(const std::string& text) {
   return {number(text, {"--nnodes=", "--num_nodes="}), number(text, {"--nproc-per-node=", "--num_gpus=", "NGPU="})};
-}
-
-// What is launched of a scenario: the answer to the nearest plan.
-Answer written(const Launched& l) {
-  return std::get<Answer>(answer(l.nearest.scenario, {.ignore_memory = true}));
 }
 
 std::vector<std::string> differences(const std::string& training, Framework framework,
@@ -510,119 +468,4 @@ TEST_CASE("the program for PyTorch holds the plan's order of ops") {
   const std::string text = file(l, l.asked, torch_launch);
   CHECK(text.find("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n") != std::string::npos);
   CHECK(text.find("WHOLE_CHUNKS = {0, 6}") != std::string::npos);
-}
-
-namespace {
-
-// Six blocks with 8 experts each on 8 devices, in bf16.
-Scenario with_experts(const std::string& plan, const std::string& training = "zero: 1", const std::string& model = "") {
-  const Scratch scratch;
-  return read_scenario(scratch.write(
-      "x.yaml",
-      "model: {family: decoder, layers: 6, hidden: 256, heads: 4, feed_forward: 512, vocabulary: 1024, "
-      "sequence_length: 128, experts: 8, active_experts: 2, expert_feed_forward: 256" +
-          model +
-          "}\n"
-          "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 20 TFLOP/s, fp8: 40 TFLOP/s}, "
-          "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
-          "training: {optimizer: adam, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: "
-          "4, " +
-          training + "}\nplan: {placement: data, " + plan + "}\n"));
-}
-
-}  // namespace
-
-TEST_CASE("experts on devices of their own: flags of each framework that has them, and what it lacks") {
-  using List = std::vector<std::string>;
-  const std::string plan = "data_parallel: 8, expert_parallel: 8";
-  const Launched megatron = launched(with_experts(plan), Framework::Megatron);
-  CHECK(megatron.nearest.differences.empty());
-  const std::string flags = file(megatron, written(megatron), megatron_launch);
-  CHECK(contains(flags, "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1"));
-  CHECK(contains(flags, "--moe-token-dispatcher-type alltoall\n"));
-  CHECK(contains(flags, "--moe-grouped-gemm\n"));
-  CHECK(contains(
-      file(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron),
-           written(launched(with_experts(plan + ", expert_exchange: per_node"), Framework::Megatron)), megatron_launch),
-      "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep"));
-  const std::string capacity = plan + ", expert_capacity: 1.5, expert_exchange: all_gather";
-  const Launched limited = launched(with_experts(capacity + ", expert_padding: true"), Framework::Megatron);
-  CHECK(limited.nearest.differences ==
-        List{"expert_exchange: all_gather is not there with expert_capacity; all_to_all"});
-  CHECK(contains(file(limited, written(limited), megatron_launch),
-                 "--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity\n"));
-  CHECK(contains(
-      file(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron),
-           written(launched(with_experts(plan + ", expert_capacity: 2"), Framework::Megatron)), megatron_launch),
-      "--moe-expert-capacity-factor 2\n"));
-  const std::string per_node = plan + ", expert_capacity: 2, expert_padding: true, expert_exchange: per_node";
-  CHECK(launched(with_experts(per_node), Framework::Megatron).nearest.differences ==
-        List{"expert_exchange: per_node is not there with expert_padding; all_to_all"});
-  const Launched all_here =
-      launched(with_experts("data_parallel: 8, expert_capacity: 2, expert_padding: true"), Framework::Megatron);
-  CHECK(contains(file(all_here, written(all_here), megatron_launch),
-                 "--moe-expert-capacity-factor 2 --moe-pad-expert-input-to-capacity"));
-  CHECK(launched(with_experts(capacity), Framework::Torchtitan).nearest.differences.front() ==
-        "expert_capacity: 1.5 is not written here; experts take every token that comes");
-  const Launched beside = launched(with_experts(plan + ", shared_experts_beside: true"), Framework::Megatron);
-  CHECK(contains(file(beside, written(beside), megatron_launch), "--moe-shared-expert-overlap\n"));
-  const auto differences = [&](const std::string& more, Framework framework, const std::string& model) {
-    return launched(with_experts(plan + ", shared_experts_beside: true" + more, "zero: 3", model), framework)
-        .nearest.differences;
-  };
-  const std::string shared = ", shared_feed_forward: 256";
-  CHECK(differences(", expert_exchange: all_gather", Framework::Megatron, shared).front() ==
-        "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false");
-  CHECK(differences("", Framework::Torchtitan, shared) ==
-        List{"shared_experts_beside is not there; shared experts wait: false"});
-  CHECK(differences("", Framework::Torchtitan, "").empty());  // nothing waits
-  const std::string pairs = "stages: 2, schedule: moe_overlap_1f1b, virtual_stages: 2, partition: balanced, ";
-  const Launched overlap =
-      launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4"), Framework::Megatron);
-  CHECK(overlap.nearest.differences.empty());
-  CHECK(launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4, expert_parallel: 4, "
-                                      "shared_experts_beside: true"),
-                 Framework::Megatron)
-            .nearest.differences ==
-        List{"shared_experts_beside is not there beside another micro-batch; shared experts wait: false"});
-  const std::string overlapped = file(overlap, written(overlap), megatron_launch);
-  CHECK(contains(overlapped, "--overlap-moe-expert-parallel-comm\n"));
-  CHECK(contains(overlapped, "--microbatch-group-size-per-virtual-pipeline-stage 4\n"));
-  const Launched whole = launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4"), Framework::Megatron);
-  CHECK(whole.nearest.differences == List{"schedule: moe_overlap_1f1b needs expert_parallel there; interleaved_1f1b"});
-  const Launched torch = launched(
-      with_experts(
-          "stages: 2, schedule: interleaved_1f1b, virtual_stages: 2, partition: balanced, micro_batch_group: 4"),
-      Framework::Torch);
-  CHECK(torch.nearest.differences.front() == "micro_batch_group: 4 is not there; as many as stages: 2");
-  const Launched titan = launched(with_experts(plan), Framework::Torchtitan);
-  CHECK(titan.nearest.differences ==
-        List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});
-  CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
-  CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
-  const Launched deepspeed = launched(with_experts(plan, "zero: 0"), Framework::DeepSpeed);
-  CHECK(deepspeed.plan.expert_parallel == 1);
-  CHECK(deepspeed.nearest.differences.front() ==
-        "expert_parallel: 8 is not written here; each device has a part of every expert: 1");
-  // Its model is that of the plan that is written: all experts on each device.
-  for (const Layer& layer : deepspeed.nearest.scenario.model.layers)
-    CHECK(layer.expert_parameters == 0);
-}
-
-TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's names") {
-  const auto flags_of = [](const std::string& plan, const std::string& training) {
-    const Launched l = launched(with_experts("data_parallel: 8, " + plan, training), Framework::Megatron);
-    CHECK(l.nearest.differences.empty());
-    return file(l, written(l), megatron_launch);
-  };
-  CHECK(
-      contains(flags_of("schedule: 1f1b", "low_precision: fp8_delayed"), "--fp8-format hybrid --fp8-recipe delayed\n"));
-  CHECK(contains(flags_of("schedule: 1f1b", "low_precision: mxfp8, low_precision_weights: true"),
-                 "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
-  CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),
-                 "--recompute-granularity selective --recompute-modules layernorm moe_act\n"));
-  const Launched titan = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::Torchtitan);
-  CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
-  CHECK(titan.nearest.differences.front() ==
-        "low_precision: its converters of linear layers are not written here; none");
 }

@@ -22,6 +22,11 @@ void scale(std::vector<Time>& times, std::int64_t factor) {
     time = time * factor;
 }
 
+void scale(std::vector<Collective>& collectives, std::int64_t factor) {
+  for (Collective& collective : collectives)
+    collective.time = collective.time * factor;
+}
+
 void scale(StepCosts& costs, std::int64_t factor) {
   scale(costs.duration, factor), scale(costs.duration_last, factor);
   for (auto* messages : {&costs.messages, &costs.messages_last})
@@ -30,9 +35,12 @@ void scale(StepCosts& costs, std::int64_t factor) {
   for (auto* ready : {&costs.ready_before_end, &costs.ready_before_end_last})
     for (std::vector<Time>& chunk : *ready)
       scale(chunk, factor);
+  for (StepCosts::Slice& slice : costs.slices)
+    scale(slice.duration, factor);
   for (std::vector<Collective>& buckets : costs.collectives)
-    for (Collective& reduced : buckets)
-      reduced.time = reduced.time * factor;
+    scale(buckets, factor);
+  for (auto* each : {&costs.gathers, &costs.gathers_of_few, &costs.moves})
+    scale(*each, factor);
 }
 
 // None: it said that the time of a run overflows.
@@ -45,21 +53,33 @@ std::optional<Time> told(const auto& makespan) {
   }
 }
 
+struct Counts {
+  int timed = 0, refused = 0;
+  void add(const std::optional<Time>& time) { ++(time ? timed : refused); }
+};
+
+// `check(schedule, costs, small, run)`: `small` is what they take, and not nothing.
+void for_random_runs(int runs, unsigned seed, const auto& check) {
+  std::mt19937 random(seed);
+  for (int run = 0; run < rounds(runs); ++run) {
+    const Schedule schedule = random_schedule(random);
+    StepCosts costs = random_costs(schedule.shape, random);
+    if (run % 3 == 0 && schedule.shape.slices > 1) add_slices(costs, random);
+    CAPTURE(schedule.name);
+    if (const Time small = static_order_makespan(schedule, costs); small > Time{}) check(schedule, costs, small, run);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a run near the longest time is timed to the nanosecond, or said to overflow") {
-  std::mt19937 random(3);
-  int timed = 0, refused = 0;
-  for (int run = 0; run < rounds(600); ++run) {
-    const Schedule schedule = random_schedule(random);
-    StepCosts costs = random_costs(schedule.shape, random);
-    costs.gathers.clear(), costs.gathers_of_few.clear(), costs.moves.clear();
-    if (!schedule.flush || schedule.shape.resharding || schedule.shape.reduce_each) continue;
-    const Time small = static_order_makespan(schedule, costs);
-    if (small == Time{}) continue;
+  Counts counts;
+  for_random_runs(600, 3, [&](const Schedule& schedule, StepCosts costs, Time, int) {
+    costs.gathers.clear(), costs.gathers_of_few.clear(), costs.moves.clear(), costs.slices.clear();
+    if (!schedule.flush || schedule.shape.resharding || schedule.shape.reduce_each) return;
     const std::optional<CompiledOrder> order = CompiledOrder::of(schedule, costs.edges);
-    if (!order) continue;
-    CAPTURE(schedule.name);
+    if (!order) return;
+    const Time small = static_order_makespan(schedule, costs);
     const std::int64_t longest = kLargest / small.value;
     for (const std::int64_t factor : {longest, longest / 3, longest / 10, longest / 1000}) {
       StepCosts large = costs;
@@ -69,35 +89,23 @@ TEST_CASE("a run near the longest time is timed to the nanosecond, or said to ov
             told([&] { return static_order(schedule, large).makespan; }), told([&] { return order->makespan(large); }),
             told([&] { return event_order(schedule, large).makespan; })}) {
         if (time) CHECK(*time == small * factor);
-        ++(time ? timed : refused);
+        counts.add(time);
       }
       // With all of it one after the other it is far below.
       if (factor == longest / 1000) CHECK(told([&] { return static_order_makespan(schedule, large); }));
     }
-  }
-  CHECK(timed > rounds(1000));
-  CHECK(refused > rounds(1000));
+  });
+  CHECK(counts.timed > rounds(1000));
+  CHECK(counts.refused > rounds(1000));
 }
 
 // Every engine that such a run can have says that it overflows, or ends later than alone and before 2^62 ns.
 TEST_CASE("slices, moves, gathers and contention near the longest time") {
-  std::mt19937 random(5);
-  int timed = 0, refused = 0;
-  for (int run = 0; run < rounds(300); ++run) {
-    const Schedule schedule = random_schedule(random);
-    StepCosts costs = random_costs(schedule.shape, random);
-    if (run % 3 == 0 && schedule.shape.slices > 1) add_slices(costs, random);
-    const Time small = static_order_makespan(schedule, costs);
-    if (small == Time{}) continue;
-    CAPTURE(schedule.name);
+  Counts counts;
+  for_random_runs(300, 5, [&](const Schedule& schedule, const StepCosts& costs, Time small, int run) {
     for (const std::int64_t factor : {kLargest / small.value, kLargest / small.value / 50}) {
       StepCosts large = costs;
       scale(large, factor);
-      for (StepCosts::Slice& slice : large.slices)
-        scale(slice.duration, factor);
-      for (auto* each : {&large.gathers, &large.gathers_of_few, &large.moves})
-        for (Collective& one : *each)
-          one.time = one.time * factor;
       const std::optional<Time> time = told([&] { return static_order_makespan(schedule, large); });
       if (time) CHECK(*time == small * factor);
       if (run % 2 == 0) {
@@ -108,10 +116,9 @@ TEST_CASE("slices, moves, gathers and contention near the longest time") {
       const std::optional<Time> event = told([&] { return event_order(schedule, large).makespan; });
       if (event) CHECK(event->value >= (small * factor).value / 1000 * 999);  // rates are doubles
       if (event) CHECK(event->value <= kLargest);
-      for (const auto& each : {time, event})
-        ++(each ? timed : refused);
+      counts.add(time), counts.add(event);
     }
-  }
-  CHECK(timed > rounds(200));
-  CHECK(refused > rounds(200));
+  });
+  CHECK(counts.timed > rounds(200));
+  CHECK(counts.refused > rounds(200));
 }

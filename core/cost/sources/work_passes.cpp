@@ -147,8 +147,7 @@ class PassesOfWork {
   Here on_device(const Operator& op) const {
     const double t = split_.degree;
     const bool at_experts = op.expert && split_.sends_tokens();
-    const bool uneven = at_experts && split_.experts > 1;
-    const double samples = op.expert ? here_ * plan_.expert_load(uneven ? plan_.expert_imbalance.value : 1) : here_;
+    const double samples = op.expert ? here_ * plan_.expert_load(split_) : here_;
     const bool shared = op.divided || (split_.sequence_parallel && !op.gathered) || at_experts;
     const std::int64_t dense = op.parameters - op.gathered_parameters;
     const std::int64_t sharded = std::min(dense, op.sharded_parameters);
