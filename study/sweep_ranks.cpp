@@ -95,7 +95,7 @@ std::optional<Launch> sweep_launch(const Environment& variables) {
     if (std::strcmp(name, "SLURM_PROCID") == 0 && variables("SLURM_STEP_NUM_TASKS") == nullptr) return nullptr;
     return variables(name);
   };
-  const std::optional<Launch> launch = launched(of_launchers);
+  const std::optional<Launch> launch = runtime::launched(of_launchers);
   return launch && launch->size > 1 ? launch : std::nullopt;
 }
 

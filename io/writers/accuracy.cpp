@@ -58,7 +58,7 @@ std::string tolerance(const Expectation& row) {
   return text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
 }
 
-std::string words(CellStatus status) {
+std::string status_words(CellStatus status) {
   std::string text(name(status));
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
@@ -71,9 +71,9 @@ std::string verdict(const Cell& cell) {
   if (cell.row.status == CellStatus::Compared)
     text = cell.within ? "ok" : "MISSED";
   else
-    text = words(cell.row.status) + (cell.row.status == CellStatus::Fitted ? ""
-                                     : cell.within                         ? ", within"
-                                                                           : ", outside");
+    text = status_words(cell.row.status) + (cell.row.status == CellStatus::Fitted ? ""
+                                            : cell.within                         ? ", within"
+                                                                                  : ", outside");
   const bool beaten =
       cell.counts() && cell.error && cell.baseline_error && std::abs(*cell.baseline_error) < std::abs(*cell.error);
   return text + (beaten ? "; baseline nearer" : "");
@@ -154,7 +154,7 @@ std::string in_short(const TableResult& table) {
     const auto count = std::count_if(table.cells.begin(), table.cells.end(), [&, status = status](const Cell& cell) {
       return cell.row.status == status && !cell.reference;
     });
-    if (count > 0) left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, words(status));
+    if (count > 0) left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, status_words(status));
   }
   if (const auto references =
           std::count_if(table.cells.begin(), table.cells.end(), [](const Cell& c) { return c.reference; });

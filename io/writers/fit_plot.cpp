@@ -26,7 +26,7 @@ double off(const MeasuredSeries& series, const MeasuredSize& size) {
   return series.formula->at(size.size, series.sms) / size.ns - 1;
 }
 
-std::string_view words(MeasuredPass pass) {
+std::string_view pass_words(MeasuredPass pass) {
   constexpr std::array<std::string_view, 3> all = {"forward", "d input", "d weight"};
   return all[static_cast<std::size_t>(pass)];
 }
@@ -74,7 +74,7 @@ std::string algorithms(const MeasuredDevice& device) {
   std::string text;
   for (const auto& [key, counts] : tiles) {
     const auto& [pass, precision, sms] = key;
-    text += fmt::format("    linear {} {}, {} SMs:", words(pass), name(precision), sms);
+    text += fmt::format("    linear {} {}, {} SMs:", pass_words(pass), name(precision), sms);
     for (const auto& [tile, count] : counts)
       text += fmt::format("{} {} ({})", text.back() == ':' ? "" : ",", tile, count);
     text += "\n";
@@ -135,7 +135,7 @@ std::string fit_table(const MeasuredDevice& device) {
   for (const auto& [key, family] : families) {
     const auto& [operation, pass, precision] = key;
     const auto n = static_cast<double>(family.fitted);
-    text += fmt::format("  {:<38} {:>6} sizes  ", fmt::format("{} {} {}", operation, words(pass), name(precision)),
+    text += fmt::format("  {:<38} {:>6} sizes  ", fmt::format("{} {} {}", operation, pass_words(pass), name(precision)),
                         family.sizes);
     text += family.fitted == 0 ? std::string("too few for a formula\n")
                                : fmt::format("[{}]  mean {:4.1f} %  p95 {:4.1f} %  bias {:+.1f} %\n", histogram(family),
@@ -233,7 +233,7 @@ class FitPlot {
       for (const MeasuredSize& size : series->sizes) {
         const double share = off(*series, size);
         mark(x_of(size.ns), y_of(share), series->precision, series->busy > 1,
-             fmt::format("{} {}, {} x {} x {} x {}, {} of {} busy: {}, formula {:+.1f} %", words(series->pass),
+             fmt::format("{} {}, {} x {} x {} x {}, {} of {} busy: {}, formula {:+.1f} %", pass_words(series->pass),
                          name(series->precision), size.size.count, size.size.rows, size.size.columns, size.size.depth,
                          series->busy, series->virtual_devices, short_time({std::llround(size.ns)}), 100 * share));
       }

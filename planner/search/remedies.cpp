@@ -29,7 +29,7 @@ constexpr std::array<Field, 8> kFields = {{{"recompute", false},
                                            {"zero", true},
                                            {"micro_batch_size", true}}};
 
-std::string in_words(const Found& found) {
+std::string found_in_words(const Found& found) {
   return fmt::format("{}, {}: {:.4g} samples/s", in_words(found.layout), recompute_in_words(found.plan),
                      found.report.samples_per_s);
 }
@@ -54,7 +54,7 @@ std::string memory_line(const SearchAnswer& least) {
   const bool proven = rounded_up(surely).bytes() >= enough.bytes();
   return fmt::format("with {} per device ({}): {}: --set cluster.node.device.memory={}{}", bytes_text(enough.bytes()),
                      proven ? "no plan needs less" : "the least found; every plan needs at least " + bytes_text(surely),
-                     in_words(best), enough.count, enough.name);
+                     found_in_words(best), enough.count, enough.name);
 }
 
 // An answer to "does anything fit?".
@@ -77,7 +77,8 @@ class Questions {
     ++asked_;
     try {
       const auto found = search(changed, quick);
-      if (const auto* there = std::get_if<SearchAnswer>(&found)) return {true, true, in_words(there->plans.front())};
+      if (const auto* there = std::get_if<SearchAnswer>(&found))
+        return {true, true, found_in_words(there->plans.front())};
       const auto* none = std::get_if<Infeasible>(&found);
       return {false, none != nullptr && none->known, ""};
     } catch (const InputError&) {

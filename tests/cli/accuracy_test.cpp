@@ -89,7 +89,8 @@ TEST_CASE("accuracy: figures are those of validate, and a second call has nothin
   CHECK(printed["written"] == json::array({folder + "/accuracy.md", folder + "/accuracy.json"}));
 }
 
-TEST_CASE("accuracy: what was stopped goes on behind what was never begun, and what is there stays") {
+TEST_CASE("accuracy: what was stopped goes on behind what was never begun, and what is there stays" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder scratch;
   const std::string folder = scratch.path("study");
   ProgramInput stop;
@@ -112,7 +113,8 @@ TEST_CASE("accuracy: what was stopped goes on behind what was never begun, and w
   CHECK(file_text(folder + "/one-micro-batch/comparison.json") == second);
 }
 
-TEST_CASE("accuracy: a scenario ends at its deadline, one that cannot be run says why, and the others are run") {
+TEST_CASE("accuracy: a scenario ends at its deadline, one that cannot be run says why, and the others are run" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder scratch;
   const std::string second = other(scratch);
   const std::string folder = scratch.path("study"), big = scratch.path("big.yaml");

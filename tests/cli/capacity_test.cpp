@@ -55,7 +55,8 @@ TEST_CASE("Where the layers are cut otherwise than the scenario says, what simul
   CHECK_FALSE(contains(asked({"--set", "plan.partition=fitting"}).out, "simulate finds it with"));
 }
 
-TEST_CASE("What capacity answers of a run really runs, and one layer more ends with status 1") {
+TEST_CASE("What capacity answers of a run really runs, and one layer more ends with status 1" *
+          doctest::test_suite("whole runs")) {
   const std::string tiny = "scenarios/validation/small-ops.yaml", over = "model.layers.1.repeat";
   for (const char* schedule : {"gpipe", "1f1b", "pipedream"}) {
     CAPTURE(schedule);

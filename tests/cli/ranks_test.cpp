@@ -55,7 +55,8 @@ std::string losses(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("tcp: two and three processes validate as threads do, losses and memory are the same") {
+TEST_CASE("tcp: two and three processes validate as threads do, losses and memory are the same" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder folder;
   for (const std::string& scenario : {kTwoStages, kReplicas}) {
     const int workers = scenario == kTwoStages ? 2 : 3;
@@ -128,7 +129,8 @@ TEST_CASE("tcp: processes go on from a checkpoint of threads, each with its work
                  "rank 1 differs from rank 0 in its use of checkpoints (none there, from the beginning here)"));
 }
 
-TEST_CASE("mpi: processes go on from a checkpoint of threads, and threads from one of processes, to the same bits") {
+TEST_CASE("mpi: processes go on from a checkpoint of threads, and threads from one of processes, to the same bits" *
+          doctest::test_suite("whole runs")) {
   if (!has_mpi()) return;
   ScratchFolder folder;
   const auto go = [&](const std::string& to, const std::string& steps, const std::string& transport,
@@ -147,7 +149,8 @@ TEST_CASE("mpi: processes go on from a checkpoint of threads, and threads from o
       CHECK(file_text(folder.path("cut/" + step + file)) == file_text(folder.path("whole/" + step + file)));
 }
 
-TEST_CASE("tcp: several scenarios are calibrated and run over the same processes, one after the other") {
+TEST_CASE("tcp: several scenarios are calibrated and run over the same processes, one after the other" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder folder;
   const auto arguments = [&](const std::string& transport) {
     std::vector<std::string> all = validate(kTwoStages, transport, folder.path(transport));
@@ -168,7 +171,8 @@ TEST_CASE("tcp: several scenarios are calibrated and run over the same processes
   }
 }
 
-TEST_CASE("tcp: a sweep runs its points over the same processes, past one that fails, to the losses of threads") {
+TEST_CASE("tcp: a sweep runs its points over the same processes, past one that fails, to the losses of threads" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder folder;
   const std::string sweep = folder.path("sweep.yaml");
   std::ofstream(sweep) << "version: 1\nsweep:\n  base: " << source_folder() << "/" << kTwoStages

@@ -368,7 +368,8 @@ TEST_CASE("validate: more workers than cores are judged by memory alone, and the
   CHECK(contains(error_of({"validate", kSmall, "--tolerance", "ten"}), "--tolerance"));
 }
 
-TEST_CASE("validate with several scenarios: one profile, every attempt in the table, nothing run more than thrice") {
+TEST_CASE("validate with several scenarios: one profile, every attempt in the table, nothing run more than thrice" *
+          doctest::test_suite("whole runs")) {
   ScratchFolder folder;
   const std::string cnn = "scenarios/validation/cnn-1f1b.yaml";
   const auto validated = [&](const std::string& a, const std::string& b) {

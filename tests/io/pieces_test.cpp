@@ -16,7 +16,7 @@ using namespace pipewright::tests;
 namespace {
 
 const ReadOptions kShipped{.set = {}, .config_path = {std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/configs"}};
-const std::string kHead = "chunk,rank,forward_ms,backward_ms,kept_bytes,output_bytes,states_bytes,parameters\n";
+const std::string kPiecesHead = "chunk,rank,forward_ms,backward_ms,kept_bytes,output_bytes,states_bytes,parameters\n";
 
 Model pieces_in(const std::string& text) {
   return parse_pieces(text, "pieces.csv", {});
@@ -28,7 +28,7 @@ std::string pieces_refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("Pieces: a row per chunk is a chain of layers with the times and bytes of the table") {
-  const Model model = pieces_in("# one H100, 2026-11-20\n# by hand\n" + kHead +
+  const Model model = pieces_in("# one H100, 2026-11-20\n# by hand\n" + kPiecesHead +
                                 "0,0,12.5,25,1000,64,4096,10\n"
                                 "1,0,10,20.000001,900,,,\n");
   REQUIRE(model.layers.size() == 2);
@@ -49,11 +49,11 @@ TEST_CASE("Pieces: a row per chunk is a chain of layers with the times and bytes
   CHECK(model.measured_pieces);
   CHECK(model.source.find("2 measured pieces of pieces.csv, sha256 ") == 0);
   CHECK(model.source.find(": one H100, 2026-11-20 by hand") != std::string::npos);
-  CHECK(parse_pieces(kHead + "0,0,1,2,,,,\n", "pieces.csv", 4).batch == 4);
+  CHECK(parse_pieces(kPiecesHead + "0,0,1,2,,,,\n", "pieces.csv", 4).batch == 4);
 }
 
 TEST_CASE("Pieces: of several ranks the slowest counts, and the most bytes of any") {
-  const Model model = pieces_in(kHead + "0,0,10,20,1000,64,,\n0,1,12,21,800,64,,\n0,2,11,20,900,80,,\n");
+  const Model model = pieces_in(kPiecesHead + "0,0,10,20,1000,64,,\n0,1,12,21,800,64,,\n0,2,11,20,900,80,,\n");
   REQUIRE(model.layers.size() == 1);
   CHECK(model.layers[0].forward == Time{12'000'000});
   CHECK(model.layers[0].backward == Time{21'000'000});
@@ -146,7 +146,7 @@ TEST_CASE("Pieces: what is wrong is named with its line or path") {
 
 TEST_CASE("Pieces: a scenario runs them on its schedule, with their messages and their memory") {
   const Scratch folder;
-  folder.write("pieces.csv", kHead +
+  folder.write("pieces.csv", kPiecesHead +
                                  "0,0,2,4,100000,0,7000000,500000\n"
                                  "1,0,2,4,100000,0,5000000,\n");
   const std::string scenario = R"(version: 1

@@ -26,7 +26,7 @@ const std::string kTrace =
     R"({"distributedInfo": {"rank": 3}, "traceEvents": [{"ph": "X", "cat": "gpu_user_annotation", "name": "PP:0F3", )"
     R"("pid": 7, "ts": 1700000000000000.250, "dur": 21000.125}, {"ph": "X", "cat": "gpu_user_annotation", )"
     R"("name": "PP:0B3", "pid": 7, "ts": 1700000000050000.250, "dur": 5}, {"name": "PP:0SEND_F3"}]})";
-const std::string kHead = "schema: pipewright.run/1\nsource: {format: x, file: y}\n";
+const std::string kRunHead = "schema: pipewright.run/1\nsource: {format: x, file: y}\n";
 
 std::string run_error(const std::string& text) {
   return error_of([&] { parse_run_file(text, "run.yaml"); });
@@ -41,7 +41,7 @@ TEST_CASE("A log that is imported reads as the log itself does, with its digest,
   CHECK(is_run_file(file));
   CHECK_FALSE(is_run_file(path));
   CHECK_FALSE(is_run_file(scratch.path("none")));
-  CHECK(is_run_file(scratch.write("marked.yaml", "\xef\xbb\xbf" + kHead)));
+  CHECK(is_run_file(scratch.write("marked.yaml", "\xef\xbb\xbf" + kRunHead)));
   const ImportedRun run = read_run_file(file);
   const TrainingLog direct = read_training_log(path);
   CHECK(run.source.sha256 == sha256(kTwoIterations));
@@ -82,19 +82,19 @@ TEST_CASE("A trace that is imported keeps every nanosecond; starts count from it
 
 TEST_CASE("What is wrong with a run file is said with line, column and a way out") {
   CHECK(contains(run_error(""), "run.yaml"));
-  CHECK(contains(run_error(kHead), "has neither log nor trace"));
+  CHECK(contains(run_error(kRunHead), "has neither log nor trace"));
   CHECK(contains(run_error("schema: pipewright.run/2\nsource: {format: x, file: y}\nlog: {steps: [{number: 1}]}\n"),
                  "run.yaml:1:9: schema: \"pipewright.run/2\" is not a schema of runs"));
-  CHECK(contains(run_error(kHead + "log: {steps: []}\n"), "run.yaml:3:14: log.steps: 0 steps"));
-  CHECK(contains(run_error(kHead + "log: {steps: [{number: 2}, {number: 2}]}\n"),
+  CHECK(contains(run_error(kRunHead + "log: {steps: []}\n"), "run.yaml:3:14: log.steps: 0 steps"));
+  CHECK(contains(run_error(kRunHead + "log: {steps: [{number: 2}, {number: 2}]}\n"),
                  "run.yaml:3:28: log.steps.1: step 2 behind step 2"));
-  CHECK(
-      contains(run_error(kHead + "log: {steps: [{number: 2, time: 5}]}\n"), "run.yaml:3:33: log.steps.0.time: \"5\""));
-  CHECK(contains(run_error(kHead + "log: {steps: [{number: 2, time: 0 s}]}\n"), "must be more than 0"));
-  CHECK(contains(run_error(kHead + "trace: {on_device: true, actions: [0F0 at 1 ms]}\n"),
+  CHECK(contains(run_error(kRunHead + "log: {steps: [{number: 2, time: 5}]}\n"),
+                 "run.yaml:3:33: log.steps.0.time: \"5\""));
+  CHECK(contains(run_error(kRunHead + "log: {steps: [{number: 2, time: 0 s}]}\n"), "must be more than 0"));
+  CHECK(contains(run_error(kRunHead + "trace: {on_device: true, actions: [0F0 at 1 ms]}\n"),
                  "run.yaml:3:36: trace.actions.0: \"0F0 at 1 ms\" is not an action; write e.g. 0F3 at 0 ns for 21 ms"));
   const Scratch scratch;
-  CHECK(contains(message_of([&] { read_scenario(scratch.write("x.yaml", kHead + "log: {steps: [{number: 1}]}\n")); },
+  CHECK(contains(message_of([&] { read_scenario(scratch.write("x.yaml", kRunHead + "log: {steps: [{number: 1}]}\n")); },
                             scratch.path("")),
                  "this is a run that was measured, not a scenario; put it next to one: pipewright validate SCENARIO"));
 }

@@ -36,7 +36,7 @@ Answer answered(const Scenario& scenario) {
   return std::get<Answer>(answer(scenario));
 }
 
-std::string refused(const Scenario& scenario) {
+std::string slices_refused(const Scenario& scenario) {
   try {
     plan_of(scenario);
     return "";
@@ -215,7 +215,7 @@ TEST_CASE("one device and data parallelism, which a report compares with, cut no
 TEST_CASE("what slices of equal tokens need to know") {
   const auto even = [](Scenario scenario) {
     scenario.plan.slice_lengths = {SliceLengths::Even, {"s.yaml", 6, 3}};
-    return refused(scenario);
+    return slices_refused(scenario);
   };
   CHECK(even(sliced(4)) == "");
   Scenario stated = sliced(4);
@@ -228,7 +228,7 @@ TEST_CASE("what slices of equal tokens need to know") {
   Scenario stored = sliced(4);
   stored.model.works = {transformer_block({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048})};
   settle(stored.model, Bytes{2}, {1, false});
-  CHECK(refused(stored) == "");
+  CHECK(slices_refused(stored) == "");
   CHECK(even(stored).find("computes the pairs that its mask leaves out, too, which slices do not; write balanced, or "
                           "model.attention: flash") != std::string::npos);
   Scenario measured = sliced(4);
@@ -247,30 +247,31 @@ TEST_CASE("what slices of equal tokens need to know") {
 }
 
 TEST_CASE("what cannot be sliced") {
-  CHECK(refused(sliced(256)) == "");
-  CHECK(refused(sliced(257)) == "s.yaml:5:3: plan.slices: 257 parts of a sequence are too many; at most 256");
-  CHECK(refused(sliced(std::numeric_limits<std::int64_t>::max())).find("are too many; at most 256") !=
+  CHECK(slices_refused(sliced(256)) == "");
+  CHECK(slices_refused(sliced(257)) == "s.yaml:5:3: plan.slices: 257 parts of a sequence are too many; at most 256");
+  CHECK(slices_refused(sliced(std::numeric_limits<std::int64_t>::max())).find("are too many; at most 256") !=
         std::string::npos);
   Scenario other = sliced(2);
   other.plan.schedule.value = "1f1b";
-  CHECK(refused(other) ==
+  CHECK(slices_refused(other) ==
         "s.yaml:5:3: plan.slices: 2 cuts sequences, which 1f1b does not; use schedule: seq1f1b, or leave it out");
   Scenario both_sides = sliced(2);
   for (Work& work : both_sides.model.works)
     for (Operator& op : work.operators)
       op.causal = false;
-  CHECK(refused(both_sides).find("plan.slices: 2 cuts sequences, but in \"") != std::string::npos);
+  CHECK(slices_refused(both_sides).find("plan.slices: 2 cuts sequences, but in \"") != std::string::npos);
   Scenario mixers = sliced(2);
   for (Work& work : mixers.model.works)
     work.operators.push_back({.name = "chunk_scan", .module = Module::StateSpace});
-  CHECK(refused(mixers).find("plan.slices: 2 cuts sequences, but \"chunk_scan\" of layer \"") != std::string::npos);
-  CHECK(refused(mixers).find(
+  CHECK(slices_refused(mixers).find("plan.slices: 2 cuts sequences, but \"chunk_scan\" of layer \"") !=
+        std::string::npos);
+  CHECK(slices_refused(mixers).find(
             "goes on from the state of the tokens before, which is not kept from slice to slice; use 1") !=
         std::string::npos);
   Scenario ragged = sliced(2);
   ragged.training.micro_batches.reset(), ragged.training.global_batch_size = Placed<std::int64_t>{7, {}};
   ragged.training.ragged = true;
-  CHECK(refused(ragged).find("plan.slices: 2 cuts micro-batches of equal size; use a global_batch_size that") !=
+  CHECK(slices_refused(ragged).find("plan.slices: 2 cuts micro-batches of equal size; use a global_batch_size that") !=
         std::string::npos);
 }
 

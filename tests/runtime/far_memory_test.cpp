@@ -44,7 +44,7 @@ void check_far(const std::vector<std::string>& changes, const std::string& file 
 
 }  // namespace
 
-TEST_CASE("far memory: every schedule gives the bits of the host") {
+TEST_CASE("far memory: every schedule gives the bits of the host" * doctest::test_suite("whole runs")) {
   for (const std::string schedule : {"gpipe", "1f1b", "eager_1f1b", "naive", "pipedream"})
     for (const std::string recompute : {"none", "full"}) {
       CAPTURE(schedule);

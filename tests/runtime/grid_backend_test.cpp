@@ -249,7 +249,8 @@ std::vector<std::vector<float>> by_tensor(const RunPlan& plan, const std::vector
   return tensors;
 }
 
-TEST_CASE("grid backend: bf16 gradients have the same bits on 1, 2, 3 and 4 stages") {
+TEST_CASE("grid backend: bf16 gradients have the same bits on 1, 2, 3 and 4 stages" *
+          doctest::test_suite("whole runs")) {
   const auto gradients = [](int stages) {
     const RunCase run({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=" + std::to_string(stages),
                        "training.micro_batches=2", "cluster.node.devices=4"});
@@ -403,7 +404,8 @@ void check_resumed_masters(const std::string& zero) {
 
 }  // namespace
 
-TEST_CASE("grid backend: with training.zero a bf16 run divides its masters, too, and keeps every bit") {
+TEST_CASE("grid backend: with training.zero a bf16 run divides its masters, too, and keeps every bit" *
+          doctest::test_suite("whole runs")) {
   check_divided_masters({kTwoBlocks, "plan.schedule=1f1b", "plan.stages=2"}, 2, {"1"});
   check_divided_masters({kShortChain, "model.input_tokens=null", "plan.schedule=1f1b", "plan.stages=2"}, 3,
                         {"1", "2", "3"});
@@ -585,7 +587,8 @@ TEST_CASE("grid backend: asynchronous versions of bf16 weights are one worker's,
     CHECK(workers[v].weights[v] == wanted[v]);
 }
 
-TEST_CASE("grid backend: a loss scale that is a power of two changes no bit of fp32, and decides what fp16 loses") {
+TEST_CASE("grid backend: a loss scale that is a power of two changes no bit of fp32, and decides what fp16 loses" *
+          doctest::test_suite("whole runs")) {
   const RunCase run({kTwoBlocks, "training.micro_batches=2"});
   const auto gradients = [&](Precision precision, double scale) {
     const RunPlan plan = plan_for(run, precision, scale);
