@@ -185,9 +185,9 @@ constinit const Command kPlan{
     .summary = "find the best plan for the fields of a scenario that say auto",
     .details =
         "Fields that may be auto, or {auto: [values]}: stages, virtual_stages, data_parallel, tensor_parallel,\n"
-        "sequence_parallel, schedule, partition, placement, recompute of plan (plan: auto opens all of these),\n"
-        "context_parallel, expert_parallel and replicas, and micro_batch_size, micro_batches, zero of training. The\n"
-        "best plan is a scenario: simulate takes it.\n"
+        "sequence_parallel, context_parallel, expert_parallel, schedule, partition, placement, recompute of plan\n"
+        "(plan: auto opens all of these), data_parallel_shard and replicas, and micro_batch_size, micro_batches, zero\n"
+        "of training. The best plan is a scenario: simulate takes it.\n"
         "On devices of several classes (cluster.other_nodes) plan.partition is suffix_dp, or plan.replicas auto.\n"
         "  pipewright plan scenarios/quickstart.yaml --set plan=auto -o plan.yaml\n"
         "--for megatron searches only what Megatron-LM can express, and says what that left out: `launch plan.yaml "

@@ -49,7 +49,7 @@ std::string even_slices_refusal(const Scenario& scenario) {
     return "even: what was measured are whole layers, and nothing tells what of them attention takes; "
            "write balanced, or cost: roofline with a device that was not calibrated";
   for (const Layer& layer : scenario.model.layers) {
-    if (layer.work < 0 || layer.forward || layer.backward || layer.backward_input || layer.backward_weight)
+    if (layer.work < 0 || layer.states_times())
       return fmt::format(
           "even: the figures of layer \"{}\" are stated, and nothing tells what of them attention takes; "
           "write balanced, or a model built from operators",
@@ -96,7 +96,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     return refuse("context_inner", "belongs to context_exchange: two_level; write that, or leave it out");
   bool attention = false;
   for (const Layer& layer : scenario.model.layers) {
-    if (layer.work < 0 || layer.forward || layer.backward || layer.backward_input || layer.backward_weight)
+    if (layer.work < 0 || layer.states_times())
       return refuse(
           "context_parallel",
           fmt::format("{}, but the figures of layer \"{}\" are stated, and nothing tells what of them a part of "
@@ -104,8 +104,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
                       c, layer.name));
     const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
     for (const Operator& op : work.operators)
-      if (op.module == Module::AttentionCore || op.kind == OperatorKind::Recurrent ||
-          op.kind == OperatorKind::Convolution || op.kind == OperatorKind::GroupedConvolution)
+      if (needs_whole_sequences(op))
         return refuse("context_parallel",
                       fmt::format("{}, but \"{}\" of layer \"{}\" needs whole sequences; use 1{}", c, op.name,
                                   layer.name, op.module == Module::AttentionCore ? ", or model.attention: flash" : ""));

@@ -369,9 +369,8 @@ void add_fit(Report& report) {
 // Whether a stated time of a layer is part of the prices.
 bool stated_times_used(const Scenario& scenario) {
   const auto& layers = scenario.model.layers;
-  return scenario.cost != CostSourceKind::Uniform && std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
-           return layer.forward || layer.backward || layer.backward_input;
-         });
+  return scenario.cost != CostSourceKind::Uniform &&
+         std::any_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.states_times(); });
 }
 
 // Links whose latency is 0 although prices are predicted and something passes them: that nobody measured it is more likely.

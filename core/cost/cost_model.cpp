@@ -121,10 +121,6 @@ struct WorkCosts {
   bool known = false;
 };
 
-bool states_times(const Layer& layer) {
-  return layer.forward || layer.backward || layer.backward_input || layer.backward_weight;
-}
-
 // Every layer's figures for one micro-batch of so many samples, on devices of one class while `active` workers compute.
 class LayersPriced {
  public:
@@ -184,7 +180,7 @@ class LayersPriced {
     const auto priced = [&] {
       return active_ == 0 ? source_.price(model_, id, samples_) : source_.price_at(model_, id, samples_, active_);
     };
-    if (layer.work < 0 || states_times(layer)) return priced();
+    if (layer.work < 0 || layer.states_times()) return priced();
     WorkCosts& known = costs_of(layer);
     if (!known.passes) known.passes = priced();
     return *known.passes;

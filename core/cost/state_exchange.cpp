@@ -146,4 +146,21 @@ Collective StateExchange::gather_of_few(Bytes weights) const {
   return gathering(dense_, weights);
 }
 
+StateExchange::Share gathered_weights(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
+  const LayerRange range = plan.layers[at(v)];
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
+  StateExchange::Share sum;
+  for (LayerId id = range.begin; id < range.end; ++id) {
+    const Layer& layer = scenario.model.layers[at(id)];
+    const Bytes held =
+        weight_bytes(layer.held(), low_precision_parameters(scenario, id), scenario.training, device).held;
+    sum.all = checked_sum(sum.all, held);
+    if (layer.expert_parameters > 0)
+      sum.of_experts +=
+          Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(layer.expert_parameters) /
+                             static_cast<double>(layer.held()))};
+  }
+  return sum;
+}
+
 }  // namespace pipewright::core

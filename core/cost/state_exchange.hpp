@@ -54,4 +54,7 @@ class StateExchange {
   std::vector<AllReduceGroup> groups_;
 };
 
+// The weights of a chunk on one device, as they are gathered.
+StateExchange::Share gathered_weights(const Plan& plan, VirtualStageId v, const Scenario& scenario);
+
 }  // namespace pipewright::core

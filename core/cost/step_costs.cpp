@@ -238,24 +238,6 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
   return ready;
 }
 
-// Of a chunk on one device, as they are gathered.
-StateExchange::Share weights_of(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
-  const LayerRange range = plan.layers[at(v)];
-  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
-  StateExchange::Share sum;
-  for (LayerId id = range.begin; id < range.end; ++id) {
-    const Layer& layer = scenario.model.layers[at(id)];
-    const Bytes held =
-        weight_bytes(layer.held(), low_precision_parameters(scenario, id), scenario.training, device).held;
-    sum.all = checked_sum(sum.all, held);
-    if (layer.expert_parameters > 0)
-      sum.of_experts +=
-          Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(layer.expert_parameters) /
-                             static_cast<double>(layer.held()))};
-  }
-  return sum;
-}
-
 // Over the members of all copies, whichever are simulated.
 void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
@@ -273,7 +255,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
       for (const Bucket& bucket : buckets(plan, v, scenario.model, scenario.training))
         costs.collectives[at(v)].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
       if (!plan.resharding) continue;
-      const StateExchange::Share weights = weights_of(plan, v, scenario);
+      const StateExchange::Share weights = gathered_weights(plan, v, scenario);
       costs.gathers[at(v)] = exchange.gather(weights);
       if (plan.resharding->over > 0) costs.gathers_of_few[at(v)] = exchange.gather_of_few(weights.all);
     }
@@ -441,9 +423,14 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   for (int slice = 0; plan_.uneven_slices() && slice < plan_.slices->value; ++slice)
     slices_.push_back(cost.layers(plan_.micro_batch_size, 0, 0, slice));
   sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
-  for (StageId k = 0; k < plan_.stages; ++k)
-    exchanges_.emplace_back(plan_, k, cost);
+  exchanges_.resize(at(plan_.stages));
   prices_.resize(exchanges_.size());
+}
+
+const StateExchange& StepPricer::exchange(StageId k) {
+  std::optional<StateExchange>& known = exchanges_[at(k)];
+  if (!known) known.emplace(plan_, k, cost_);
+  return *known;
 }
 
 StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
@@ -513,25 +500,23 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
   const bool few = plan_.resharding && plan_.resharding->over > 0;
   if (few) costs.gathers_of_few.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
-    const auto stage = static_cast<std::size_t>(plan_.stage_of(v));
+    const StageId stage = plan_.stage_of(v);
     if (!costs.shape.seating().reduced(v)) continue;
     for (const Bucket& bucket : buckets(plan_, v, scenario.model, scenario.training))
-      costs.collectives[static_cast<std::size_t>(v)].push_back(
-          {bucket.bytes, all_reduce(static_cast<StageId>(stage), bucket), {}});
+      costs.collectives[static_cast<std::size_t>(v)].push_back({bucket.bytes, all_reduce(stage, bucket), {}});
     if (!plan_.resharding) continue;
-    const StateExchange::Share weights = weights_of(plan_, v, scenario);
-    costs.gathers[at(v)] = exchanges_[stage].gather(weights);
+    const StateExchange::Share weights = gathered_weights(plan_, v, scenario);
+    costs.gathers[at(v)] = exchange(stage).gather(weights);
     costs.gathers[at(v)].phases.clear();
     if (!few) continue;
-    costs.gathers_of_few[at(v)] = exchanges_[stage].gather_of_few(weights.all);
+    costs.gathers_of_few[at(v)] = exchange(stage).gather_of_few(weights.all);
     costs.gathers_of_few[at(v)].phases.clear();
   }
 }
 
 Time StepPricer::all_reduce(StageId k, const Bucket& bucket) {
-  const auto stage = static_cast<std::size_t>(k);
-  const auto [known, absent] = prices_[stage].try_emplace({bucket.bytes.value, bucket.of_experts.value});
-  if (absent) known->second = exchanges_[stage].reduce({bucket.bytes, bucket.of_experts}).time;
+  const auto [known, absent] = prices_[at(k)].try_emplace({bucket.bytes.value, bucket.of_experts.value});
+  if (absent) known->second = exchange(k).reduce({bucket.bytes, bucket.of_experts}).time;
   return known->second;
 }
 

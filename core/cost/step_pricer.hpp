@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/cost/buckets.hpp"
@@ -48,6 +49,7 @@ class StepPricer {
  private:
   void add_all_reduces(StepCosts& costs);
   Time all_reduce(StageId k, const Bucket& bucket);
+  const StateExchange& exchange(StageId k);
 
   Plan plan_;
   const CostModel& cost_;
@@ -56,7 +58,7 @@ class StepPricer {
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;
-  std::vector<StateExchange> exchanges_;  // by stage
+  std::vector<std::optional<StateExchange>> exchanges_;  // by stage, as they are asked for
   // By stage, and bytes of a bucket, all and of experts.
   std::vector<std::map<std::pair<std::int64_t, std::int64_t>, Time>> prices_;
 };

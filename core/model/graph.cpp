@@ -69,6 +69,16 @@ bool has_shared_experts(const Model& model) {
   });
 }
 
+bool has_shareable_sequences(const Model& model) {
+  const auto all = [&](const Layer& layer) {
+    return layer.work >= 0 && !layer.states_times() &&
+           std::ranges::none_of(model.works[static_cast<std::size_t>(layer.work)].operators, needs_whole_sequences);
+  };
+  return std::ranges::all_of(model.layers, all) && std::ranges::any_of(model.works, [](const Work& work) {
+           return std::ranges::any_of(work.operators, [](const Operator& op) { return op.attention.heads > 0; });
+         });
+}
+
 std::int64_t parameter_count(const Model& model) {
   std::int64_t sum = 0;
   for (const Layer& layer : model.layers)

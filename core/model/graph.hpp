@@ -45,6 +45,8 @@ struct Layer {
   LayerId tied_to = -1;  // shares a table with that layer (`Work::tied_parameters`); on another stage it holds a copy
   Place place;
 
+  // As measured or stated, so that nothing else prices it.
+  bool states_times() const { return forward || backward || backward_input || backward_weight; }
   Bytes stashed() const { return stash.value_or(activation); }
   std::int64_t held() const { return parameters_on_device.value_or(parameters); }  // by one device
 };
@@ -92,6 +94,8 @@ bool drops_any(const Model& model, Modules modules);
 // Whether tokens are routed to experts, and whether there are experts that every token uses.
 bool has_experts(const Model& model);
 bool has_shared_experts(const Model& model);
+// Whether devices can share the tokens of a sample: all layers are operators, some attend, none needs all tokens.
+bool has_shareable_sequences(const Model& model);
 
 // Sum of all parameters (a count).
 std::int64_t parameter_count(const Model& model);

@@ -186,6 +186,12 @@ inline bool of_shared_expert(const Operator& op) {
   return op.product && op.module == Module::Experts && !op.expert && !op.routed;
 }
 
+// What no part of a sample's tokens can compute by itself, or with the keys and values of the others.
+inline bool needs_whole_sequences(const Operator& op) {
+  return op.module == Module::AttentionCore || op.kind == OperatorKind::Recurrent ||
+         op.kind == OperatorKind::Convolution || op.kind == OperatorKind::GroupedConvolution;
+}
+
 // Tensors kept from forward to backward, of one maker and the same readers.
 struct KeptTensors {
   Module made_by = Module::Other;

@@ -33,4 +33,15 @@ std::string expert_caution(const Scenario& scenario) {
          "1.1 to 1.3 times the mean, and the layer takes as long as it does";
 }
 
+Scenario without_what_is_not_there(Scenario scenario) {
+  const auto close = [&](const char* key) {
+    const auto open = scenario.plan.open.find(key);
+    if (open != scenario.plan.open.end() && open->second.among.empty()) scenario.plan.open.erase(open);
+  };
+  const bool priced = scenario.cost == CostSourceKind::Roofline;
+  if (!priced || !has_experts(scenario.model)) close("expert_parallel");
+  if (!priced || !has_shareable_sequences(scenario.model)) close("context_parallel");
+  return scenario;
+}
+
 }  // namespace pipewright::core

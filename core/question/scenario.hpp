@@ -111,9 +111,9 @@ using OpenFields = std::map<std::string, OpenField>;
 
 // What `plan: auto` opens. Replicas belong to asynchronous pipelines, whose training is another one: they are opened by
 // name.
-constexpr std::array<std::string_view, 9> kOpenedByPlanAuto = {"stages",          "virtual_stages",    "data_parallel",
-                                                               "tensor_parallel", "sequence_parallel", "schedule",
-                                                               "partition",       "placement",         "recompute"};
+constexpr std::array<std::string_view, 11> kOpenedByPlanAuto = {
+    "stages",   "virtual_stages", "data_parallel", "tensor_parallel", "sequence_parallel", "context_parallel",
+    "schedule", "partition",      "placement",     "expert_parallel", "recompute"};
 
 struct Training {
   // Two of the three must be given (with plan.data_parallel): global = micro_batch_size * micro_batches * copies.
@@ -323,5 +323,9 @@ struct Scenario {
 // Models with experts: what their price leaves out, ready for a
 // report's warnings; "": the model has no experts, or its times are stated.   tests/cli/told_test.cpp "with experts"
 std::string expert_caution(const Scenario& scenario);
+
+// The scenario without what `plan: auto` opens and is not there: experts to divide, sequences that devices can share,
+// prices for either. What has a list stays open.                                       tests/io/plan_auto_test.cpp
+Scenario without_what_is_not_there(Scenario scenario);
 
 }  // namespace pipewright::core

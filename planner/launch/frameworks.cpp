@@ -197,8 +197,8 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
   }
   const ContextExchange asked = plan.context_exchange.value;
   if (std::find(words.context.begin(), words.context.end(), asked) == words.context.end()) {
-    differs("context_exchange: heads are not exchanged there; keys and values go round: ring");
-    plan.context_exchange.value = ContextExchange::Ring, plan.context_inner.reset();
+    differs("context_exchange: keys and values are gathered there: all_gather");  // torchtitan: others have all ways
+    plan.context_exchange.value = ContextExchange::AllGather, plan.context_inner.reset();
   }
   if (plan.context_split.value == ContextSplit::Contiguous) {
     differs("context_split: contiguous is not there; zigzag");

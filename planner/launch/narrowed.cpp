@@ -32,7 +32,8 @@ std::string recompute_name(Recompute mode) {
 
 class Narrowing {
  public:
-  Narrowing(const Scenario& scenario, Framework framework) : words_(words(framework)), found_{scenario, {}, {}, {}} {}
+  Narrowing(const Scenario& scenario, Framework framework)
+      : words_(words(framework)), found_{without_what_is_not_there(scenario), {}, {}, {}} {}
 
   Narrowed all() {
     check_model(found_.scenario, words_.framework);
@@ -41,9 +42,10 @@ class Narrowing {
            words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_));
     if (!words_.chunks) one_chunk();
     if (words_.own_cuts) cut_evenly();
+    experts();
+    context();
     recompute();
     placement();
-    context();
     training();
     within();
     keep_what_is_fixed();
@@ -194,7 +196,7 @@ class Narrowing {
   }
 
   void context() {
-    if (!words_.context.empty()) return;
+    if (!words_.context.empty()) return shared_sequences();
     if (plan().open.erase("context_parallel") > 0) {
       plan().context_parallel.value = 1;
       tell("plan.context_parallel", "context_parallel: 1");
@@ -204,13 +206,44 @@ class Narrowing {
     }
   }
 
+  // torchtitan has them only where weights are divided among the copies.
+  bool lacks_sharding() {
+    const Training& training = found_.scenario.training;
+    return words_.framework == Framework::Torchtitan &&
+           (training.zero < kGradientsSharded || training.open.contains("zero"));
+  }
+
+  // What is open without a list becomes 1.
+  void close(const char* key, Placed<std::int64_t> PlanRequest::*field, const std::string& why) {
+    const auto open = plan().open.find(key);
+    if (open == plan().open.end() || !open->second.among.empty()) return;
+    plan().open.erase(open);
+    (plan().*field).value = 1;
+    tell(fmt::format("plan.{}", key), fmt::format("{}: 1{}", key, why));
+  }
+
+  void experts() {
+    const bool none = words_.framework == Framework::Torch || words_.framework == Framework::DeepSpeed;
+    if (none || lacks_sharding())
+      close("expert_parallel", &PlanRequest::expert_parallel, none ? "" : "; more needs zero: 3 there");
+  }
+
+  // How experts and sequences divide the same devices there, the search does not know.
+  void shared_sequences() {
+    if (lacks_sharding())
+      close("context_parallel", &PlanRequest::context_parallel, "; more needs zero: 3 there");
+    else if (words_.framework == Framework::Torchtitan && plan().open.contains("expert_parallel"))
+      close("context_parallel", &PlanRequest::context_parallel, "; more is not searched where experts are divided");
+  }
+
   void training() {
     zero();
     const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
     settle_training(found_.scenario, words_.framework, has_copies(), stages, [&](const std::string& what) {
       const std::string key = what.substr(0, what.find(':'));
       const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re") ||
-                           key.starts_with("context_");
+                           key.starts_with("context_") || key.starts_with("expert_") ||
+                           key.starts_with("shared_experts") || key == "tensor_overlap";
       tell((of_plan ? "plan." : "training.") + key, what);
     });
   }

@@ -9,6 +9,7 @@
 
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/low_precision.hpp"
+#include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
@@ -189,6 +190,24 @@ std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, con
   }
 }
 
+// Of one stage, whose gathers follow one another on a stream of their own: every pass over a unit has one, but for the
+// passes whose unit is still whole from the pass before.             tests/planner/search_test.cpp "gathers of divided"
+Time gather_bound(const Plan& plan, const CostModel& cost) {
+  if (!plan.resharding || !plan.resharding->after_backward || plan.stages > 1 || plan.virtual_stages > 1) return {};
+  const bool few = plan.resharding->over > 0, again = plan.resharding->after_forward;
+  const StateExchange exchange(plan, 0, cost);
+  Time all, longest;
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const StateExchange::Share weights = gathered_weights(plan, v, cost.scenario());
+    const Time forward = exchange.gather(weights).time;
+    const Time backward = !again ? Time{} : few ? exchange.gather_of_few(weights.all).time : forward;
+    all = checked_sum(all, checked_sum(forward, backward));
+    longest = std::max({longest, forward, backward});
+  }
+  const Time kept = longest * (again ? 2 : 1);  // the last unit's backward, and the first one's next forward
+  return all > kept ? below(static_cast<double>((all - kept).value) * static_cast<double>(plan.micro_batches)) : Time{};
+}
+
 }  // namespace
 
 std::optional<Time> Evaluator::of_run(World& here, const Plan& shell,
@@ -212,13 +231,14 @@ Time Evaluator::tight_bound(const Layout& layout) {
 }
 
 Time Evaluator::cut_bound(const Layout& layout) {
-  const Time simple = bound(layout);
+  Time simple = bound(layout);
   const ScheduleRule* rule = find_schedule(layout.schedule);
   if (!cuts_open_ || widest_ > 1 || rule == nullptr || !rule->flush || rule->one_stage_at_a_time) return simple;
   World& here = world(layout);
   auto shell = shell_of(here.scenario, here.cost, layout, true);
   Plan* const plan = std::get_if<Plan>(&shell);
   if (plan == nullptr) return simple;  // `evaluate` says why
+  simple = std::max(simple, gather_bound(*plan, here.cost));
   *plan = without_exchange(std::move(*plan));
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
   const auto of = [&](const Modes& modes) { return run_bound(*here.run, *plan, here.cost, layers, modes); };

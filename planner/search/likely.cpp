@@ -52,8 +52,13 @@ std::vector<Layout> likely_layouts(const Space& space, Evaluator& evaluator) {
     if (schedule == group.schedules.end()) continue;
     Likely one{.bound = 0, .group = &group, .layout = group.first};
     one.layout.schedule = *schedule, one.layout.placement = group.placements.back();
-    one.layout.zero = *std::max_element(group.zeros.begin(), group.zeros.end());
-    if (static_cast<double>(evaluator.least_states(one.layout).value) <= kForStates * memory) all.push_back(one);
+    std::vector<std::int64_t> zeros = group.zeros;  // 1 takes no longer than 0; 2 and 3 gather weights
+    std::sort(zeros.begin(), zeros.end(), [](auto a, auto b) { return (a + 3) % 4 < (b + 3) % 4; });
+    const auto leaves_room = [&](std::int64_t zero) {
+      one.layout.zero = zero;
+      return static_cast<double>(evaluator.least_states(one.layout).value) <= kForStates * memory;
+    };
+    if (std::any_of(zeros.begin(), zeros.end(), leaves_room)) all.push_back(one);
   }
   keep_best(all, kSome, [&](const Likely& each) { return evaluator.bound(*each.group); });
   keep_best(all, kFew, [&](const Likely& each) { return evaluator.bound(each.layout); });

@@ -9,7 +9,7 @@
 namespace pipewright::planner {
 
 // From how many layouts on that is worth it.
-constexpr std::int64_t kLargeSpace = std::int64_t{1} << 17;
+constexpr std::int64_t kLargeSpace = std::int64_t{1} << 15;
 
 // Of groups that use nearly all devices with the smallest micro-batch, and whose states leave much of a device to what
 // is kept for the backward: best bound first, a few of each group.

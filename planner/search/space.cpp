@@ -341,6 +341,8 @@ bool divides(const Model& model, std::int64_t t) {
 namespace {
 
 const std::string kNoBatch = "the batch does not divide among copies and micro-batches";
+const std::string kNoContext =
+    "more than one device shares a sequence: there are too many combinations; list those of context_parallel";
 const std::string kNoExperts = "expert_parallel does not go with the experts, the devices or other keys";
 
 // Degrees of expert parallelism that go with the rest.
@@ -486,10 +488,11 @@ class SpaceOf {
     if (group.schedules.empty()) return;
     if (space_.groups.size() == kMostGroups)
       throw InputError(plan_.place, "plan",
-                       fmt::format("more than {} combinations of stages, copies, tensor_parallel and "
-                                   "micro-batches are left open; restrict them, e.g. stages: {{auto: [4, 8]}}, "
-                                   "or micro_batch_size: {{auto: [1, 2, 4]}}",
-                                   kMostGroups));
+                       fmt::format("more than {} combinations of stages, copies, tensor_parallel, context_parallel, "
+                                   "expert_parallel and micro-batches are left open; restrict them, e.g. stages: "
+                                   "{{auto: [4, 8]}}, or micro_batch_size: {{auto: [1, 2, 4]}}",
+                                   kMostGroups),
+                       ErrorCode::TooLarge);
     space_.groups.push_back(std::move(group));
   }
 
@@ -526,7 +529,17 @@ class SpaceOf {
 
 Space layouts_of(const Scenario& scenario, const Within& within) {
   check_fixed(scenario);
-  return SpaceOf(scenario, within).found();
+  Scenario asked = without_what_is_not_there(scenario);
+  try {
+    return SpaceOf(asked, within).found();
+  } catch (const InputError& error) {
+    const OpenField* context = open_field(asked, "context_parallel");
+    if (!error.is(ErrorCode::TooLarge) || context == nullptr || !context->among.empty()) throw;
+  }
+  asked.plan.open.erase("context_parallel");
+  Space space = SpaceOf(asked, within).found();
+  ++space.left_out[kNoContext];
+  return space;
 }
 
 std::vector<Layout> members(const LayoutGroup& group) {

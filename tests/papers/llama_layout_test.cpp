@@ -93,7 +93,7 @@ TEST_CASE("frameworks: what each has of context parallelism, and where its ranks
   CHECK(differences(Framework::Megatron, {"plan.context_exchange=all_to_all", "plan.context_split=contiguous"}) ==
         "context_split: contiguous is not there; zigzag\n");
   CHECK(differences(Framework::Torchtitan, {"plan.context_exchange=all_to_all", "training.zero=3"})
-            .starts_with("context_exchange: heads are not exchanged there; keys and values go round: ring\n"));
+            .starts_with("context_exchange: keys and values are gathered there: all_gather\n"));
   CHECK(differences(Framework::Torchtitan, {})
             .starts_with(
                 "zero: 1 is not there with context parallelism; weights are divided among the devices that share "

@@ -17,12 +17,13 @@ namespace {
 
 // 10 blocks between embedding and head, on two nodes of 4 devices; memory is short.
 Scenario small_for(const std::string& plan, const std::string& training = "optimizer: adam, micro_batch_size: auto",
-                   const std::string& memory = "160 MiB") {
+                   const std::string& memory = "160 MiB", const std::string& model = "") {
   const Scratch scratch;
   return read_scenario(scratch.write(
       "x.yaml",
-      "model: {family: gpt, layers: 10, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128}\n"
-      "cluster: {nodes: 2, network: {bandwidth: 25 GB/s, latency: 5 us}, node: {devices: 4, device: {memory: " +
+      "model: {family: gpt, layers: 10, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128" + model +
+          "}\n"
+          "cluster: {nodes: 2, network: {bandwidth: 25 GB/s, latency: 5 us}, node: {devices: 4, device: {memory: " +
           memory +
           ", peak: {fp32: 10 TFLOP/s, bf16: 20 TFLOP/s}, memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: "
           "100 GB/s}}}\n"
@@ -150,4 +151,56 @@ TEST_CASE("what launch would replace in the training is replaced before the sear
   CHECK(narrow.scenario.origins.at("training.optimizer").file == "--for torchtitan");
   CHECK(tells(narrow, "optimizer: rmsprop is not there; adam"));
   CHECK(tells(narrow, "zero: 1 is not there"));
+}
+
+TEST_CASE("torchtitan shares sequences where weights are divided, and open context is closed elsewhere") {
+  const auto opened = [](const std::string& zero, const std::string& plan) {
+    const Scenario scenario =
+        small_for(plan, "optimizer: adam, precision: bf16, gradient_precision: fp32, micro_batch_size: auto" + zero,
+                  "160 MiB", ", attention: flash");
+    return narrowed(scenario, Framework::Torchtitan);
+  };
+  const std::string context = "{data_parallel: auto, context_parallel: auto, recompute: auto, schedule: 1f1b}";
+  for (const char* zero : {"", ", zero: 1", ", zero: auto"}) {
+    CAPTURE(zero);
+    const Narrowed narrow = opened(zero, context);
+    CHECK_FALSE(narrow.scenario.plan.open.contains("context_parallel"));
+    CHECK(tells(narrow, "context_parallel: 1; more needs zero: 3 there"));
+    // Closed before recomputation is looked at: by operator, as where it was never open.
+    const std::vector<std::string>& modes = narrow.scenario.plan.open.at("recompute").among;
+    CHECK(std::find(modes.begin(), modes.end(), "selective") != modes.end());
+  }
+  CHECK(opened(", zero: 3", context).scenario.plan.open.contains("context_parallel"));
+  CHECK(opened(", zero: 3", context).scenario.plan.context_exchange.value == ContextExchange::AllGather);
+  CHECK(opened("", "{data_parallel: auto, context_parallel: {auto: [2, 4]}, schedule: 1f1b}")
+            .scenario.plan.open.contains("context_parallel"));
+}
+
+TEST_CASE("experts that are open are closed where a framework cannot divide them") {
+  const auto narrow = [](Framework framework, const std::string& zero) {
+    const Scratch scratch;
+    const Scenario scenario = read_scenario(scratch.write(
+        "x.yaml",
+        "model: {family: decoder, layers: 2, hidden: 512, heads: 8, feed_forward: 1024, vocabulary: 1024, "
+        "sequence_length: 256, experts: 8, active_experts: 2, expert_feed_forward: 1024}\n"
+        "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 100 TFLOP/s}, memory_bandwidth: 1 TB/s}, "
+        "links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+        "training: {optimizer: adam, precision: bf16, gradient_precision: fp32, global_batch_size: 64, "
+        "micro_batch_size: 1" +
+            zero + "}\nplan: auto\n"));
+    return narrowed(scenario, framework);
+  };
+  const auto opens = [](const Narrowed& each, const char* key) { return each.scenario.plan.open.contains(key); };
+  for (const Framework framework : {Framework::Torch, Framework::DeepSpeed}) {
+    const Narrowed none = narrow(framework, "");
+    CHECK_FALSE(opens(none, "expert_parallel"));
+    CHECK(tells(none, "expert_parallel: 1"));
+    CHECK(std::ranges::count(none.keys, "plan.expert_parallel") == 1);
+  }
+  CHECK(opens(narrow(Framework::Megatron, ""), "expert_parallel"));
+  const Narrowed whole = narrow(Framework::Torchtitan, ""), divided = narrow(Framework::Torchtitan, ", zero: 3");
+  CHECK_FALSE(opens(whole, "expert_parallel"));
+  CHECK(whole.scenario.training.zero == 0);
+  CHECK(opens(divided, "expert_parallel"));
+  CHECK(tells(divided, "context_parallel: 1; more is not searched where experts are divided"));
 }

@@ -6,10 +6,12 @@
 
 #include <doctest/doctest.h>
 
+#include "planner/answer.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/search/run_bound.hpp"
 #include "planner/search/space.hpp"
+#include "tests/planner/sharded_scenario.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/family_model.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -159,6 +161,33 @@ TEST_CASE("bounds: the work of a micro-batch spread over the stages, and the pip
   layout.schedule = "interleaved_1f1b", layout.virtual_stages = 2;  // M W / K
   CHECK(evaluator.bound(layout) >= Time{13'998});
   CHECK(evaluator.bound(layout) <= Time{14'000});
+}
+
+// Six blocks whose weights four copies gather in 300 ms each where links are slow, for forwards of 3 ms.
+TEST_CASE("gathers of divided weights bound a step, whatever the order and what is run again") {
+  for (const std::int64_t micro_batches : {1, 4})
+    for (const std::int64_t after_forward : {0, 1, 2})  // kept whole, given away, kept by two together
+      for (const bool slow : {false, true}) {
+        CAPTURE(micro_batches);
+        CAPTURE(after_forward);
+        CAPTURE(slow);
+        Scenario scenario = sharded(6, 4, micro_batches);
+        scenario.cluster.links.bandwidth = Bandwidth{slow ? 1e9 : 1e12};
+        scenario.plan.reshard_after_forward = Placed<bool>{after_forward > 0, {}};
+        scenario.plan.reshard_over = after_forward > 1 ? after_forward : 0;
+        for (const char* schedule : {"1f1b", "gpipe"})
+          for (const Recompute recompute : {Recompute::None, Recompute::Full}) {
+            scenario.plan.schedule.value = schedule;
+            scenario.plan.recompute.value = {recompute};
+            Evaluator evaluator(scenario);
+            const Layout layout = all_layouts(scenario).front();
+            const Time bound = evaluator.tight_bound(layout);
+            const Time makespan = std::get<Answer>(answer(scenario, {.ignore_memory = true})).report.makespan;
+            CHECK(bound <= makespan);
+            if (slow) CHECK(bound > evaluator.bound(layout));
+            if (slow && after_forward == 1) CHECK(bound.value > makespan.value / 2);  // reductions take ports, too
+          }
+      }
 }
 
 TEST_CASE("a run of equal layers: whole layers and memory are counted, and no plan is better" *

@@ -66,8 +66,7 @@ namespace pipewright::core {
 namespace {
 
 bool states_times(const Model& model) {
-  return std::any_of(model.layers.begin(), model.layers.end(),
-                     [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
+  return std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.states_times(); });
 }
 
 class Roofline final : public CostSource {
@@ -158,8 +157,7 @@ class Roofline final : public CostSource {
 
   std::string provenance() const override {
     const auto& layers = scenario_.model.layers;
-    const auto stated = std::count_if(layers.begin(), layers.end(),
-                                      [](const Layer& l) { return l.forward || l.backward || l.backward_input; });
+    const auto stated = std::count_if(layers.begin(), layers.end(), [](const Layer& l) { return l.states_times(); });
     std::string text = "layer times: roofline from FLOPs and bytes on " + device_.name + " (" +
                        precision_key(scenario_.training.precision) + recipe() + ", " +
                        rounded_percent(device_.compute_efficiency) + " of the peak FLOP rate, " +
