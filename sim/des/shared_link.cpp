@@ -14,8 +14,8 @@ constexpr double kSlack = 1e-3;
 // Rates that differ by less are the same: sums of doubles depend on their order.
 constexpr double kSameRate = 1e-13;
 
-constexpr std::uint32_t kItself = ~std::uint32_t{0},
-                        kNotLimited = kItself - 1;  // in place of a link: what limits a flow
+// In place of a link: what limits a flow.
+constexpr std::uint32_t kItself = ~std::uint32_t{0}, kNotYetKnown = kItself - 1;
 
 }  // namespace
 
@@ -68,7 +68,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     link.flows.push_back({id, i, use.weight});
   }
   flow.unslowed = flow.full_rate;
-  flow.limiter = kNotLimited;
+  flow.limiter = kNotYetKnown;
   if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
   ++live_;
   return id;
@@ -80,7 +80,7 @@ void SharedLinks::slow(FlowId id, double slower) {
   if (rate == flow.full_rate) return;
   flow.full_rate = rate;
   flow.at_full_rate = false;
-  flow.limiter = kNotLimited;
+  flow.limiter = kNotYetKnown;
   for (const Use& use : flow.uses)
     touch(use.link);
 }
@@ -141,7 +141,7 @@ void SharedLinks::settle_fair(Time now) {
   open_ = 0;
   level_ = lowest_limit_ = 0;
   for (const std::uint32_t touched : touched_)
-    join_limited_by(touched, kNotLimited);
+    join_limited_by(touched, kNotYetKnown);
   fill();
   for (const FlowId id : part_)
     set_rate(id, now, flows_[id].fair_rate);

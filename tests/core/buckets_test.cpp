@@ -70,13 +70,7 @@ TEST_CASE("Buckets as frameworks cut them") {
 
 TEST_CASE("A bucket is ready when only the layers before it are left of the backward") {
   const Scenario scenario = with_skips();
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 4;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 4}};
-  plan.global_batch_size = 128;
+  Plan plan = one_stage({0, 4}, 4);
   plan.bucket = Bytes{1'000};
   const StepCosts costs = step_costs(plan, CostModel(scenario));
   REQUIRE(validate(costs) == "");
@@ -99,13 +93,7 @@ TEST_CASE("A bucket is ready when only the layers before it are left of the back
 TEST_CASE("Layers without parameters at the front end the last bucket early") {
   Scenario scenario = with_skips();
   scenario.model.layers[0].parameters = 0;
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 4;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 4}};
-  plan.global_batch_size = 128;
+  Plan plan = one_stage({0, 4}, 4);
   const StepCosts costs = step_costs(plan, CostModel(scenario));
   CHECK(costs.ready_before_end[0] == std::vector<Time>{us(20)});
 }

@@ -53,4 +53,16 @@ inline Plan four_stages() {
   return plan;
 }
 
+// All of these layers on one stage, in copies.
+inline Plan one_stage(LayerRange layers, int copies) {
+  Plan plan = four_stages();
+  plan.stages = 1;
+  plan.data_parallel = copies;
+  plan.replicas = {1};
+  plan.recompute.assign(1, Recompute::None);
+  plan.layers = {layers};
+  plan.global_batch_size = 32 * copies;
+  return plan;
+}
+
 }  // namespace pipewright::tests

@@ -210,12 +210,7 @@ TEST_CASE("Buckets are complete by the times of the micro-batch whose backward i
   scenario.cluster.devices_per_node = 2;
   scenario.cluster.links.kind = LinkKind::Nvswitch;
   scenario.cluster.links.bandwidth = Bandwidth{1e10};
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 2;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 2}};
+  Plan plan = one_stage({0, 2}, 2);
   plan.micro_batches = 2;
   plan.micro_batch_size = 2;
   plan.last_micro_batch_size = 1;
@@ -363,13 +358,7 @@ TEST_CASE("A ring played step by step takes the closed form's time on an empty n
   scenario.cluster.network->bandwidth = Bandwidth{1e9};
   scenario.cluster.network->latency = us(5);
   scenario.cluster.links.latency = us(2);
-  Plan plan = four_stages();
-  plan.stages = 1;
-  plan.data_parallel = 8;
-  plan.replicas = {1};
-  plan.recompute.assign(1, Recompute::None);
-  plan.layers = {{0, 4}};
-  plan.global_batch_size = 256;
+  Plan plan = one_stage({0, 4}, 8);
   plan.device = {0, 1, 2, 3, 4, 5, 6, 7};
   StepCosts costs = step_costs(plan, CostModel(scenario));
   // The tree would be shorter for so few bytes; this is about the ring.
