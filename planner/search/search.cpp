@@ -67,6 +67,11 @@ class LayoutSearch {
     if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
+    if (space_.whole_sequences)
+      for (Found& found : answer_.plans)
+        found.report.warnings.push_back(
+            "plan.context_parallel was left at 1, as more make too many combinations; the bound is that of such plans. "
+            "To search more, list values, e.g. context_parallel: {auto: [1, 2]}, and restrict other fields");
     return std::move(answer_);
   }
 

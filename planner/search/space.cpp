@@ -341,8 +341,6 @@ bool divides(const Model& model, std::int64_t t) {
 namespace {
 
 const std::string kNoBatch = "the batch does not divide among copies and micro-batches";
-const std::string kNoContext =
-    "more than one device shares a sequence: there are too many combinations; list those of context_parallel";
 const std::string kNoExperts = "expert_parallel does not go with the experts, the devices or other keys";
 
 // Degrees of expert parallelism that go with the rest.
@@ -538,7 +536,7 @@ Space layouts_of(const Scenario& scenario, const Within& within) {
   }
   asked.plan.open.erase("context_parallel");
   Space space = SpaceOf(asked, within).found();
-  ++space.left_out[kNoContext];
+  space.whole_sequences = true;
   return space;
 }
 

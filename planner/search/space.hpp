@@ -27,6 +27,7 @@ struct Space {
   std::int64_t layouts = 0;  // of all groups
   // Combinations that make no layout, by reason: "the batch does not divide", "more devices than the cluster has".
   std::map<std::string, std::int64_t> left_out;
+  bool whole_sequences = false;  // with shared ones there are more combinations than are listed
 };
 
 // What no field of a scenario can say about the plans that are searched.
