@@ -38,14 +38,20 @@ int passes_of(double seconds) {
 using Key = std::tuple<std::string, std::int64_t, int>;
 using Series = std::map<Key, std::array<std::vector<double>, 3>>;
 
+// As the run computes it: of a part of a sequence, too.
+const Program& program_of(const RunPlan& run, LayerId layer) {
+  for (const ChunkCode& code : run.code)
+    for (const CodeStep& step : code.steps)
+      if (step.layer == layer) return *step.program;
+  check_failed("a layer that was measured", __FILE__, __LINE__);
+}
+
 // Adds all times of layers that compute the same, whichever worker measured them.
-void add_by_key(Series& series, const RunPlan& run, const Model& model, const std::vector<WorkerResult>& workers,
-                int active) {
+void add_by_key(Series& series, const RunPlan& run, const std::vector<WorkerResult>& workers, int active) {
   for (const WorkerResult& worker : workers)
     for (const auto& [of, times] : worker.layer_ns) {
       const auto& [layer, pass, last] = of;
-      const Layer& of_model = model.layers[static_cast<std::size_t>(layer)];
-      const Program& program = *model.works[static_cast<std::size_t>(of_model.work)].program.get();
+      const Program& program = program_of(run, layer);
       const std::int64_t samples = last != 0 ? run.plan->last_micro_batch_size : run.plan->micro_batch_size;
       auto& into = series[{describe(program), samples, active}][static_cast<std::size_t>(pass)];
       into.insert(into.end(), times.begin(), times.end());
@@ -201,7 +207,7 @@ Series add_rounds_of_all(const std::vector<CalibrationRun>& runs, std::vector<Me
     for (auto& [active, workers] : measured[i]) {
       for (WorkerResult& worker : workers)
         keep_rounds(worker, middle_half(rounds_of(worker)));
-      add_by_key(series, each.run, each.model, workers, active == 0 ? all_of_it : active);
+      add_by_key(series, each.run, workers, active == 0 ? all_of_it : active);
     }
     add_layers_without_work(series, each.run, each.model);
     for (const WorkerResult& worker : measured[i][0]) {

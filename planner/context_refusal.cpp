@@ -71,10 +71,19 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
   const std::int64_t c = plan.context_parallel.value;
   if (c < 2) return std::nullopt;
   const auto refuse = [](std::string key, std::string why) { return Refusal{std::move(key), std::move(why)}; };
-  if (scenario.cost != CostSourceKind::Roofline)
+  if (scenario.cost != CostSourceKind::Roofline && scenario.cost != CostSourceKind::Profile)
+    return refuse("context_parallel",
+                  fmt::format("{} divides sequences, which only cost: roofline and a profile of such a run can price; "
+                              "use 1, or cost: roofline",
+                              c));
+  if (scenario.cost == CostSourceKind::Profile && plan.context_exchange.value != ContextExchange::Ring)
+    return refuse("context_exchange", "a profile prices rings alone; write ring, or cost: roofline");
+  if (scenario.cost == CostSourceKind::Profile && plan.context_split.value == ContextSplit::Contiguous)
     return refuse(
-        "context_parallel",
-        fmt::format("{} divides sequences, which only cost: roofline can price; use 1, or cost: roofline", c));
+        "context_split",
+        "contiguous parts differ in work, and a profile has the mean of all; write zigzag, or cost: roofline");
+  if (scenario.cost == CostSourceKind::Profile && plan.context_imbalance.value != 1)
+    return refuse("context_imbalance", "is not what a run was measured with; leave it out, or write cost: roofline");
   if (may_save_operators(plan))
     return refuse("context_parallel",
                   fmt::format("{}: what checkpoints by operator save of attention over a shared sequence is not known; "

@@ -10,6 +10,10 @@ void Backend::dropout(const DropoutMask&, std::int64_t, const void*, void*) {
   PP_CHECK(false);
 }
 
+void Backend::no_parts(const void*) {
+  PP_CHECK(false);
+}
+
 void Backend::mark(std::size_t number) {
   if (number >= marks_.size()) marks_.resize(number + 1);
   marks_[number] = steady_ns();

@@ -26,6 +26,7 @@
 #include "core/question/scenario.hpp"
 #include "core/units.hpp"
 #include "kernels/dropout_mask.hpp"
+#include "runtime/context_part.hpp"
 #include "runtime/device_memory.hpp"
 
 namespace pipewright::runtime {
@@ -49,6 +50,7 @@ struct StepArguments {
   // output is the mean over a sample's rows of -log(probability of the label), one value per sample, not scaled.
   const std::int64_t* labels = nullptr;
   float loss_scale = 1;
+  ContextPart part;  // of every sequence
 };
 
 // One tensor of an update. weight_out may be weight_in. states: as many blocks as the optimizer has, each as long as
@@ -100,6 +102,18 @@ class Backend {
   virtual void forward(const StepArguments& arguments) = 0;
   virtual void input_gradient(const StepArguments& arguments) = 0;
   virtual void weight_gradient(const StepArguments& arguments) = 0;
+  // Attention of AttentionCore::parts > 1, piece by piece as keys and values of others arrive [RingAttention23]. Those of
+  // one part are a block {samples, tokens of a part, key heads * (key size + value size)}; their gradients are another.
+  //     forward    keys_of_part, attend_begin; attend for each part. Output and `saved` are then those of `forward`.
+  //     backward   keys_of_part, gradients_begin; attend_gradient for each part; gradients_end with those of its own keys
+  // Only the CPU has them.                                      tests/runtime/context_test.cpp
+  virtual bool shares_sequences() const { return false; }
+  virtual void keys_of_part(const StepArguments&, void* keys) { no_parts(keys); }
+  virtual void attend_begin(const StepArguments& arguments) { no_parts(arguments.saved); }
+  virtual void attend(const StepArguments&, int, const void* keys) { no_parts(keys); }  // to keys of that part
+  virtual void gradients_begin(const StepArguments&, void* gradients) { no_parts(gradients); }
+  virtual void attend_gradient(const StepArguments&, int, const void*, void* gradients) { no_parts(gradients); }
+  virtual void gradients_end(const StepArguments&, const void* gradients) { no_parts(gradients); }
   // How a library did the product that was asked for last; nothing: none did.
   virtual std::optional<ProductAlgorithm> product_algorithm() const { return std::nullopt; }
   // All parameters at once: as few launches as a device can do with.
@@ -141,6 +155,7 @@ class Backend {
   virtual bool in_host_memory() const { return true; }
 
  private:
+  static void no_parts(const void*);
   std::vector<std::int64_t> marks_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/check.hpp"
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/model/sequence_parts.hpp"
 #include "runtime/crossings.hpp"
 #include "runtime/runnable.hpp"
 
@@ -40,7 +41,7 @@ class ChunkCompiler {
         training_(training),
         backend_(backend),
         range_(plan.layers[static_cast<std::size_t>(v)]) {
-    code_.virtual_stage = v;
+    code_.virtual_stage = v, code_.part.of = plan.context_parallel;
     code_.value_bytes = weight_bytes(training.precision).value;
     samples_ = {plan.micro_batch_size, plan.last_micro_batch_size};
     add_ports(crossings);
@@ -124,6 +125,7 @@ class ChunkCompiler {
     input.value = block(input.bytes);
     code_.sample_values = static_cast<std::int64_t>(tensor.shape.elements());
     code_.sample_indices = tensor.indices;
+    code_.part.tokens = tensor.shape[0];
     return input_ = add(input);
   }
 
@@ -177,6 +179,8 @@ class ChunkCompiler {
       code_.label_rows = static_cast<std::int64_t>(logits.shape.elements()) / code_.classes;
       code.labels = block(for_samples(8 * code_.label_rows));
     }
+    if (const auto* core = std::get_if<AttentionCore>(&step.spec); core != nullptr && core->parts > 1)
+      code.ring = ring_of(*core);
     for (int pass = 0; pass < 3; ++pass) {
       std::array<std::int64_t, 2> bytes{};
       for (std::size_t size = 0; size < 2; ++size)
@@ -194,6 +198,20 @@ class ChunkCompiler {
     code_.steps.push_back(std::move(code));
     tensor_of_step_.push_back(inputs);
     return made_by_.emplace_back(add(output));
+  }
+
+  RingStep ring_of(const AttentionCore& core) {
+    RingStep ring;
+    ring.parts = core.parts;
+    ring.bytes = for_samples(code_.value_bytes * core.keys * core.key_heads * (core.key_size + core.value_size));
+    std::array<std::int64_t, 2> both{};
+    for (std::size_t size = 0; size < 2; ++size) {
+      ring.gradients_at[size] = rounded_up(ring.bytes[size], backend_.alignment().value);
+      both[size] = ring.gradients_at[size] + ring.bytes[size];
+      code_.part.ring_bytes[size] = std::max(code_.part.ring_bytes[size], both[size]);
+    }
+    ring.keys = block(ring.bytes), ring.keys_and_gradients = block(both), ring.arrived = block({});
+    return ring;
   }
 
   void bind_ports() {
@@ -382,7 +400,10 @@ class ChunkCompiler {
       }
       const int scratch = step.scratch[static_cast<std::size_t>(Pass::Forward)];
       if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-      line.push_back(at_step(Verb::Forward, s));
+      if (step.ring.parts > 0)
+        add_ring_forward(line, s);
+      else
+        line.push_back(at_step(Verb::Forward, s));
       if (scratch >= 0) line.push_back(make(Verb::Free, scratch));
       if (step.labels >= 0) line.push_back(make(Verb::Free, step.labels));
       if (step.labels >= 0 && !again) line.push_back(make(Verb::Loss, step.output));
@@ -466,7 +487,10 @@ class ChunkCompiler {
     }
     const int scratch = step.scratch[static_cast<std::size_t>(Pass::InputGradient)];
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-    line.push_back(at_step(Verb::InputGradient, s));
+    if (step.ring.parts > 0)
+      add_ring_backward(line, s);
+    else
+      line.push_back(at_step(Verb::InputGradient, s));
     if (scratch >= 0) line.push_back(make(Verb::Free, scratch));
     for (const auto& [from, sum] : temporary) {
       Instruction add = make(Verb::Add, sum);
@@ -474,6 +498,44 @@ class ChunkCompiler {
       line.push_back(add);
       line.push_back(make(Verb::Free, from));
     }
+  }
+
+  // Keys and values go round [RingAttention23]: while a device attends to those of one part, they are on their way to the
+  // next device.
+  void add_ring_forward(std::vector<Instruction>& line, std::size_t s) {
+    const RingStep& ring = code_.steps[s].ring;
+    const auto add = [&](Verb verb, int block, int other = -1) {
+      line.push_back(make(verb, block));
+      line.back().step = static_cast<std::int32_t>(s), line.back().other = other;
+    };
+    add(Verb::Allocate, ring.keys), add(Verb::KeysOfPart, ring.keys), add(Verb::AttendBegin, ring.keys);
+    for (int hop = 0; hop < ring.parts; ++hop) {
+      const int block = hop == 0 ? ring.keys : ring.arrived;
+      if (hop + 1 < ring.parts) add(Verb::RingSend, block, static_cast<int>(RingPart::Keys));
+      add(Verb::Attend, block, hop);
+      add(hop == 0 ? Verb::Free : Verb::RingRelease, block);
+      if (hop + 1 < ring.parts) add(Verb::RingReceive, ring.arrived);
+    }
+  }
+  // And back with their gradients, which each device adds to; after the last hop they are at home.
+  void add_ring_backward(std::vector<Instruction>& line, std::size_t s) {
+    const RingStep& ring = code_.steps[s].ring;
+    const auto add = [&](Verb verb, int block, int other = -1) {
+      line.push_back(make(verb, block));
+      line.back().step = static_cast<std::int32_t>(s), line.back().other = other;
+    };
+    const int own = ring.keys_and_gradients;
+    add(Verb::Allocate, own), add(Verb::KeysOfPart, own), line.back().forward = false;
+    add(Verb::GradientsBegin, own);
+    for (int hop = 0; hop < ring.parts; ++hop) {
+      const int block = hop == 0 ? own : ring.arrived;
+      add(Verb::AttendGradient, block, hop);
+      const bool home = hop + 1 == ring.parts;
+      add(Verb::RingSend, block, static_cast<int>(home ? RingPart::Gradients : RingPart::KeysAndGradients));
+      add(hop == 0 ? Verb::Free : Verb::RingRelease, block);
+      add(Verb::RingReceive, ring.arrived);
+    }
+    add(Verb::GradientsEnd, ring.arrived), add(Verb::RingRelease, ring.arrived);
   }
 
   void add_weight_gradient(std::vector<Instruction>& line, std::size_t s) {
@@ -547,6 +609,15 @@ class ChunkCompiler {
   int input_ = -1;
 };
 
+std::vector<ChunkCode> compiled(const Plan& plan, const Model& model, const Training& training,
+                                const Backend& backend) {
+  const std::vector<Crossing> edges = crossings(plan, model);
+  std::vector<ChunkCode> chunks;
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v)
+    chunks.push_back(ChunkCompiler(plan, model, training, backend, v, edges).compiled());
+  return chunks;
+}
+
 }  // namespace
 
 const std::vector<Instruction>& ChunkCode::line(Kind kind, bool recomputed) const {
@@ -563,11 +634,8 @@ const std::vector<Instruction>& ChunkCode::line(Kind kind, bool recomputed) cons
 
 std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
   check_runnable(plan, model, training, backend);
-  const std::vector<Crossing> edges = crossings(plan, model);
-  std::vector<ChunkCode> chunks;
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v)
-    chunks.push_back(ChunkCompiler(plan, model, training, backend, v, edges).compiled());
-  return chunks;
+  if (plan.context_parallel > 1) return compiled(plan, of_parts(model, plan.context_parallel), training, backend);
+  return compiled(plan, model, training, backend);
 }
 
 }  // namespace pipewright::runtime

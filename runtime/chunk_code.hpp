@@ -66,6 +66,16 @@ enum class Verb : std::uint8_t {
   Send,            // port out (activations) resp. in (gradients)
   Release,         // port: its slot may be filled again
   Ready,           // bucket: its gradients of this micro-batch are complete
+  // Attention over a shared sequence, of step; `other`: how many parts before its own the keys in `block` are.
+  KeysOfPart,      // own keys and values go into block
+  AttendBegin,     //
+  Attend,          // to the keys in block
+  GradientsBegin,  // block: room behind own keys for their gradients, zero
+  AttendGradient,  // to the keys in block, whose gradients lie behind them
+  GradientsEnd,    // block: gradients of own keys, which have come home alone
+  RingSend,        // block, or of it what `other` (RingPart) says, to the device of the next part
+  RingReceive,     // block: what the device of the part before has sent
+  RingRelease,     // its slot may be filled again
   Bind,            // block lies where other does; synthetic runs only, like
   Spin,            // until the op of kind `step` has taken its time; other >= 0: until its gradients of that bucket are
                    // complete
@@ -74,11 +84,22 @@ enum class Verb : std::uint8_t {
 struct Instruction {
   Verb verb{};
   Tag tag = Tag::Workspace;
-  bool forward = true;  // Receive, Send, Release: activations, else gradients
+  bool forward = true;  // Receive, Send, Release: activations, else gradients; KeysOfPart: of a forward
   std::int32_t block = -1;
   std::int32_t step = -1;
   std::int32_t other = -1;
 };
+
+// Attention over a shared sequence: blocks that go round, of full and last micro-batch.
+struct RingStep {
+  int parts = 0;                                        // 0: attention over a whole one, or no attention
+  int keys = -1;                                        // of a forward: own keys and values
+  int keys_and_gradients = -1;                          // of a backward: the same, and behind them their gradients
+  int arrived = -1;                                     // in a message
+  std::array<std::int64_t, 2> bytes{}, gradients_at{};  // of keys and values; where their gradients begin
+};
+// What of a block is sent on.
+enum class RingPart : std::uint8_t { Keys, KeysAndGradients, Gradients };
 
 struct CodeStep {
   std::shared_ptr<const Program> program;
@@ -90,6 +111,7 @@ struct CodeStep {
   std::vector<int> input_gradients;        // targets of InputGradient; -1: not asked for
   std::array<int, 3> scratch{-1, -1, -1};  // by Pass
   int first_parameter = 0, parameters = 0;
+  RingStep ring;
 };
 
 struct CodeParameter {
@@ -98,6 +120,13 @@ struct CodeParameter {
   // Bytes, from the beginning of the stage's weights; and of its gradients, states and masters, which are fp32. The
   // same where weights are fp32.
   std::int64_t weight_offset = 0, offset = 0;
+};
+
+// Where workers share every sequence.
+struct SequencePart {
+  int of = 1;                                // how many parts there are
+  std::int64_t tokens = 0;                   // of the model's own input
+  std::array<std::int64_t, 2> ring_bytes{};  // of the largest message that goes round; 0: none does
 };
 
 struct ChunkCode {
@@ -114,6 +143,7 @@ struct ChunkCode {
   std::vector<Instruction> forward, forward_boundary, rebuild, backward, backward_input, backward_weight;
   std::int64_t sample_values = 0;  // values per sample of the model's own input; 0: this stage does not read it
   bool sample_indices = false;
+  SequencePart part;                         // `sample_values` and `label_rows` are those of one
   std::int64_t label_rows = 0, classes = 0;  // of the loss; 0: none here
   // Of a synthetic run, of the full and of the last micro-batch: how long an op of every kind takes, and how long
   // before the end of its last backward the gradients of a bucket are complete.

@@ -178,8 +178,9 @@ std::uint64_t mixed(std::uint64_t counter) {
 SampleShape sample_shape(const std::vector<ChunkCode>& code) {
   SampleShape shape;
   for (const ChunkCode& chunk : code) {
-    if (chunk.sample_values > 0) shape.values = chunk.sample_values, shape.indices = chunk.sample_indices;
-    if (chunk.label_rows > 0) shape.label_rows = chunk.label_rows, shape.classes = chunk.classes;
+    if (chunk.sample_values > 0)
+      shape.values = chunk.sample_values * chunk.part.of, shape.indices = chunk.sample_indices;
+    if (chunk.label_rows > 0) shape.label_rows = chunk.label_rows * chunk.part.of, shape.classes = chunk.classes;
     for (const CodeStep& step : chunk.steps)
       if (const auto* table = std::get_if<Embedding>(&step.step->spec))
         shape.vocabulary = shape.vocabulary == 0 ? table->vocabulary : std::min(shape.vocabulary, table->vocabulary);

@@ -44,20 +44,48 @@ void draw(const CodeParameter& parameter, std::uint64_t seed, int number, std::i
 
 }  // namespace
 
+std::vector<Piece> pieces_of(const RingStep& ring, RingPart part, const std::byte* block, std::size_t size) {
+  std::vector<Piece> pieces;
+  if (part != RingPart::Gradients) pieces.push_back({block, 0, ring.bytes[size]});
+  if (part != RingPart::Keys)
+    pieces.push_back({block + ring.gradients_at[size], pieces.empty() ? 0 : ring.gradients_at[size], ring.bytes[size]});
+  return pieces;
+}
+
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m) {
-  return (step * plan.data_parallel + copy) * samples_of_copy(plan) + m * plan.micro_batch_size;
+  return (step * plan.data_parallel + copy / plan.context_parallel) * samples_of_copy(plan) + m * plan.micro_batch_size;
 }
 
 std::int64_t sample_bytes(const ChunkCode& code) {
   return code.sample_values * (code.sample_indices ? 8 : code.value_bytes);
 }
 
+// Of a sequence, what belongs to a part.
+void take_part(const ContextPart& part, std::span<const std::byte> sequence, std::int64_t tokens, std::byte* to) {
+  const std::int64_t token = std::ssize(sequence) / (tokens * part.of);
+  for (const TokenRange& range : ranges(part, tokens))
+    std::copy_n(sequence.begin() + range.in_sequence * token, range.count * token, to + range.here * token);
+}
+
 void store_sample(const ChunkCode& code, Precision precision, const Data& data, const SampleShape& shape,
-                  std::int64_t sample, std::byte* to) {
+                  const ContextPart& part, std::int64_t sample, std::byte* to) {
+  if (part.of > 1) {
+    std::vector<std::byte> whole(static_cast<std::size_t>(sample_bytes(code) * part.of));
+    read_input(data, shape, sample, whole.data());
+    return take_part(part, whole, code.part.tokens, to);
+  }
   if (code.sample_indices || code.value_bytes == 4) return read_input(data, shape, sample, to);
   std::vector<float> values(static_cast<std::size_t>(code.sample_values));
   data.input(sample, values.data());
   precision == Precision::Bf16 ? store_as<Bf16>(values, to) : store_as<Fp16>(values, to);
+}
+
+void store_labels(const ChunkCode& code, const Data& data, const SampleShape& shape, const ContextPart& part,
+                  std::int64_t sample, std::int64_t* to) {
+  if (part.of == 1) return read_labels(data, shape, sample, to);
+  std::vector<std::int64_t> whole(static_cast<std::size_t>(shape.label_rows));
+  read_labels(data, shape, sample, whole.data());
+  take_part(part, std::as_bytes(std::span(whole)), code.label_rows, reinterpret_cast<std::byte*>(to));
 }
 
 void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block) {
@@ -100,8 +128,25 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
   }
   a.parameters = {parameters_.data(), static_cast<std::size_t>(step.parameters)};
   a.saved = block(step.saved);
-  a.loss_scale = place.loss_scale;
+  a.loss_scale = place.loss_scale, a.part = place.part;
   return a;
+}
+
+void Interpreter::compute_shared(const Instruction& i, const StepArguments& a, const Place& place) {
+  const RingStep& ring = place.code->steps[static_cast<std::size_t>(i.step)].ring;
+  std::byte* const keys = place.frame->at[static_cast<std::size_t>(i.block)];
+  std::byte* const gradients = keys + ring.gradients_at[place.size];
+  const int from = (place.part.number - i.other + place.part.of) % place.part.of;
+  switch (i.verb) {
+    case Verb::KeysOfPart: return backend_.keys_of_part(a, keys);
+    case Verb::AttendBegin: return backend_.attend_begin(a);
+    case Verb::Attend: return backend_.attend(a, from, keys);
+    case Verb::GradientsBegin: return backend_.gradients_begin(a, gradients);
+    case Verb::AttendGradient: return backend_.attend_gradient(a, from, keys, gradients);
+    case Verb::GradientsEnd: return backend_.gradients_end(a, keys);
+    default: break;
+  }
+  check_failed("arithmetic of a step", __FILE__, __LINE__);
 }
 
 void Interpreter::compute(const Instruction& i, const Place& place) {
@@ -123,15 +168,17 @@ void Interpreter::compute(const Instruction& i, const Place& place) {
     a.workspace = scratch(Pass::Forward);
     if (step.labels >= 0) a.labels = reinterpret_cast<const std::int64_t*>(at(step.labels));
     backend_.forward(a);
-  } else if (i.verb == Verb::InputGradient) {
+  } else if (i.verb == Verb::KeysOfPart || i.verb == Verb::AttendBegin || i.verb == Verb::Attend) {
+    a.workspace = scratch(Pass::Forward);
+    compute_shared(i, a, place);
+  } else if (i.verb != Verb::WeightGradient) {
     input_gradients_.resize(step.input_gradients.size());
     for (std::size_t t = 0; t < step.input_gradients.size(); ++t)
       input_gradients_[t] = step.input_gradients[t] < 0 ? nullptr : at(step.input_gradients[t]);
     a.input_gradients = {input_gradients_.data(), step.input_gradients.size()};
     a.workspace = scratch(Pass::InputGradient);
-    backend_.input_gradient(a);
+    i.verb == Verb::InputGradient ? backend_.input_gradient(a) : compute_shared(i, a, place);
   } else {
-    PP_CHECK(i.verb == Verb::WeightGradient);
     a.parameter_gradients = {parameter_gradients_.data(), static_cast<std::size_t>(step.parameters)};
     a.workspace = scratch(Pass::WeightGradient);
     backend_.weight_gradient(a);

@@ -9,6 +9,7 @@
 #include "runtime/backend.hpp"
 #include "runtime/chunk_code.hpp"
 #include "runtime/data.hpp"
+#include "runtime/transport.hpp"
 
 namespace pipewright::runtime {
 
@@ -30,12 +31,14 @@ class Interpreter {
     const std::byte* weights = nullptr;
     std::byte* gradients = nullptr;
     float loss_scale = 1;
+    ContextPart part;
   };
 
-  // Forward, InputGradient, WeightGradient, Add, Copy, Zero; other verbs are the caller's.
+  // Arithmetic of steps, Add, Copy, Zero; other verbs are the caller's.
   void compute(const Instruction& instruction, const Place& place);
 
  private:
+  void compute_shared(const Instruction& instruction, const StepArguments& a, const Place& place);
   StepArguments arguments(const CodeStep& step, const Place& place);
 
   Backend& backend_;
@@ -45,12 +48,16 @@ class Interpreter {
   std::vector<float*> parameter_gradients_;
 };
 
+// What goes to the next device of a ring.
+std::vector<Piece> pieces_of(const RingStep& ring, RingPart part, const std::byte* block, std::size_t size);
 // Number of the first sample of a micro-batch, counted over the whole run.
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m);
 // One sample of the model's input as a run stores it: bytes, and what lies there. Data are fp32, or token numbers.
 std::int64_t sample_bytes(const ChunkCode& code);
 void store_sample(const ChunkCode& code, Precision precision, const Data& data, const SampleShape& shape,
-                  std::int64_t sample, std::byte* to);
+                  const ContextPart& part, std::int64_t sample, std::byte* to);
+void store_labels(const ChunkCode& code, const Data& data, const SampleShape& shape, const ContextPart& part,
+                  std::int64_t sample, std::int64_t* to);
 // The initial weights of a virtual stage in fp32, laid out as its gradients, go to `block`, which is zero, piece by
 // piece: several threads draw what one mover moves. A value depends on seed, tensor and place alone.
 void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block);

@@ -105,7 +105,7 @@ int threads_of(const Lane& lane) {
 int threads_of(const RunPlan& run) {
   int threads = 0;
   for (const Lane& lane : run.schedule->positions)
-    threads += threads_of(lane) * run.plan->data_parallel;
+    threads += threads_of(lane) * run.plan->copies();
   return threads;
 }
 

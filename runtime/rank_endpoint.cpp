@@ -16,14 +16,13 @@ std::int64_t segment(std::int64_t elements, std::size_t i, std::size_t count) {
 
 class RankEndpoint final : public Transport, public RunWatch {
  public:
-  RankEndpoint(Ranks::State& state, const RunPlan& run) : state_(state), run_(run) {
-    first_ = state.rank() / run.plan->positions() * run.plan->positions();
-  }
+  RankEndpoint(Ranks::State& state, const RunPlan& run)
+      : state_(state), run_(run), copy_(state.rank() / run.plan->positions()) {}
 
   void bind(std::vector<std::vector<std::byte*>> slots, Movers) override { state_.take_slots(run_, slots); }
 
   Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
-    const int to = first_ + run_.channels[static_cast<std::size_t>(message.channel)].to;
+    const int to = run_.receiver(run_.channels[static_cast<std::size_t>(message.channel)], copy_);
     const std::int64_t begin = steady_ns();
     bool waited = false;
     state_.wait(
@@ -55,14 +54,14 @@ class RankEndpoint final : public Transport, public RunWatch {
   }
 
   std::byte* receive(const MessageSlot& message) override {
-    const int from = first_ + run_.channels[static_cast<std::size_t>(message.channel)].from;
+    const int from = sender(message);
     state_.wait([&] { return state_.filled(message) >= message.number; },
                 [&] { return fmt::format("a message of worker {}", from); });
     return state_.memory(message);
   }
 
   void release(const MessageSlot& message) override {
-    const int from = first_ + run_.channels[static_cast<std::size_t>(message.channel)].from;
+    const int from = sender(message);
     if (from == state_.rank())
       state_.free_own(message);
     else
@@ -140,6 +139,9 @@ class RankEndpoint final : public Transport, public RunWatch {
   std::string who_is_silent() override { return state_.who_is_silent(); }
 
  private:
+  int sender(const MessageSlot& message) const {
+    return run_.sender(run_.channels[static_cast<std::size_t>(message.channel)], copy_);
+  }
   std::size_t rank_in(std::span<const WorkerId> members) const {
     return static_cast<std::size_t>(std::find(members.begin(), members.end(), state_.rank()) - members.begin());
   }
@@ -156,7 +158,7 @@ class RankEndpoint final : public Transport, public RunWatch {
 
   Ranks::State& state_;
   const RunPlan& run_;
-  int first_;  // worker of this copy
+  CopyId copy_;
 };
 
 }  // namespace

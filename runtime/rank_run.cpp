@@ -49,6 +49,7 @@ std::uint64_t hash_of_layers(const RunPlan& run) {
     for (const auto& time : code.time)
       hash.add(time[0].value).add(time[1].value);
   }
+  if (run.plan->context_parallel > 1) hash.add(run.zigzag ? 1 : 0);  // checkpoints of whole sequences stay readable
   for (const RunChannel& channel : run.channels)
     hash.add(channel.edge).add(channel.slots).add(channel.bytes[0]);
   return hash.value();
@@ -168,7 +169,7 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
   return {
       {"backend", backend.name()},
       {"plan", fmt::format("{}, {} workers, {} stages, {} copies, {} micro-batches of {} samples, layers per chunk {}",
-                           plan.schedule, plan.workers(), plan.stages, plan.data_parallel, plan.micro_batches,
+                           plan.schedule, plan.workers(), plan.stages, plan.copies(), plan.micro_batches,
                            plan.micro_batch_size, cut)},
       {"schedule", plan.schedule, hash_of(*run.schedule)},
       {"layers", fmt::format("{} layers", plan.layers.back().end), hash_of_layers(run)},

@@ -1,6 +1,7 @@
 #include "runtime/run_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 
@@ -13,7 +14,7 @@
 namespace pipewright::runtime {
 namespace {
 
-constexpr int kGradientSlots = 2;
+constexpr int kGradientSlots = 2, kRingSlots = 2;
 
 // ---- what comes before what -----------------------------------------------------------------------------------------
 
@@ -225,6 +226,26 @@ void add_channels(RunPlan& run, const Places& places) {
       run.channels[c].slots = unlimited[c];
 }
 
+void add_rings(RunPlan& run) {
+  const bool causal = std::ranges::any_of(run.code, [](const ChunkCode& code) {
+    return std::ranges::any_of(code.steps, [](const CodeStep& step) {
+      return step.ring.parts > 0 && std::get<AttentionCore>(step.step->spec).causal;
+    });
+  });
+  run.zigzag = causal && run.plan->context_split.value == ContextSplit::Zigzag;
+  const Seating seating = run.schedule->seating();
+  for (PositionId p = 0; p < std::ssize(run.schedule->positions); ++p) {
+    std::array<std::int64_t, 2> bytes{};
+    for (const ChunkCode& code : run.code)
+      for (std::size_t size = 0; size < 2 && seating.holds(seating.stage_at(p), code.virtual_stage); ++size)
+        bytes[size] = std::max(bytes[size], code.part.ring_bytes[size]);
+    if (bytes[0] == 0) continue;
+    RunChannel ring;
+    ring.ring = true, ring.from = ring.to = p, ring.slots = kRingSlots, ring.bytes = bytes;
+    run.channels.push_back(ring);
+  }
+}
+
 // ---- versions -------------------------------------------------------------------------------------------------------
 
 void add_versions(RunPlan& run, const RunOptions& options) {
@@ -418,9 +439,26 @@ class Replay {
 
 }  // namespace
 
+int RunPlan::ring(PositionId position) const {
+  for (std::size_t c = channels.size(); c-- > 0 && channels[c].ring;)  // they stand last
+    if (channels[c].from == position) return static_cast<int>(c);
+  return -1;
+}
+
+WorkerId RunPlan::sender(const RunChannel& channel, CopyId to) const {
+  const int parts = plan->context_parallel;
+  const CopyId from = channel.ring ? to / parts * parts + (to % parts + parts - 1) % parts : to;
+  return from * plan->positions() + channel.from;
+}
+WorkerId RunPlan::receiver(const RunChannel& channel, CopyId from) const {
+  const int parts = plan->context_parallel;
+  const CopyId to = channel.ring ? from / parts * parts + (from % parts + 1) % parts : from;
+  return to * plan->positions() + channel.to;
+}
+
 float RunPlan::loss_scale(MicroBatchId m) const {
   const std::int64_t samples = schedule->flush ? plan->global_batch_size : plan->samples(m) * plan->data_parallel;
-  return static_cast<float>(scaled_by / static_cast<double>(samples));
+  return static_cast<float>(scaled_by / static_cast<double>(samples * plan->context_parallel));
 }
 
 float RunPlan::gradient_factor(VirtualStageId v, int round) const {
@@ -503,6 +541,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     run.chunks.push_back(chunk);
   }
   add_channels(run, Places(schedule));
+  add_rings(run);
   add_versions(run, options);
   add_whole(run);
   return run;

@@ -9,6 +9,9 @@
 // per micro-batch.
 //     1f1b, K stages: forward into stage k: min(M, K - k + 1).    tests/runtime/run_plan_test.cpp "slots"
 //
+// Rings have two: the message behind the one that is attended to may arrive. Numbers go on from pass to pass. Message n
+// waits until n - 2 has been read, which waits for earlier numbers alone, so rings cannot lock up.
+//
 // Versions. Asynchronous schedules update while micro-batches are in flight. With stashing the backward of a
 // micro-batch reads the version its forward used [PipeDream19] section 3.3, without it the newest; with vertical sync
 // every stage uses the version that the input stage used. A version's buffer is used again once nobody will read it.
@@ -46,7 +49,8 @@ class CostModel;
 
 namespace pipewright::runtime {
 
-// Messages of one edge and direction from one position to another, within every copy.
+// Messages of one edge and direction from one position to another, within every copy. Or of a ring: from a copy to the
+// one that has the next part of the same sequences, at one position, as many in each pass over attention as there are hops.
 struct RunChannel {
   int edge = 0;
   bool forward = true;
@@ -54,6 +58,7 @@ struct RunChannel {
   int slots = 0;
   std::array<std::int64_t, 2> bytes{};      // of a message: full and last micro-batch
   std::vector<MicroBatchId> micro_batches;  // in the order in which they are sent
+  bool ring = false;
 };
 
 // What an op of a position reads and writes beside its micro-batch.
@@ -117,12 +122,21 @@ struct RunPlan {
   }
   std::vector<Way> ways_;
 
+  // Of sequences that copies share (plan.context_parallel).
+  bool zigzag = false;
+  ContextPart part(CopyId copy) const { return {copy % plan->context_parallel, plan->context_parallel, zigzag}; }
+  int ring(PositionId position) const;  // channel; -1: none goes through this position
+  // Who sends to, and who receives from a worker of that copy.
+  WorkerId sender(const RunChannel& channel, CopyId to) const;
+  WorkerId receiver(const RunChannel& channel, CopyId from) const;
+
   std::size_t size_of(MicroBatchId m) const { return m + 1 == schedule->shape.micro_batches ? 1 : 0; }
   // An update minimises the mean loss over its samples. With a flush these are the global batch, and every
   // micro-batch's loss is scaled by 1 / N. Asynchronous: the loss of a micro-batch is its mean, over the copies' share,
   // and what a stage with r replicas has summed over a round is divided by the round's micro-batches (r; the last round
   // may have fewer). Micro-batches of 2 samples, one copy, r = 2: 1/2, and 1/2.  tests/runtime/execute_test.cpp
   // "averaged"
+  // Of sequences in c parts each part's loss is the mean over its tokens, and counts 1 / c.
   float loss_scale(MicroBatchId m) const;
   float gradient_factor(VirtualStageId v, int round) const;
 

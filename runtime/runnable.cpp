@@ -83,7 +83,10 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
   if (plan.slices_of_each() > 1) refuse("plan.slices", "a run computes whole sequences; use 1");
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
-  if (plan.context_parallel > 1) refuse("plan.context_parallel", "a run computes whole sequences; use 1");
+  if (plan.context_parallel > 1 && !backend.shares_sequences())
+    refuse("plan.context_parallel", "backend " + backend.name() + " computes whole sequences; use 1, or backend: cpu");
+  if (plan.context_parallel > 1 && plan.context_exchange.value != ContextExchange::Ring)
+    refuse("plan.context_exchange", "a run sends keys and values round a ring; write ring, or leave it out");
   if (plan.split().sends_tokens()) refuse("plan.expert_parallel", "a run keeps all experts of a layer together; use 1");
   if (plan.pairs.value != Pairs::Serial)
     refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");

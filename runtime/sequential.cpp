@@ -37,14 +37,14 @@ Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, c
 
 std::vector<std::vector<float>> Sequential::gradients() {
   std::vector<Rounds> rounds(run_.code.size());
-  for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
+  for (CopyId copy = 0; copy < run_.plan->copies(); copy += parts()) {
     begin(0);
     const auto micro_batches = static_cast<MicroBatchId>(run_.plan->micro_batches);
     for (MicroBatchId m = 0; m < micro_batches; ++m)
       for (std::size_t v = 0; v < run_.code.size(); ++v)
-        follow(copy, v, m, run_.code[v].forward, nullptr);
+        follow(copy, v, m, run_.code[v].forward, {});
     for (std::size_t v = run_.code.size(); v-- > 0;)
-      add_copy(copy, v, rounds[v]);
+      add_copies(copy, v, rounds[v]);
   }
   std::vector<std::vector<float>> sums;
   for (std::size_t v = 0; v < rounds.size(); ++v) {
@@ -90,25 +90,42 @@ std::vector<float> Sequential::values_of(std::size_t v, const Block& block) cons
   return values;
 }
 
-// Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart.
-void Sequential::add_copy(CopyId copy, std::size_t v, Rounds& sums) {
+// Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart: of one copy, or of those that
+// share its sequences.
+void Sequential::add_copies(CopyId first, std::size_t v, Rounds& sums) {
   const Seating seating = run_.schedule->seating();
   const auto chunk = static_cast<VirtualStageId>(v);
+  const auto parts = static_cast<std::size_t>(this->parts());
   const bool each = run_.schedule->shape.reduce_each;
+  std::vector<Rounds> closed(parts);  // by copy, holder after holder
+  std::vector<std::size_t> begins;    // of each holder among them
   for (int holder = 0; holder < seating.holders(chunk); ++holder) {
-    Block own = zeros_of(v);
-    std::size_t round = 0;
-    const auto close = [&] {
-      sums.resize(std::max(sums.size(), round + 1));
-      add_term(sums[round++], values_of(v, own));
+    std::vector<Block> own(parts);
+    std::vector<std::byte*> to(parts);
+    const auto open = [&] {
+      for (std::size_t i = 0; i < parts; ++i)
+        own[i] = zeros_of(v), to[i] = own[i].at();
     };
+    const auto close = [&] {
+      for (std::size_t i = 0; i < parts; ++i)
+        closed[i].push_back(values_of(v, own[i]));
+    };
+    begins.push_back(closed[0].size());
+    open();
     for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute) {
       if (op.virtual_stage != v || !rule(op.kind).gradients) continue;
-      follow(copy, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, own.at());
-      if (each) close(), own = zeros_of(v);
+      follow(first, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, to);
+      if (each) close(), open();
     }
     if (!each) close();
   }
+  begins.push_back(closed[0].size());
+  for (const Rounds& copy : closed)
+    for (std::size_t holder = 0; holder + 1 < begins.size(); ++holder)
+      for (std::size_t i = begins[holder]; i < begins[holder + 1]; ++i) {
+        sums.resize(std::max(sums.size(), i - begins[holder] + 1));
+        add_term(sums[i - begins[holder]], copy[i]);
+      }
 }
 
 // What `fill` writes.
@@ -119,51 +136,83 @@ void Sequential::upload(std::byte* to, std::int64_t bytes, const Fill& fill) {
   mover_->upload(to, from.data(), {bytes});
 }
 
-void Sequential::follow(CopyId copy, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line,
-                        std::byte* gradients) {
+void Sequential::follow(CopyId first, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line,
+                        const std::vector<std::byte*>& gradients) {
   const ChunkCode& code = run_.code[v];
-  const std::size_t size = run_.size_of(m);
-  Held& held = frames_[{static_cast<int>(v), copy, m}];
-  if (held.frame.at.empty()) held.frame.at.resize(code.blocks.size());
-  const std::int64_t samples = run_.plan->samples(m);
-  const Interpreter::Place place{&code, &held.frame, size, samples, weights_[v], gradients, run_.loss_scale(m)};
-  const std::int64_t first = first_sample(*run_.plan, step_, copy, m);
-  for (const Instruction& i : line) {
-    const auto b = static_cast<std::size_t>(i.block);
-    switch (i.verb) {
-      case Verb::Allocate:
-        held.blocks[i.block] = zeros(code.blocks[b][size]);
-        held.frame.at[b] = held.blocks[i.block].at();
-        break;
-      case Verb::Free:
-        backend_.finish();  // it may still read there
-        held.blocks.erase(i.block), held.frame.at[b] = nullptr;
-        break;
-      case Verb::LoadInput:
-        upload(held.frame.at[b], samples * sample_bytes(code), [&](std::byte* to) {
-          for (std::int64_t s = 0; s < samples; ++s)
-            store_sample(code, run_.precision, data_, samples_, first + s, to + s * sample_bytes(code));
-        });
-        break;
-      case Verb::LoadLabels:
-        upload(held.frame.at[b], samples * code.label_rows * 8, [&](std::byte* to) {
-          for (std::int64_t s = 0; s < samples; ++s)
-            read_labels(data_, samples_, first + s, reinterpret_cast<std::int64_t*>(to) + s * code.label_rows);
-        });
-        break;
-      case Verb::Receive: receive(i, code, held.frame, copy, m, size); break;
-      case Verb::Send: send(i, code, held.frame, copy, m, size); break;
-      case Verb::Loss: {
-        std::vector<float>& losses = losses_[{copy, m}];
-        losses.resize(static_cast<std::size_t>(samples));
-        mover_->download(losses.data(), held.frame.at[b], {samples * 4});
-        break;
-      }
-      case Verb::Release:
-      case Verb::Ready: break;
-      default: interpreter_.compute(i, place);
-    }
+  std::vector<Interpreter::Place> places;
+  for (int i = 0; i < parts(); ++i) {
+    const CopyId copy = first + i;
+    Frame& frame = frames_[{static_cast<int>(v), copy, m}].frame;
+    if (frame.at.empty()) frame.at.resize(code.blocks.size());
+    places.push_back({&code, &frame, run_.size_of(m), run_.plan->samples(m), weights_[v],
+                      gradients.empty() ? nullptr : gradients[static_cast<std::size_t>(i)], run_.loss_scale(m),
+                      run_.part(copy)});
   }
+  for (const Instruction& i : line)
+    for (int part = 0; part < parts(); ++part)
+      follow(i, places[static_cast<std::size_t>(part)], first + part, v, m);
+}
+
+void Sequential::follow(const Instruction& i, const Interpreter::Place& place, CopyId copy, std::size_t v,
+                        MicroBatchId m) {
+  const ChunkCode& code = *place.code;
+  const std::size_t size = place.size;
+  Held& held = frames_.at({static_cast<int>(v), copy, m});
+  const auto b = static_cast<std::size_t>(i.block);
+  const std::int64_t first = first_sample(*run_.plan, step_, copy, m);
+  switch (i.verb) {
+    case Verb::Allocate:
+      held.blocks[i.block] = zeros(code.blocks[b][size]);
+      held.frame.at[b] = held.blocks[i.block].at();
+      break;
+    case Verb::Free:
+      backend_.finish();  // it may still read there
+      held.blocks.erase(i.block), held.frame.at[b] = nullptr;
+      break;
+    case Verb::LoadInput:
+      upload(held.frame.at[b], place.samples * sample_bytes(code), [&](std::byte* to) {
+        for (std::int64_t s = 0; s < place.samples; ++s)
+          store_sample(code, run_.precision, data_, samples_, place.part, first + s, to + s * sample_bytes(code));
+      });
+      break;
+    case Verb::LoadLabels:
+      upload(held.frame.at[b], place.samples * code.label_rows * 8, [&](std::byte* to) {
+        for (std::int64_t s = 0; s < place.samples; ++s)
+          store_labels(code, data_, samples_, place.part, first + s,
+                       reinterpret_cast<std::int64_t*>(to) + s * code.label_rows);
+      });
+      break;
+    case Verb::Receive: receive(i, code, held.frame, copy, m, size); break;
+    case Verb::Send: send(i, code, held.frame, copy, m, size); break;
+    case Verb::RingSend: {
+      const int next = (place.part.number + 1) % place.part.of;
+      Held& to = frames_.at({static_cast<int>(v), copy - place.part.number + next, m});
+      to.sent_on = zeros(code.part.ring_bytes[size]);
+      send_on(i, code, held.frame.at[b], size, to.sent_on.at());
+      break;
+    }
+    case Verb::RingReceive:
+      held.arrived = std::move(held.sent_on);
+      held.frame.at[b] = held.arrived.at();
+      break;
+    case Verb::Loss: {
+      std::vector<float>& losses = losses_[{copy, m}];
+      losses.resize(static_cast<std::size_t>(place.samples));
+      mover_->download(losses.data(), held.frame.at[b], {place.samples * 4});
+      break;
+    }
+    case Verb::Release:
+    case Verb::RingRelease:
+    case Verb::Ready: break;
+    default: interpreter_.compute(i, place);
+  }
+}
+
+void Sequential::send_on(const Instruction& i, const ChunkCode& code, const std::byte* block, std::size_t size,
+                         std::byte* to) {
+  const RingStep& ring = code.steps[static_cast<std::size_t>(i.step)].ring;
+  for (const Piece& piece : pieces_of(ring, static_cast<RingPart>(i.other), block, size))
+    backend_.copy(to + piece.offset, piece.from, {piece.bytes});
 }
 
 void Sequential::receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,

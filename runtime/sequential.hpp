@@ -32,8 +32,11 @@ class Sequential {
   Block stored_of(const ChunkCode& code, const Block& master) const;  // weights as layers read them
   std::vector<float> values_of(std::size_t v, const Block& block) const;
   void begin(std::int64_t step);  // `follow` reads its samples; messages of the one before are gone
-  // What the ops of one micro-batch do, in order.
-  void follow(CopyId copy, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line, std::byte* gradients);
+  // What the ops of one micro-batch do, in order: of copies that share its sequences instruction by instruction, each for
+  // all of them. `gradients`: by copy; empty: none.
+  void follow(CopyId first, std::size_t v, MicroBatchId m, const std::vector<Instruction>& line,
+              const std::vector<std::byte*>& gradients);
+  int parts() const { return run_.plan->context_parallel; }
 
   using MessageKey = std::tuple<int, bool, CopyId, MicroBatchId>;
   const RunPlan& run_;
@@ -49,11 +52,14 @@ class Sequential {
   struct Held {
     Frame frame;
     std::map<int, Block> blocks;
+    Block sent_on, arrived;  // what the copy before has sent, and what of that is being read
   };
   Block zeros(std::int64_t bytes) const;
   // Sums of a virtual stage, by the order in which rounds of reductions are closed.
   using Rounds = std::vector<std::vector<float>>;
-  void add_copy(CopyId copy, std::size_t v, Rounds& sums);
+  void add_copies(CopyId first, std::size_t v, Rounds& sums);
+  void follow(const Instruction& i, const Interpreter::Place& place, CopyId copy, std::size_t v, MicroBatchId m);
+  void send_on(const Instruction& i, const ChunkCode& code, const std::byte* block, std::size_t size, std::byte* to);
   void receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
                std::size_t size);
   void send(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m, std::size_t size);

@@ -20,8 +20,6 @@ void check_workers(const Plan& plan, const Training& training) {
     throw InputError(training.place, "plan.tensor_parallel", "a synthetic run has one device per worker; use 1");
   if (plan.split().sends_tokens())
     throw InputError(training.place, "plan.expert_parallel", "a synthetic run keeps all experts together; use 1");
-  if (plan.context_parallel > 1)
-    throw InputError(training.place, "plan.context_parallel", "a synthetic run computes whole sequences; use 1");
   if (training.zero > kOptimizerSharded)
     throw InputError(training.zero_place, "training.zero",
                      "a synthetic run keeps weights and gradients whole; use 0 or 1");

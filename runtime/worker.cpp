@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -31,6 +32,22 @@ std::vector<char> closes_round(const std::vector<Op>& ops, const RunPlan& run) {
   for (const auto& [round, i] : last)
     closes[i] = 1;
   return closes;
+}
+
+// Of verbs that compute, and of those that move what attention over a shared sequence computes with.
+std::optional<Pass> pass_of(const Instruction& i) {
+  switch (i.verb) {
+    case Verb::KeysOfPart: return i.forward ? Pass::Forward : Pass::InputGradient;
+    case Verb::Forward:
+    case Verb::AttendBegin:
+    case Verb::Attend: return Pass::Forward;
+    case Verb::InputGradient:
+    case Verb::GradientsBegin:
+    case Verb::AttendGradient:
+    case Verb::GradientsEnd: return Pass::InputGradient;
+    case Verb::WeightGradient: return Pass::WeightGradient;
+    default: return std::nullopt;
+  }
 }
 
 // What the worker's arena is laid over: as large as was counted.
@@ -90,6 +107,7 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
   transport_.bind(std::move(slots),
                   {mover_.get(), beside_.get(), divides_gradients() ? gathering_.get() : mover_.get()});
   updates_.resize(run.code.size());
+  ring_ = run.ring(position_);
 }
 
 std::string Worker::at() const {
@@ -111,13 +129,13 @@ void Worker::load(std::int64_t step) {
       const std::int64_t bytes = sample_bytes(code);
       input.resize(static_cast<std::size_t>(bytes * samples));
       for (std::int64_t i = 0; i < samples; ++i)
-        store_sample(code, run_.precision, data_, samples_, first + i, input.data() + i * bytes);
+        store_sample(code, run_.precision, data_, samples_, run_.part(copy_), first + i, input.data() + i * bytes);
     }
     if (code.label_rows > 0) {
       auto& labels = labels_[m];
       labels.resize(static_cast<std::size_t>(code.label_rows * samples));
       for (std::int64_t i = 0; i < samples; ++i)
-        read_labels(data_, samples_, first + i, labels.data() + i * code.label_rows);
+        store_labels(code, data_, samples_, run_.part(copy_), first + i, labels.data() + i * code.label_rows);
     }
   }
 }
@@ -342,7 +360,8 @@ void Worker::run(const Op& op, std::size_t index) {
       : chunk.whole != nullptr ? chunk.whole
                                : chunk.weights[static_cast<std::size_t>(versions.read)],
       chunk.gradients.empty() ? nullptr : chunk.gradients[static_cast<std::size_t>(versions.gradient_set)],
-      run_.loss_scale(m)};
+      run_.loss_scale(m),
+      run_.part(copy_)};
   if (whole != nullptr)
     place.gradients = whole->turn < 0 ? nullptr : chunk.whole_rounds[static_cast<std::size_t>(whole->turn)];
   const auto& line = code.line(op.kind, again);
@@ -448,6 +467,14 @@ void Worker::follow(const Instruction& i, const ChunkCode& code, Frame& frame, M
       return;
     case Verb::Bind: frame.at[b] = frame.at[static_cast<std::size_t>(i.other)]; return;
     case Verb::Spin: spin(i, code, place.size); return;
+    case Verb::RingSend: send_on(i, code, frame, place.size); return;
+    case Verb::RingReceive: {
+      const MessageSlot message = in_ring(++ring_received_);
+      frame.at[b] = transport_.receive(message);
+      transport_.fetch(message);
+      return;
+    }
+    case Verb::RingRelease: transport_.release(in_ring(ring_received_)); return;
     case Verb::Receive: break;
     default: interpreter_.compute(i, place); return;
   }
@@ -461,12 +488,8 @@ void Worker::time(std::span<const Instruction> line, const ChunkCode& code, Fram
   Stamp latest{-1, Pass::Forward};
   for (const Instruction& i : line) {
     follow(i, code, frame, m, place, index);
-    const bool arithmetic = i.verb == Verb::Forward || i.verb == Verb::InputGradient || i.verb == Verb::WeightGradient;
-    if (arithmetic)
-      latest = {code.steps[static_cast<std::size_t>(i.step)].layer, i.verb == Verb::Forward ? Pass::Forward
-                                                                    : i.verb == Verb::InputGradient
-                                                                        ? Pass::InputGradient
-                                                                        : Pass::WeightGradient};
+    const std::optional<Pass> arithmetic = pass_of(i);
+    if (arithmetic) latest = {code.steps[static_cast<std::size_t>(i.step)].layer, *arithmetic};
     if (latest.layer < 0 || (!arithmetic && i.verb != Verb::Add)) continue;
     stamps_.push_back(latest);
     backend_->mark(stamps_.size());
@@ -511,6 +534,17 @@ void Worker::release(const Instruction& i, const ChunkCode& code, Frame& frame, 
   }
   backend_->finish();
   transport_.release(message_of(i, code, m));
+}
+
+MessageSlot Worker::in_ring(std::int64_t number) const {
+  const int slots = run_.channels[static_cast<std::size_t>(ring_)].slots;
+  return {ring_, static_cast<int>((number - 1) % slots), number, std::max<std::int64_t>(0, number - slots)};
+}
+
+void Worker::send_on(const Instruction& i, const ChunkCode& code, const Frame& frame, std::size_t size) {
+  const RingStep& ring = code.steps[static_cast<std::size_t>(i.step)].ring;
+  const std::byte* const block = frame.at[static_cast<std::size_t>(i.block)];
+  transport_.send(in_ring(++ring_sent_), pieces_of(ring, static_cast<RingPart>(i.other), block, size));
 }
 
 void Worker::add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m) {

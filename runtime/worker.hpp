@@ -138,6 +138,9 @@ class Worker {
   void spin(const Instruction& i, const ChunkCode& code, std::size_t size);
   void spin_until(std::int64_t ns) const;
   void release(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m);
+  // Keys and values of shared sequences, in a line's middle.
+  MessageSlot in_ring(std::int64_t number) const;
+  void send_on(const Instruction& i, const ChunkCode& code, const Frame& frame, std::size_t size);
   void add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m);
   void note_version(const Op& op, const OpVersions& versions);
 
@@ -200,6 +203,8 @@ class Worker {
   };
   std::vector<Stamp> stamps_;                          // of one op, where layers are timed; marks 1, 2, ...
   double mark_cost_ = 0;                               // ns of setting a mark, where layers are timed
+  int ring_ = -1;                                      // channel
+  std::int64_t ring_sent_ = 0, ring_received_ = 0;     // messages
   std::int64_t step_ = 0, waited_ = 0, op_began_ = 0;  // ns: waited by the current op; of the clock
   bool crowded_;                                       // more threads than cores: who spins sleeps as long as it can
   WorkerStep* record_ = nullptr;

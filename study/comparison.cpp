@@ -78,7 +78,9 @@ double error_of_prices(const Answer& predicted, bool common) {
   std::size_t ops = 1;
   for (const Lane& lane : predicted.schedule.positions)
     ops = std::max(ops, lane.compute.size());
-  const double beyond = beyond_measured(profile, predicted.scenario->model, predicted.plan.micro_batch_size).error;
+  const double beyond = beyond_measured(profile, predicted.scenario->model, predicted.plan.micro_batch_size,
+                                        predicted.plan.context_parallel)
+                            .error;
   if (!common) return beyond;
   return std::sqrt(profile.common_error * profile.common_error +
                    profile.independent_error * profile.independent_error / static_cast<double>(ops) + beyond * beyond);
@@ -286,6 +288,11 @@ StepCosts without_messages(const RealRun& real) {
   Scenario scenario = real.scenario();
   MachineProfile profile = *scenario.profile;
   profile.send = profile.first_read = {};
+  if (real.predicted().plan.context_parallel > 1) {  // rings lie within ops
+    profile.handoff = {};
+    scenario.cluster.links = {};
+    if (scenario.cluster.network) scenario.cluster.network->ideal = true;
+  }
   scenario.profile = std::make_shared<const MachineProfile>(std::move(profile));
   return step_costs(real.predicted().plan, CostModel(scenario));
 }

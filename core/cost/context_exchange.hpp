@@ -65,6 +65,8 @@ class ContextAttention {
   // Nanoseconds of a pass whose kernels take `kernel` each, exchanges that nothing hides included.
   double forward(double kernel, const ContextTensors& own) const;
   double backward(double kernel, const ContextTensors& own) const;
+  // Of a ring: so many bytes to the next device. Ideal links: 0.
+  double hop(double bytes) const { return hop_.time(bytes); }
   // Collectives that the host issues in a pass.
   int calls(bool backward) const;
 

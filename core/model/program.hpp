@@ -66,6 +66,7 @@ struct AttentionCore {
   bool dropout = false;
   bool bias = false;      // a value per pair is added to the scores (T5); a fused kernel adds it on the side
   bool soft_cap = false;  // scores pass cap * tanh(score / cap) (Gemma 2); likewise
+  int parts = 1;          // devices that share the sequence: `keys` are those of one, and come from all in turn
   bool operator==(const AttentionCore&) const = default;
 };
 struct NormSpec {

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/model/sequence_parts.hpp"
+
 namespace pipewright::core {
 namespace {
 
@@ -28,7 +30,8 @@ struct Settings {
   std::string operator()(const AttentionCore& a) const {
     return " heads " + std::to_string(a.heads) + "/" + std::to_string(a.key_heads) + " of " +
            std::to_string(a.key_size) + "/" + std::to_string(a.value_size) + (a.causal ? " causal" : "") +
-           (a.window > 0 ? " window " + std::to_string(a.window) : "") + (a.flash ? " flash" : "");
+           (a.window > 0 ? " window " + std::to_string(a.window) : "") + (a.flash ? " flash" : "") +
+           (a.parts > 1 ? " in parts " + std::to_string(a.parts) : "");
   }
   std::string operator()(const NormSpec& n) const {
     return std::string(n.affine ? " affine" : "") + (n.bias ? " bias" : "");
@@ -152,7 +155,8 @@ SizeFit fit_sizes(const std::vector<std::pair<double, double>>& points, double s
   return fit;
 }
 
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples) {
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int parts) {
+  if (parts > 1) return beyond_measured(profile, of_parts(model, parts), samples);
   BeyondMeasured beyond;
   double sum = 0, off = 0;
   for (const Layer& layer : model.layers) {

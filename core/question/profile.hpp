@@ -129,7 +129,8 @@ struct BeyondMeasured {
   std::int64_t smallest = 0, largest = 0;  // measured
   double error = 0;
 };
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples);
+// `parts`: of every sequence, one of which is measured (plan.context_parallel).
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int parts = 1);
 
 // Which loads a profile has the times of, for reports: "ops as measured while 1, 2 or 4 of 4 workers worked; sharing of
 // memory bandwidth is not modelled beside it".

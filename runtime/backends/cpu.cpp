@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -60,6 +61,7 @@ struct Operation {
 std::int64_t attention_workspace(const StepView& s, Pass pass) {
   const auto& core = s.spec<AttentionCore>();
   if (pass == Pass::WeightGradient) return 0;
+  if (core.parts > 1 && pass == Pass::Forward) return kernels::kFlashQueries * (core.keys + core.value_size);
   if (core.flash) return (pass == Pass::Forward ? 1 : 2) * kernels::kFlashQueries * core.keys;
   return pass == Pass::Forward ? 0 : core.queries * core.keys;
 }
@@ -88,6 +90,55 @@ void attention_gradient(const Call<S>& c) {
   else
     kernels::attention_gradient<S>(at.shape, c.samples, part(0), part(1), part(2), c.saved(), c.dy(), gradient(0),
                                    gradient(1), gradient(2), c.workspace());
+}
+
+// Attention over a shared sequence: this device's tokens, of each sample, and keys and values of a part as they go round.
+template <class S>
+struct SharedAttention {
+  explicit SharedAttention(const Call<S>& call) : c(call), at(attention_places<kernels::AttentionShape>(c)) {
+    keys_width = at.shape.key_heads * at.shape.key_size;
+    round_stride = keys_width + at.shape.key_heads * at.shape.value_size;
+    y_stride = at.shape.heads * at.shape.value_size;
+  }
+
+  std::int64_t tokens() const { return at.shape.queries; }
+  std::int64_t stride(std::size_t i) const { return width(c.in(at.tensor[i])); }
+  const S* input(std::size_t i) const { return c.x(at.tensor[i]) + at.offset[i]; }
+  S* gradient(std::size_t i) const {
+    S* const base = c.dx(at.tensor[i]);
+    return base == nullptr ? nullptr : base + at.offset[i];
+  }
+
+  // Calls visit(shape, first row of the queries, first row of the keys, place in log_sum) of every sample for ranges of
+  // queries and of the keys of part `from` that see each other.
+  template <class Visit>
+  void for_pairs(int from, const Visit& visit) const {
+    ContextPart others = c.a.part;
+    others.number = from;
+    for (std::int64_t sample = 0; sample < c.samples; ++sample)
+      for (const TokenRange& queries : ranges(c.a.part, tokens()))
+        for (const TokenRange& keys : ranges(others, tokens())) {
+          kernels::AttentionShape shape = at.shape;
+          if (shape.causal && keys.in_sequence > queries.in_sequence) continue;
+          shape.causal = shape.causal && keys.in_sequence == queries.in_sequence;
+          shape.queries = queries.count, shape.keys = keys.count;
+          shape.key_stride = shape.value_stride = round_stride;
+          visit(shape, sample * tokens() + queries.here, sample * tokens() + keys.here,
+                sample * shape.heads * tokens() + queries.here);
+        }
+  }
+
+  const Call<S>& c;
+  AttentionPlaces<kernels::AttentionShape> at;
+  std::int64_t keys_width = 0, round_stride = 0, y_stride = 0;
+};
+
+template <class S>
+void copy_columns(std::int64_t rows, std::int64_t columns, const S* from, std::int64_t from_stride, S* to,
+                  std::int64_t to_stride) {
+  if (to == nullptr) return;
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<std::size_t>(columns) * sizeof(S));
 }
 
 kernels::Function function_of(Activation kind) {
@@ -170,12 +221,32 @@ Operation<S> embedding() {
           }};
 }
 
+// Calls visit(values, first value in the tensor, first value in the table) for ranges of tokens that follow one another.
+template <class S, class Visit>
+void for_rows_of_table(const Call<S>& c, const Visit& visit) {
+  const std::int64_t features = width(c.out()), tokens = count(c.out()) / features;
+  for (std::int64_t sample = 0; sample < c.samples; ++sample)
+    for (const TokenRange& range : ranges(c.a.part, tokens))
+      visit(range.count * features, (sample * tokens + range.here) * features, range.in_sequence * features);
+}
+
 template <class S>
 Operation<S> learned_table() {
   return {"learned_table",
-          [](const Call<S>& c) { kernels::learned_table(c.samples, count(c.out()), c.x(), c.w(), c.y()); },
+          [](const Call<S>& c) {
+            if (c.a.part.of == 1) return kernels::learned_table(c.samples, count(c.out()), c.x(), c.w(), c.y());
+            for_rows_of_table(c, [&](std::int64_t values, std::int64_t at, std::int64_t in_table) {
+              kernels::learned_table(1, values, c.x() + at, c.w() + in_table, c.y() + at);
+            });
+          },
           [](const Call<S>& c) { copy(c.values(), c.dy(), c.dx()); },
-          [](const Call<S>& c) { kernels::learned_table_weight_gradient(c.samples, count(c.out()), c.dy(), c.dw()); }};
+          [](const Call<S>& c) {
+            if (c.a.part.of == 1)
+              return kernels::learned_table_weight_gradient(c.samples, count(c.out()), c.dy(), c.dw());
+            for_rows_of_table(c, [&](std::int64_t values, std::int64_t at, std::int64_t in_table) {
+              kernels::learned_table_weight_gradient(1, values, c.dy() + at, c.dw() + in_table);
+            });
+          }};
 }
 
 template <class S>
@@ -406,6 +477,60 @@ class CpuBackend final : public Backend {
   void weight_gradient(const StepArguments& arguments) override {
     const Operation<S>& operation = known(*arguments.step);
     if (operation.weight_gradient != nullptr) operation.weight_gradient(checked(arguments));
+  }
+
+  bool shares_sequences() const override { return true; }
+  void keys_of_part(const StepArguments& arguments, void* keys) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    S* const to = static_cast<S*>(keys);
+    const std::int64_t rows = c.samples * s.tokens();
+    copy_columns(rows, s.keys_width, s.input(1), s.stride(1), to, s.round_stride);
+    copy_columns(rows, s.round_stride - s.keys_width, s.input(2), s.stride(2), to + s.keys_width, s.round_stride);
+  }
+  void attend_begin(const StepArguments& arguments) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    std::fill_n(c.saved(), c.samples * s.tokens() * s.at.shape.heads, -std::numeric_limits<S>::infinity());
+  }
+  void attend(const StepArguments& arguments, int from, const void* keys) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    const S* const k = static_cast<const S*>(keys);
+    s.for_pairs(from, [&](const kernels::AttentionShape& shape, std::int64_t q, std::int64_t key, std::int64_t log) {
+      kernels::attend(shape, s.input(0) + q * s.stride(0), k + key * s.round_stride,
+                      k + key * s.round_stride + s.keys_width, c.y() + q * s.y_stride, c.saved() + log, s.tokens(),
+                      c.workspace());
+    });
+  }
+  void gradients_begin(const StepArguments& arguments, void* gradients) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    const std::int64_t rows = c.samples * s.tokens();
+    std::memset(gradients, 0, static_cast<std::size_t>(rows * s.round_stride) * sizeof(S));
+    for (std::int64_t r = 0; s.gradient(0) != nullptr && r < rows; ++r)
+      std::fill_n(s.gradient(0) + r * s.stride(0), s.at.shape.heads * s.at.shape.key_size, S(0));
+  }
+  void attend_gradient(const StepArguments& arguments, int from, const void* keys, void* gradients) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    const S* const k = static_cast<const S*>(keys);
+    S* const dk = static_cast<S*>(gradients);
+    s.for_pairs(from, [&](const kernels::AttentionShape& shape, std::int64_t q, std::int64_t key, std::int64_t log) {
+      const std::int64_t at = key * s.round_stride;
+      kernels::attend_gradient(shape, s.input(0) + q * s.stride(0), k + at, k + at + s.keys_width,
+                               c.y() + q * s.y_stride, c.saved() + log, s.tokens(), c.dy() + q * s.y_stride,
+                               s.gradient(0) == nullptr ? nullptr : s.gradient(0) + q * s.stride(0), dk + at,
+                               dk + at + s.keys_width, c.workspace());
+    });
+  }
+  void gradients_end(const StepArguments& arguments, const void* gradients) override {
+    const Call<S> c = checked(arguments);
+    const SharedAttention<S> s(c);
+    const S* const from = static_cast<const S*>(gradients);
+    const std::int64_t rows = c.samples * s.tokens();
+    copy_columns(rows, s.keys_width, from, s.round_stride, s.gradient(1), s.stride(1));
+    copy_columns(rows, s.round_stride - s.keys_width, from + s.keys_width, s.round_stride, s.gradient(2), s.stride(2));
   }
 
   void update(const OptimizerSettings& settings, std::int64_t step,

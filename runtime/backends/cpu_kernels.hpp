@@ -79,6 +79,18 @@ template <class S>
 void flash_attention_gradient(const AttentionShape& shape, std::int64_t samples, const S* q, const S* k, const S* v,
                               const S* y, const S* log_sum, const S* dy, S* dq, S* dk, S* dv, S* block);
 
+// The same of some keys at a time, of one sample: what was attended before is in y and log_sum, -infinity where nothing
+// was, and what these keys add is joined with it. log_sum {heads, tokens}: a head's rows are `log_stride` values behind
+// those of the one before. `work`: kFlashQueries * (keys + value_size) values.                       [RingAttention23]
+template <class S>
+void attend(const AttentionShape& shape, const S* q, const S* k, const S* v, S* y, S* log_sum, std::int64_t log_stride,
+            S* work);
+// Adds to the gradients. y and log_sum are those of all keys. k and v have the strides of dk and dv.
+// `work`: 2 * kFlashQueries * keys values. dq may be null.
+template <class S>
+void attend_gradient(const AttentionShape& shape, const S* q, const S* k, const S* v, const S* y, const S* log_sum,
+                     std::int64_t log_stride, const S* dy, S* dq, S* dk, S* dv, S* work);
+
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
 // y[r] = table[index[r]]; every index lies within the table.

@@ -8,6 +8,7 @@
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_GEMM_TO_COEFFBASED_THRESHOLD 1
 #include <cstdint>
+#include <limits>
 
 #include <Eigen/Core>
 
@@ -50,6 +51,10 @@ void set_product_bt(const Rows<S>& c, const Rows<const S>& a, const Rows<const S
 template <class S>
 void set_product_at(const Rows<S>& c, const Rows<const S>& a, const Rows<const S>& b) {
   mapped<S>(c).noalias() = mapped<S>(a).transpose() * mapped<S>(b);
+}
+template <class S>
+void add_product(const Rows<S>& c, const Rows<const S>& a, const Rows<const S>& b) {
+  mapped<S>(c).noalias() += mapped<S>(a) * mapped<S>(b);
 }
 template <class S>
 void add_product_bt(const Rows<S>& c, const Rows<const S>& a, const Rows<const S>& b) {
@@ -373,6 +378,47 @@ void flash_attention(const AttentionShape& a, std::int64_t samples, const S* q, 
   }
 }
 
+namespace {
+
+enum class Write { Set, Added };
+
+// Gradients of one head, block of queries by block: of its queries as `queries` says, those of its keys and values are
+// added to. y, dy: the head's values of the first row.
+template <class S>
+void add_head_gradient(const AttentionShape& a, const Head<S>& h, const HeadGradients<S>& g, const S* y,
+                       const S* log_sum, const S* dy, Write queries, S* block) {
+  const std::int64_t y_stride = a.heads * a.value_size;
+  const Rows<const S> d_out = {dy, a.queries, a.value_size, y_stride};
+  for (std::int64_t first = 0; first < a.queries; first += kFlashQueries) {
+    const Block b = block_from(a, first);
+    const Rows<S> scores = {block, b.queries, b.keys, b.keys};
+    const Rows<S> ds = {block + kFlashQueries * a.keys, b.queries, b.keys, b.keys};
+    const Rows<const S> block_q = part(h.q, b.first, b.queries), block_out = part(d_out, b.first, b.queries);
+    set_product_bt<S>(scores, block_q, part(h.k, 0, b.keys));
+    set_product_bt<S>(ds, block_out, part(h.v, 0, b.keys));
+    for (std::int64_t r = 0; r < b.queries; ++r) {
+      S* const weights = scores.data + r * b.keys;
+      S* const row = ds.data + r * b.keys;
+      const std::int64_t keys = seen(a, b.first + r);
+      exponentials(keys, h.scale, log_sum[b.first + r], weights);
+      set(b.keys - keys, S(0), weights + keys);
+      const S mean = dot(a.value_size, block_out.data + r * y_stride, y + (b.first + r) * y_stride);
+      PIPEWRIGHT_ELEMENTWISE
+      for (std::int64_t j = 0; j < b.keys; ++j)
+        row[j] = weights[j] * (row[j] - mean) * h.scale;
+    }
+    if (g.dq.data != nullptr) {
+      const Rows<S> dq = part(g.dq, b.first, b.queries);
+      queries == Write::Set ? set_product<S>(dq, read(ds), part(h.k, 0, b.keys))
+                            : add_product<S>(dq, read(ds), part(h.k, 0, b.keys));
+    }
+    if (g.dk.data != nullptr) add_product_at<S>(part(g.dk, 0, b.keys), read(ds), block_q);
+    if (g.dv.data != nullptr) add_product_at<S>(part(g.dv, 0, b.keys), read(scores), block_out);
+  }
+}
+
+}  // namespace
+
 // As `attention_gradient` with P = e^(S - log of the row's sum); rowsum(P dP) = dot(dy, y) of the row     [Dao22]
 template <class S>
 void flash_attention_gradient(const AttentionShape& a, std::int64_t samples, const S* q, const S* k, const S* v,
@@ -380,49 +426,89 @@ void flash_attention_gradient(const AttentionShape& a, std::int64_t samples, con
   const std::int64_t y_stride = a.heads * a.value_size;
   for (std::int64_t i = 0; i < samples * a.heads; ++i, log_sum += a.queries) {
     const std::int64_t sample = i / a.heads, head = i % a.heads;
-    const Head<S> h = head_of(a, sample, head, q, k, v);
     const HeadGradients<S> g = gradients_of(a, sample, head, dq, dk, dv);
     const std::int64_t at = sample * a.queries * y_stride + head * a.value_size;
-    const Rows<const S> d_out = {dy + at, a.queries, a.value_size, y_stride};
     if (head % (a.heads / a.key_heads) == 0) set_rows(g.dk, S(0)), set_rows(g.dv, S(0));
+    add_head_gradient(a, head_of(a, sample, head, q, k, v), g, y + at, log_sum, dy + at, Write::Set, block);
+  }
+}
+
+namespace {
+
+// row = (row e^log_row + more e^log_more) / (e^log_row + e^log_more); the log of that sum is returned.
+template <class S>
+S joined(std::int64_t n, S log_row, S* row, S log_more, const S* more) {
+  if (log_row == -std::numeric_limits<S>::infinity()) {
+    PIPEWRIGHT_ELEMENTWISE
+    for (std::int64_t j = 0; j < n; ++j)
+      row[j] = more[j];
+    return log_more;
+  }
+  const S larger = log_row > log_more ? log_row : log_more;
+  const S log_sum = larger + std::log(exponential(log_row - larger) + exponential(log_more - larger));
+  const S kept = exponential(log_row - log_sum), added = exponential(log_more - log_sum);
+  PIPEWRIGHT_ELEMENTWISE
+  for (std::int64_t j = 0; j < n; ++j)
+    row[j] = row[j] * kept + more[j] * added;
+  return log_sum;
+}
+
+}  // namespace
+
+template <class S>
+void attend(const AttentionShape& a, const S* q, const S* k, const S* v, S* y, S* log_sum, std::int64_t log_stride,
+            S* work) {
+  const std::int64_t y_stride = a.heads * a.value_size;
+  for (std::int64_t head = 0; head < a.heads; ++head, log_sum += log_stride) {
+    const Head<S> h = head_of(a, 0, head, q, k, v);
     for (std::int64_t first = 0; first < a.queries; first += kFlashQueries) {
       const Block b = block_from(a, first);
-      const Rows<S> scores = {block, b.queries, b.keys, b.keys};
-      const Rows<S> ds = {block + kFlashQueries * a.keys, b.queries, b.keys, b.keys};
-      const Rows<const S> block_q = part(h.q, b.first, b.queries), block_out = part(d_out, b.first, b.queries);
-      set_product_bt<S>(scores, block_q, part(h.k, 0, b.keys));
-      set_product_bt<S>(ds, block_out, part(h.v, 0, b.keys));
+      const Rows<S> scores = {work, b.queries, b.keys, b.keys};
+      const Rows<S> more = {work + kFlashQueries * a.keys, b.queries, a.value_size, a.value_size};
+      S logs[kFlashQueries];
+      set_product_bt<S>(scores, part(h.q, b.first, b.queries), part(h.k, 0, b.keys));
       for (std::int64_t r = 0; r < b.queries; ++r) {
-        S* const weights = scores.data + r * b.keys;
-        S* const row = ds.data + r * b.keys;
+        S* const row = work + r * b.keys;
         const std::int64_t keys = seen(a, b.first + r);
-        exponentials(keys, h.scale, log_sum[b.first + r], weights);
-        set(b.keys - keys, S(0), weights + keys);
-        const S mean = dot(a.value_size, block_out.data + r * y_stride, y + at + (b.first + r) * y_stride);
-        PIPEWRIGHT_ELEMENTWISE
-        for (std::int64_t j = 0; j < b.keys; ++j)
-          row[j] = weights[j] * (row[j] - mean) * h.scale;
+        logs[r] = softmax_in_place(keys, h.scale, row);
+        set(b.keys - keys, S(0), row + keys);
       }
-      if (g.dq.data != nullptr) set_product<S>(part(g.dq, b.first, b.queries), read(ds), part(h.k, 0, b.keys));
-      if (g.dk.data != nullptr) add_product_at<S>(part(g.dk, 0, b.keys), read(ds), block_q);
-      if (g.dv.data != nullptr) add_product_at<S>(part(g.dv, 0, b.keys), read(scores), block_out);
+      set_product<S>(more, read(scores), part(h.v, 0, b.keys));
+      for (std::int64_t r = 0; r < b.queries; ++r) {
+        S& log_row = log_sum[b.first + r];
+        log_row = joined(a.value_size, log_row, y + (b.first + r) * y_stride + head * a.value_size, logs[r],
+                         more.data + r * a.value_size);
+      }
     }
   }
 }
 
-#define PIPEWRIGHT_INSTANTIATE(S)                                                                                     \
-  template void linear(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, const S*, S*);                   \
-  template void linear_input_gradient(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, S*);              \
-  template void linear_weight_gradient(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, S*, S*);         \
-  template void conv2d(const ConvShape&, std::int64_t, const S*, const S*, const S*, S*, S*);                         \
-  template void conv2d_input_gradient(const ConvShape&, std::int64_t, const S*, const S*, S*, S*);                    \
-  template void conv2d_weight_gradient(const ConvShape&, std::int64_t, const S*, const S*, S*, S*, S*);               \
-  template void attention(const AttentionShape&, std::int64_t, const S*, const S*, const S*, S*, S*);                 \
-  template void attention_gradient(const AttentionShape&, std::int64_t, const S*, const S*, const S*, const S*,       \
-                                   const S*, S*, S*, S*, S*);                                                         \
-  template void flash_attention(const AttentionShape&, std::int64_t, const S*, const S*, const S*, S*, S*, S*);       \
-  template void flash_attention_gradient(const AttentionShape&, std::int64_t, const S*, const S*, const S*, const S*, \
-                                         const S*, const S*, S*, S*, S*, S*);
+template <class S>
+void attend_gradient(const AttentionShape& a, const S* q, const S* k, const S* v, const S* y, const S* log_sum,
+                     std::int64_t log_stride, const S* dy, S* dq, S* dk, S* dv, S* work) {
+  for (std::int64_t head = 0; head < a.heads; ++head, log_sum += log_stride) {
+    const Head<S> h = head_of(a, 0, head, q, k, v);
+    const HeadGradients<S> g = gradients_of(a, 0, head, dq, dk, dv);
+    add_head_gradient(a, h, g, y + head * a.value_size, log_sum, dy + head * a.value_size, Write::Added, work);
+  }
+}
+
+#define PIPEWRIGHT_INSTANTIATE(S)                                                                                      \
+  template void linear(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, const S*, S*);                    \
+  template void linear_input_gradient(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, S*);               \
+  template void linear_weight_gradient(std::int64_t, std::int64_t, std::int64_t, const S*, const S*, S*, S*);          \
+  template void conv2d(const ConvShape&, std::int64_t, const S*, const S*, const S*, S*, S*);                          \
+  template void conv2d_input_gradient(const ConvShape&, std::int64_t, const S*, const S*, S*, S*);                     \
+  template void conv2d_weight_gradient(const ConvShape&, std::int64_t, const S*, const S*, S*, S*, S*);                \
+  template void attention(const AttentionShape&, std::int64_t, const S*, const S*, const S*, S*, S*);                  \
+  template void attention_gradient(const AttentionShape&, std::int64_t, const S*, const S*, const S*, const S*,        \
+                                   const S*, S*, S*, S*, S*);                                                          \
+  template void flash_attention(const AttentionShape&, std::int64_t, const S*, const S*, const S*, S*, S*, S*);        \
+  template void flash_attention_gradient(const AttentionShape&, std::int64_t, const S*, const S*, const S*, const S*,  \
+                                         const S*, const S*, S*, S*, S*, S*);                                          \
+  template void attend(const AttentionShape&, const S*, const S*, const S*, S*, S*, std::int64_t, S*);                 \
+  template void attend_gradient(const AttentionShape&, const S*, const S*, const S*, const S*, const S*, std::int64_t, \
+                                const S*, S*, S*, S*, S*);
 PIPEWRIGHT_INSTANTIATE(float)
 PIPEWRIGHT_INSTANTIATE(double)
 #undef PIPEWRIGHT_INSTANTIATE

@@ -53,12 +53,13 @@ class World {
         workers_(run.plan->workers()),
         positions_(run.plan->positions()) {
     const std::size_t channels = run.channels.size();
-    slots_.resize(channels * static_cast<std::size_t>(run.plan->data_parallel));
+    slots_.resize(channels * static_cast<std::size_t>(run.plan->copies()));
     for (std::size_t c = 0; c < slots_.size(); ++c) {
       const RunChannel& channel = run.channels[c % channels];
       slots_[c] = std::vector<Slot>(static_cast<std::size_t>(channel.slots));
       const int copy = static_cast<int>(c / channels);
-      ends_.push_back({copy * positions_ + channel.from, copy * positions_ + channel.to});
+      ends_.push_back({run.sender(channel, copy), copy * positions_ + channel.to});
+      target_.push_back(run.receiver(channel, copy) / positions_);
     }
     channels_ = static_cast<int>(channels);
     for (std::size_t v = 0; v < run.chunks.size(); ++v)
@@ -108,12 +109,15 @@ class World {
     changed_.notify_all(), met_.notify_all();
   }
 
+  // At the receiver's copy.
   Slot& slot(int copy, const MessageSlot& message) {
     return slots_[index(copy, message.channel)][static_cast<std::size_t>(message.slot)];
   }
+  int receiver(int copy, int channel) const { return target_[index(copy, channel)]; }
   std::size_t index(int copy, int channel) const {
     return static_cast<std::size_t>(copy) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel);
   }
+  // Who sends, and who receives in that copy.
   const std::pair<WorkerId, WorkerId>& ends(int copy, int channel) const { return ends_[index(copy, channel)]; }
 
   // When a message that is copied now may be read. Only the sender's thread writes its links.
@@ -157,6 +161,7 @@ class World {
   int workers_, positions_, channels_ = 0;
   std::vector<std::vector<Slot>> slots_;
   std::vector<std::pair<WorkerId, WorkerId>> ends_;
+  std::vector<int> target_;  // copies
   std::vector<std::unique_ptr<Group>> groups_, gathers_;
   std::vector<std::int64_t> link_free_;
   std::atomic<bool> stopped_{false};
@@ -177,13 +182,14 @@ class Endpoint : public Transport {
   }
 
   Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
-    Slot& slot = world_->slot(copy_, message);
+    const int to_copy = world_->receiver(copy_, message.channel);
+    Slot& slot = world_->slot(to_copy, message);
     std::int64_t waited = 0;
     if (slot.freed.load(std::memory_order_acquire) < message.before) {
       movers_.worker->finish();  // what the device still computes is no waiting
       const std::int64_t begin = steady_ns();
       world_->wait([&] { return slot.freed.load(std::memory_order_acquire) >= message.before; },
-                   [&] { return fmt::format("worker {} to read", world_->ends(copy_, message.channel).second); });
+                   [&] { return fmt::format("worker {} to read", world_->ends(to_copy, message.channel).second); });
       waited = steady_ns() - begin;
     }
     std::int64_t bytes = 0;
@@ -192,7 +198,7 @@ class Endpoint : public Transport {
       bytes += piece.bytes;
     }
     movers_.worker->finish();
-    const auto& [from, to] = world_->ends(copy_, message.channel);
+    const auto& [from, to] = world_->ends(to_copy, message.channel);
     const std::int64_t readable = world_->readable(from, to, bytes);
     slot.readable.store(readable, std::memory_order_relaxed);
     slot.filled.store(message.number, std::memory_order_release);

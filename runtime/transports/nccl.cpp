@@ -352,7 +352,7 @@ std::vector<NcclGroup> nccl_groups(const RunPlan& run) {
   std::vector<NcclGroup> groups;
   std::set<std::pair<WorkerId, WorkerId>> pairs;
   std::set<std::vector<WorkerId>> sums, gathers;
-  for (int copy = 0; copy < run.plan->data_parallel; ++copy)
+  for (int copy = 0; copy < run.plan->copies(); ++copy)
     for (const RunChannel& channel : run.channels)
       if (channel.from != channel.to)
         pairs.insert({worker_at(run, copy, channel.from), worker_at(run, copy, channel.to)});

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/model/layer_builder.hpp"
 
@@ -275,4 +276,36 @@ TEST_CASE("All-reduces take what was measured for as many members") {
   CHECK(sum.time == Time{1000 + sum.bytes.value / 2});
   CHECK(sum.bytes == Bytes{4 * (20 + 10)});
   CHECK(validate(costs) == "");
+}
+
+// 32 tokens on two devices, two heads of 4 + 4 values in fp32: each has 1 KiB of keys and values per sample.
+TEST_CASE("A ring adds its messages to what attention over parts of sequences was measured at") {
+  LayerBuilder b;
+  const Work attention = b.finish({b.attention({b.input({32, 24})}, {2, 2, 4, 4, 32, 32, true, 0, true})});
+  TwoLayers two;
+  Model& model = two.scenario.model;
+  model = Model();
+  model.name = "attention", model.works = {attention};
+  model.layers.emplace_back();
+  model.layers[0].name = "attention", model.layers[0].work = 0;
+  model.input_amount = {.values = 32 * 24};
+  settle(model, Bytes{4}, {});
+  two.scenario.plan.context_parallel.value = 2;
+  const std::string key = "attention 16x24 -> 16x8 heads 2/2 of 4/4 causal flash in parts 2";
+  two.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{}, 0.1, 10}};
+  two.profile.send = {0, 10}, two.profile.first_read = {0, 1}, two.profile.handoff = Time{500};
+  const auto passes = [&] {
+    two.scenario.profile = std::make_shared<const MachineProfile>(two.profile);
+    return CostModel(two.scenario).source().price(model, 0, 1);
+  };
+  CHECK(passes().forward == Time{1000 + 11264});  // a kernel of 500 ns hides the handoff
+  CHECK(passes().backward_input == Time{2000 + 23028 + 11764});
+  two.profile.handoff = Time{600};
+  CHECK(passes().forward == Time{1000 + 11264 + 100});
+  // A link of 1 GB/s and 2 us: a hop of 1 KiB takes 3024 ns, of 2 KiB 4048.
+  two.scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{1e9}, .latency = Time{2000}};
+  CHECK(passes().forward == Time{1000 + 11264 + 3024 + 600 - 500});
+  CHECK(passes().backward_input == Time{2000 + 22528 + 4048 + 600 + 11264 + 3024 + 600});
+  two.scenario.plan.context_parallel.value = 1;
+  CHECK_THROWS_AS(passes(), InputError);  // whole sequences were not measured
 }

@@ -1,6 +1,8 @@
 // Copies that divide the tokens of the same samples: where they stand, what they exchange, what is refused and searched.
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
 #include <variant>
 
 #include <doctest/doctest.h>
@@ -9,6 +11,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "planner/answer.hpp"
+#include "planner/refusals.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
 #include "tests/planner/plan_of.hpp"
@@ -109,7 +112,19 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(error_of(scenario).find("belongs to context_exchange: two_level") != std::string::npos);
   scenario = blocks(1, 1, 2);
   scenario.cost = CostSourceKind::Uniform;
-  CHECK(error_of(scenario).find("which only cost: roofline can price") != std::string::npos);
+  CHECK(error_of(scenario).find("which only cost: roofline and a profile of such a run can price") !=
+        std::string::npos);
+  const auto refused = [&] {
+    const std::optional<Refusal> why = context_refusal(scenario);
+    return why ? why->key + ": " + why->why : "";
+  };
+  scenario.cost = CostSourceKind::Profile;
+  scenario.plan.context_exchange.value = ContextExchange::AllGather;
+  CHECK(refused() == "context_exchange: a profile prices rings alone; write ring, or cost: roofline");
+  scenario.plan.context_exchange.value = ContextExchange::Ring, scenario.plan.context_imbalance.value = 1.5;
+  CHECK(refused().starts_with("context_imbalance: is not what a run was measured with"));
+  scenario.plan.context_split.value = ContextSplit::Contiguous;
+  CHECK(refused().starts_with("context_split: contiguous parts differ in work"));
   Scenario scores = block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048}, 4, 8, {});
   scores.training.micro_batch_size = scores.training.micro_batches = Placed<std::int64_t>{2, {}};
   scores.plan.context_parallel.value = 2;

@@ -32,10 +32,10 @@ class Steps : Sequential {
 
   double loss() {
     double sum = 0;
-    for (CopyId copy = 0; copy < run_.plan->data_parallel; ++copy) {
-      for (MicroBatchId m = 0; m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
+    for (CopyId copy = 0; copy < run_.plan->copies(); ++copy) {
+      for (MicroBatchId m = 0; copy % parts() == 0 && m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
         for (std::size_t v = 0; v < run_.code.size(); ++v)
-          follow(copy, v, m, run_.code[v].forward, nullptr);
+          follow(copy, v, m, run_.code[v].forward, {});
       for (const Lane& lane : run_.schedule->positions) {
         double mine = 0;
         for (const Op& op : lane.compute)
@@ -45,7 +45,7 @@ class Steps : Sequential {
         sum += mine;
       }
     }
-    return sum / static_cast<double>(run_.plan->global_batch_size);
+    return sum / static_cast<double>(run_.plan->global_batch_size * parts());
   }
 
  private:
@@ -62,6 +62,7 @@ class Steps : Sequential {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t w = 0; w < workers; ++w) {
+        if (!leads(w)) continue;
         const auto position = w % schedule.positions.size();
         const auto& ops = schedule.positions[position].compute;
         while (next[w] < ops.size() && done(static_cast<WorkerId>(w), ops[next[w]], run_.versions[position][next[w]]))
@@ -69,8 +70,11 @@ class Steps : Sequential {
       }
     }
     for (std::size_t w = 0; w < workers; ++w)
-      PP_CHECK(next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
+      PP_CHECK(!leads(w) || next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
   }
+
+  // Of workers that share sequences the first acts for all.
+  bool leads(std::size_t worker) const { return static_cast<CopyId>(worker) / run_.plan->positions() % parts() == 0; }
 
   int round_of(const Op& op) const { return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch); }
 
@@ -85,14 +89,15 @@ class Steps : Sequential {
     for (const Instruction& i : line)
       if (i.verb == Verb::Receive && !arrived(i, run_.code[v], copy, m)) return false;
     weights_[v] = stored_[v].at(static_cast<std::size_t>(versions.version)).at();
-    std::byte* gradients = nullptr;
-    if (op.kind == Kind::BW || op.kind == Kind::W || op.kind == Kind::B) {
-      Block& block = sums_[{v, round_of(op), worker}];
-      if (block.memory == nullptr) block = zeros_of(v);
-      gradients = block.at();
-    }
+    std::vector<std::byte*> gradients;
+    if (op.kind == Kind::BW || op.kind == Kind::W || op.kind == Kind::B)
+      for (int part = 0; part < parts(); ++part) {
+        Block& block = sums_[{v, round_of(op), worker + part * run_.plan->positions()}];
+        if (block.memory == nullptr) block = zeros_of(v);
+        gradients.push_back(block.at());
+      }
     follow(copy, v, m, line, gradients);
-    if (op.kind == Kind::BW || op.kind == Kind::W) ++backwards_[{v, round_of(op)}];
+    if (op.kind == Kind::BW || op.kind == Kind::W) backwards_[{v, round_of(op)}] += parts();
     return true;
   }
   bool arrived(const Instruction& i, const ChunkCode& code, CopyId copy, MicroBatchId m) const {
@@ -104,7 +109,7 @@ class Steps : Sequential {
   // Micro-batches of a round, over all copies.
   int micro_batches_of(std::size_t v, int round) const {
     const std::int64_t here = run_.schedule->rounds().micro_batches(static_cast<VirtualStageId>(v), round);
-    return static_cast<int>(here) * run_.plan->data_parallel;
+    return static_cast<int>(here) * run_.plan->copies();
   }
 
   // Rounds of reductions of an update, in the order in which the first holder's backwards close them.

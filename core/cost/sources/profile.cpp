@@ -8,6 +8,16 @@
 //
 //     F(v) = sum of its layers' forwards + op overhead + first read(bytes in) + send(bytes out);   likewise backwards
 //
+// Attention over sequences that c devices share (plan.context_parallel) was measured as c kernels over keys that were
+// there. Its exchanges round a ring [RingAttention23] come in addition. Of K bytes of a device's own keys and values, with
+// move(b) = send(b) + first read(b), and link(b) of ideal links 0:
+//
+//     forward    c - 1 times move(K), and what of link(K) + handoff a kernel does not hide: sent before it, read behind it
+//     backward   c - 1 times move(2 K) + link(2 K) + handoff, for the gradients go along, behind the kernel that they
+//                wait for; at last the gradients alone: move(K) + link(K) + handoff
+//     c = 2, K = 1 KiB, a byte 10 ns to send and 1 to read, handoff 500 ns: 11.264 us; 23.028 us and 11.764 us
+//                                                             tests/core/profile_test.cpp "ring"
+//
 // Tests: tests/core/profile_test.cpp
 #include "core/question/profile.hpp"
 
@@ -18,7 +28,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/model/sequence_parts.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -71,8 +83,10 @@ std::optional<CostSource::Passes> beyond(const MachineProfile& profile, std::str
 
 class Measured final : public CostSource {
  public:
-  explicit Measured(const Scenario& scenario) : scenario_(scenario), profile_(*scenario.profile) {
-    for (const Work& work : scenario.model.works)
+  Measured(const Scenario& scenario, const Topology& topology)
+      : scenario_(scenario), profile_(*scenario.profile), context_(scenario, topology) {
+    const Model of_each = context_.divides() ? of_parts(scenario.model, context_.degree()) : Model();
+    for (const Work& work : (context_.divides() ? of_each : scenario.model).works)
       keys_.push_back(work.program.get() != nullptr ? describe(*work.program.get()) : "");
   }
 
@@ -92,11 +106,9 @@ class Measured final : public CostSource {
       throw InputError(layer.place, "layer \"" + layer.name +
                                         "\" has stated figures only, and a profile prices what it "
                                         "measured; give the layer an `op:`, or use cost: explicit");
-    const std::string& key = keys_[static_cast<std::size_t>(layer.work)];
-    if (const LayerTimes* const times = find_times(profile_, key, samples, active))
-      return {times->forward, times->input_gradient, times->weight_gradient, {}, {}};
-    if (const auto passes = between(profile_, key, samples, active)) return *passes;
-    if (const auto passes = beyond(profile_, key, samples, active)) return *passes;
+    const auto work = static_cast<std::size_t>(layer.work);
+    const std::string& key = keys_[work];
+    if (const auto passes = measured(key, samples, active)) return with_rings(*passes, model.works[work], samples);
     if (active == 0) refuse(layer, key, samples);
     const std::vector<int> measured = loads_of(profile_);
     const auto more = std::upper_bound(measured.begin(), measured.end(), active);
@@ -123,7 +135,7 @@ class Measured final : public CostSource {
     return time->at(static_cast<double>(bytes.value));
   }
   std::string caution(const Model& model, std::int64_t samples) const override {
-    const BeyondMeasured b = beyond_measured(profile_, model, samples);
+    const BeyondMeasured b = beyond_measured(profile_, model, samples, context_.degree());
     if (b.layers == 0) return "";
     return std::to_string(b.layers) + " layers were measured for micro-batches of " + std::to_string(b.smallest) +
            " to " + std::to_string(b.largest) + " samples and are priced at " + std::to_string(samples) +
@@ -135,6 +147,35 @@ class Measured final : public CostSource {
   std::string provenance() const override { return "layer times: " + profile_.source + "; " + loads_text(profile_); }
 
  private:
+  std::optional<Passes> measured(const std::string& key, std::int64_t samples, int active) const {
+    if (const LayerTimes* const times = find_times(profile_, key, samples, active))
+      return Passes{times->forward, times->input_gradient, times->weight_gradient, {}, {}};
+    if (auto passes = between(profile_, key, samples, active)) return passes;
+    return beyond(profile_, key, samples, active);
+  }
+
+  Passes with_rings(Passes passes, const Work& work, std::int64_t samples) const {
+    if (!context_.divides()) return passes;
+    const auto move = [&](double bytes) {
+      return static_cast<double>((profile_.send.at(bytes) + profile_.first_read.at(bytes)).value);
+    };
+    const double hops = context_.degree() - 1, handoff = static_cast<double>(profile_.handoff.value);
+    const double kernel =
+        static_cast<double>(passes.forward.value) * attention_shares(work, samples).forward / context_.degree();
+    const auto value_bytes = static_cast<double>(weight_bytes(scenario_.training.precision).value);
+    double forward = 0, backward = 0;
+    for (const Operator& op : work.operators) {
+      if (op.attention.heads <= 0) continue;
+      const double keys = context_tensors(op, scenario_.plan, static_cast<double>(samples), value_bytes).keys;
+      forward += hops * (move(keys) + std::max(0.0, context_.hop(keys) + handoff - kernel));
+      backward +=
+          hops * (move(2 * keys) + context_.hop(2 * keys) + handoff) + move(keys) + context_.hop(keys) + handoff;
+    }
+    passes.forward += Time{std::llround(std::min(forward, 9e18))};
+    passes.backward_input += Time{std::llround(std::min(backward, 9e18))};
+    return passes;
+  }
+
   [[noreturn]] void refuse(const Layer& layer, const std::string& key, std::int64_t samples) const {
     std::string sizes;
     std::set<std::int64_t> known;
@@ -151,12 +192,13 @@ class Measured final : public CostSource {
 
   const Scenario& scenario_;
   const MachineProfile& profile_;
+  ContextAttention context_;
   std::vector<std::string> keys_;  // by work
 };
 
 }  // namespace
 
-std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int device_class, const Topology&) {
+std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int device_class, const Topology& topology) {
   if (!scenario.profile) throw InputError(scenario.model.place, "cost", "no profile was read");
   if (device_class > 0)
     throw InputError(scenario.cluster.place, "cost",
@@ -170,7 +212,7 @@ std::unique_ptr<CostSource> measured_profile(const Scenario& scenario, int devic
       throw InputError(scenario.run.place, "cost", why);
   if (const std::string why = other_precision(*scenario.profile, scenario.training.precision); !why.empty())
     throw InputError(scenario.training.place, "cost", why);
-  return std::make_unique<Measured>(scenario);
+  return std::make_unique<Measured>(scenario, topology);
 }
 
 }  // namespace pipewright::core
