@@ -113,13 +113,14 @@ std::vector<int> group_sizes(const RunPlan& run) {
   std::set<int> sizes;
   for (VirtualStageId v = 0; v < run.plan->chunks(); ++v)
     if (members_of(run, v) > 1) sizes.insert(members_of(run, v));
+  if (run.plan->split().sends_tokens() && run.plan->expert_copies() > 1) sizes.insert(run.plan->expert_copies());
   return {sizes.begin(), sizes.end()};
 }
 
 LinearTime measure_all_reduce(const RunPlan& run, int members, const BackendMaker& backend, Staging staging) {
   VirtualStageId stage = 0;
-  while (members_of(run, stage) != members)
-    ++stage;
+  while (stage < run.plan->chunks() && members_of(run, stage) != members)
+    ++stage;  // behind the chunks: the group of those that hold the same experts
   std::vector<std::pair<double, double>> times;
   for (std::size_t bytes = 4096; bytes <= (std::size_t{4} << 20); bytes *= 4) {
     const std::vector<double> ns = rounds_of(run, stage, members, backend, staging, bytes, 0.05);

@@ -109,17 +109,22 @@ int check_gradients(const RealRun& run, RunSettings settings) {
                         "they need not be one worker's bit by bit; use --transport tcp",
                         chunk.members));
   settings.steps = 1, settings.warmup = 0;
-  const Gradients got = until_interrupted([&] { return pipelined_gradients(run, settings); });
+  const std::vector<Gradients> all = until_interrupted([&] { return pipelined_gradients(run, settings); });
   if (!prints()) return kDone;
   settings.keep_gradients = true;
-  const Gradients reference = sequential_gradients(run.run_plan(), run.backend(), run.data(), settings);
   bool same = true;
   std::string text;
-  for (std::size_t v = 0; v < reference.size(); ++v) {
-    const Difference d = difference(v < got.size() ? std::span(got[v]) : std::span<const float>(), reference[v]);
-    same = same && d.differing == 0;
-    text += fmt::format("  virtual stage {:>3}: {} values, {} differ, relative distance {}\n", v, d.values, d.differing,
-                        d.relative == 0 ? "0" : significant(d.relative));
+  for (std::size_t device = 0; device < all.size(); ++device) {
+    const Gradients& got = all[device];
+    const Gradients reference =
+        sequential_gradients(run.run_plan(), run.backend(), run.data(), settings, static_cast<int>(device));
+    for (std::size_t v = 0; v < reference.size(); ++v) {
+      const Difference d = difference(v < got.size() ? std::span(got[v]) : std::span<const float>(), reference[v]);
+      same = same && d.differing == 0;
+      text += fmt::format("  virtual stage {:>3}{}: {} values, {} differ, relative distance {}\n", v,
+                          all.size() > 1 ? fmt::format(", experts {}", device) : "", d.values, d.differing,
+                          d.relative == 0 ? "0" : significant(d.relative));
+    }
   }
   print((same ? "gradients: bit-identical to one worker's\n" : "gradients: NOT those of one worker\n") + text);
   return same ? kDone : kNo;
@@ -179,12 +184,15 @@ std::string to_go_on(const Checkpoints* kept) {
   return newest == 0 ? "" : fmt::format("; {} is kept: --resume goes on from there", kept->folder(newest));
 }
 
-void refuse_export(const Arguments& arguments, const std::string& file) {
+void refuse_export(const Arguments& arguments, const std::string& file, const PlanRequest& plan) {
   for (const std::string_view option : {"--check", "--resume"})
     if (arguments.has(option))
       throw InputError(fmt::format("--export writes a run from its first step on; leave it or {} out", option));
   if (same_file(arguments.positional.front(), file))
     throw InputError(Place{}, "--export", "\"" + file + "\" is read by this command; name another");
+  if (plan.expert_parallel.value > 1)
+    throw InputError(plan.expert_parallel.place, "plan.expert_parallel",
+                     "--export writes a model's weights once, and here each device has experts of its own; use 1");
 }
 
 int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept) {
@@ -198,7 +206,7 @@ int run_scenario(const Arguments& arguments, std::unique_ptr<Checkpoints>& kept)
       read_scenario(arguments.positional.front(), {.set = std::move(changes), .config_path = config_path()});
   const std::string to = arguments.last("--export", "");
   if (!to.empty()) {
-    refuse_export(arguments, to);
+    refuse_export(arguments, to, scenario.plan);
     check_writable(to);
   }
   if (scenario.run.synthetic)

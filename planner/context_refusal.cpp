@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "core/check.hpp"
 #include "core/divisors.hpp"
+#include "core/model/each_device.hpp"
+#include "core/question/profile.hpp"
 #include "planner/refusals.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
@@ -64,6 +67,15 @@ std::string even_slices_refusal(const Scenario& scenario) {
   return "";
 }
 
+// A layer that no part can be computed for was not measured either.
+bool has_parts(const MachineProfile& profile, const Model& model, int parts) {
+  try {
+    return has_layers(profile, of_parts(model, parts));
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::optional<Refusal> context_refusal(const Scenario& scenario) {
@@ -73,17 +85,15 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
   const auto refuse = [](std::string key, std::string why) { return Refusal{std::move(key), std::move(why)}; };
   if (scenario.cost != CostSourceKind::Roofline && scenario.cost != CostSourceKind::Profile)
     return refuse("context_parallel",
-                  fmt::format("{} divides sequences, which only cost: roofline and a profile of such a run can price; "
-                              "use 1, or cost: roofline",
+                  fmt::format("{} divides sequences, which only cost: roofline and a profile calibrated with as many "
+                              "devices can price; use 1, or cost: roofline",
                               c));
-  if (scenario.cost == CostSourceKind::Profile && plan.context_exchange.value != ContextExchange::Ring)
-    return refuse("context_exchange", "a profile prices rings alone; write ring, or cost: roofline");
-  if (scenario.cost == CostSourceKind::Profile && plan.context_split.value == ContextSplit::Contiguous)
-    return refuse(
-        "context_split",
-        "contiguous parts differ in work, and a profile has the mean of all; write zigzag, or cost: roofline");
-  if (scenario.cost == CostSourceKind::Profile && plan.context_imbalance.value != 1)
-    return refuse("context_imbalance", "is not what a run was measured with; leave it out, or write cost: roofline");
+  if (scenario.cost == CostSourceKind::Profile) {
+    if (plan.context_exchange.value != ContextExchange::Ring)
+      return refuse("context_exchange", "a profile prices rings alone; write ring, or cost: roofline");
+    if (plan.context_imbalance.value != 1)
+      return refuse("context_imbalance", "is not what a run was measured with; leave it out, or write cost: roofline");
+  }
   if (may_save_operators(plan))
     return refuse("context_parallel",
                   fmt::format("{}: what checkpoints by operator save of attention over a shared sequence is not known; "
@@ -103,7 +113,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
                   fmt::format("{} does not divide plan.context_parallel: {}; use {}", inner, c, divisors_in_words(c)));
   if (!two_level && plan.context_inner)
     return refuse("context_inner", "belongs to context_exchange: two_level; write that, or leave it out");
-  bool attention = false;
+  bool attention = false, causal = false;
   for (const Layer& layer : scenario.model.layers) {
     if (layer.work < 0 || layer.states_times())
       return refuse(
@@ -119,12 +129,21 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
                                   layer.name, op.module == Module::AttentionCore ? ", or model.attention: flash" : ""));
     for (const Operator& op : work.operators) {
       if (op.attention.heads <= 0) continue;
-      attention = true;
+      attention = true, causal = causal || op.causal;
       if (auto refused = refused_by(op, plan, inner)) return refused;
     }
   }
+  if (causal && scenario.cost == CostSourceKind::Profile && plan.context_split.value == ContextSplit::Contiguous)
+    return refuse(
+        "context_split",
+        "contiguous parts differ in work, and a profile has the mean of all; write zigzag, or cost: roofline");
   if (!attention)
     return refuse("context_parallel", fmt::format("{}, but the model has no attention over a sequence; use 1", c));
+  if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr &&
+      !has_parts(*scenario.profile, scenario.model, static_cast<int>(c)))
+    return refuse("context_parallel",
+                  fmt::format("{} is not what profile \"{}\" was measured with; calibrate with it, or use 1", c,
+                              scenario.profile->name));
   return std::nullopt;
 }
 

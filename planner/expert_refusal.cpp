@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "core/divisors.hpp"
+#include "core/model/each_device.hpp"
+#include "core/question/profile.hpp"
 #include "planner/refusals.hpp"
 
 namespace pipewright::planner {
@@ -44,8 +46,25 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
         "fills the time of exchanges, as plan.pairs: fused does with another micro-batch; leave one of the two out");
   if (!split.sends_tokens()) return std::nullopt;
   const char* const key = split.experts > 1 ? "expert_parallel" : "expert_tensor_parallel";
-  if (scenario.cost != CostSourceKind::Roofline)
-    return refuse(key, "sends tokens to experts, which only cost: roofline can price; leave it out, or use that");
+  if (scenario.cost != CostSourceKind::Roofline && scenario.cost != CostSourceKind::Profile)
+    return refuse(
+        key,
+        "sends tokens to experts, which only cost: roofline and a profile calibrated with as many devices can "
+        "price; leave it out, or use cost: roofline");
+  if (scenario.cost == CostSourceKind::Profile) {
+    if (split.expert_split() > 1)
+      return refuse("expert_tensor_parallel",
+                    "divides experts, and a profile has whole ones; leave it out, or write cost: roofline");
+    if (plan.context_parallel.value > 1)
+      return refuse("context_parallel",
+                    "is not priced by a profile together with expert_parallel; use 1, or cost: roofline");
+    if (plan.expert_exchange.value != ExpertExchange::AllToAll)
+      return refuse("expert_exchange", "a profile prices all_to_all alone; write that, or cost: roofline");
+    if (plan.expert_imbalance.value != 1 || plan.expert_capacity)
+      return refuse(plan.expert_capacity ? "expert_capacity" : "expert_imbalance",
+                    "is not what a run was measured with: all experts have as many rows; leave it out, or write cost: "
+                    "roofline");
+  }
   bool any = false;
   for (const Layer& layer : scenario.model.layers) {
     if (layer.work < 0) continue;
@@ -81,6 +100,10 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
     return refuse(key, fmt::format("leaves {} devices of a group that hold the same experts, and with one copy nothing "
                                    "reduces their gradients; use expert_parallel x expert_tensor_parallel: {}",
                                    devices / split.expert_devices(), devices));
+  if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr &&
+      !has_layers(*scenario.profile, of_expert_devices(scenario.model, static_cast<int>(split.experts))))
+    return refuse(key, fmt::format("{} is not what profile \"{}\" was measured with; calibrate with it, or use 1",
+                                   split.experts, scenario.profile->name));
   return std::nullopt;
 }
 

@@ -121,6 +121,8 @@ void check_context_parallel(const Scenario& scenario, PlanErrors& errors) {
   const std::optional<Refusal> refused = context_refusal(scenario);
   if (!refused) return;
   const Place& own = refused->key == "context_exchange"                      ? plan.context_exchange.place
+                     : refused->key == "context_split"                       ? plan.context_split.place
+                     : refused->key == "context_imbalance"                   ? plan.context_imbalance.place
                      : refused->key == "context_inner" && plan.context_inner ? plan.context_inner->place
                                                                              : plan.context_parallel.place;
   errors.add(or_else(own, or_else(plan.context_parallel.place, plan.place)), fmt::format("plan.{}", refused->key),
@@ -131,7 +133,11 @@ void check_expert_parallel(const Scenario& scenario, PlanErrors& errors) {
   const PlanRequest& plan = scenario.plan;
   const std::optional<Refusal> refused = expert_refusal(scenario);
   if (!refused) return;
-  const Place& own = refused->key == "expert_parallel" ? plan.expert_parallel.place : plan.expert_tensor_parallel.place;
+  const Place& own = refused->key == "expert_parallel"                           ? plan.expert_parallel.place
+                     : refused->key == "expert_exchange"                         ? plan.expert_exchange.place
+                     : refused->key == "expert_imbalance"                        ? plan.expert_imbalance.place
+                     : refused->key == "expert_capacity" && plan.expert_capacity ? plan.expert_capacity->place
+                                                                                 : plan.expert_tensor_parallel.place;
   errors.add(or_else(own, or_else(plan.expert_parallel.place, plan.place)), fmt::format("plan.{}", refused->key),
              refused->why);
 }

@@ -7,7 +7,7 @@
 #include "core/check.hpp"
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
-#include "core/model/sequence_parts.hpp"
+#include "core/model/each_device.hpp"
 #include "runtime/crossings.hpp"
 #include "runtime/runnable.hpp"
 
@@ -181,7 +181,11 @@ class ChunkCompiler {
     }
     if (const auto* core = std::get_if<AttentionCore>(&step.spec); core != nullptr && core->parts > 1)
       code.ring = ring_of(*core);
-    for (int pass = 0; pass < 3; ++pass) {
+    if (const RowExchange* const exchange = code.exchange())
+      for (std::size_t size = 0; size < 2; ++size)
+        code_.exchange_bytes[size] =
+            std::max(code_.exchange_bytes[size], rounded_up(output.bytes[size] / exchange->devices, 4));
+    for (int pass = 0; pass < 3 && code.exchange() == nullptr; ++pass) {
       std::array<std::int64_t, 2> bytes{};
       for (std::size_t size = 0; size < 2; ++size)
         bytes[size] = backend_.workspace(program, step, samples_[size], static_cast<Pass>(pass)).value;
@@ -189,7 +193,8 @@ class ChunkCompiler {
     }
     code.first_parameter = static_cast<int>(code_.parameters.size());
     for (const ParameterTensor& parameter : parameters_of(program, step)) {
-      code_.parameters.push_back({parameter, layer, code_.parameter_bytes, code_.gradient_bytes});
+      const bool of_experts = plan_.split().sends_tokens() && std::holds_alternative<GroupedLinear>(step.spec);
+      code_.parameters.push_back({parameter, layer, code_.parameter_bytes, code_.gradient_bytes, of_experts});
       code_.parameter_bytes += rounded_up(code_.value_bytes * parameter.elements, backend_.alignment().value);
       code_.gradient_bytes += rounded_up(4 * parameter.elements, backend_.alignment().value);
     }
@@ -204,13 +209,7 @@ class ChunkCompiler {
     RingStep ring;
     ring.parts = core.parts;
     ring.bytes = for_samples(code_.value_bytes * core.keys * core.key_heads * (core.key_size + core.value_size));
-    std::array<std::int64_t, 2> both{};
-    for (std::size_t size = 0; size < 2; ++size) {
-      ring.gradients_at[size] = rounded_up(ring.bytes[size], backend_.alignment().value);
-      both[size] = ring.gradients_at[size] + ring.bytes[size];
-      code_.part.ring_bytes[size] = std::max(code_.part.ring_bytes[size], both[size]);
-    }
-    ring.keys = block(ring.bytes), ring.keys_and_gradients = block(both), ring.arrived = block({});
+    ring.keys = block(ring.bytes), ring.keys_and_gradients = block({}), ring.arrived = block({});
     return ring;
   }
 
@@ -402,6 +401,8 @@ class ChunkCompiler {
       if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
       if (step.ring.parts > 0)
         add_ring_forward(line, s);
+      else if (step.exchange() != nullptr)
+        add_exchange(line, s, true, step.inputs[0], step.output);
       else
         line.push_back(at_step(Verb::Forward, s));
       if (scratch >= 0) line.push_back(make(Verb::Free, scratch));
@@ -489,6 +490,8 @@ class ChunkCompiler {
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
     if (step.ring.parts > 0)
       add_ring_backward(line, s);
+    else if (step.exchange() != nullptr)
+      add_exchange(line, s, false, step.output_gradient, step.input_gradients[0]);
     else
       line.push_back(at_step(Verb::InputGradient, s));
     if (scratch >= 0) line.push_back(make(Verb::Free, scratch));
@@ -536,6 +539,13 @@ class ChunkCompiler {
       add(Verb::RingReceive, ring.arrived);
     }
     add(Verb::GradientsEnd, ring.arrived), add(Verb::RingRelease, ring.arrived);
+  }
+
+  static void add_exchange(std::vector<Instruction>& line, std::size_t s, bool forward, int from, int to) {
+    for (const Verb verb : {Verb::ExchangeSend, Verb::ExchangeReceive}) {
+      Instruction& i = line.emplace_back(at_step(verb, s));
+      i.block = from, i.other = to, i.forward = forward;
+    }
   }
 
   void add_weight_gradient(std::vector<Instruction>& line, std::size_t s) {
@@ -609,12 +619,29 @@ class ChunkCompiler {
   int input_ = -1;
 };
 
+// In the messages of all rings alike.
+void place_gradients_of_keys(std::vector<ChunkCode>& chunks, std::int64_t alignment) {
+  std::int64_t keys = 0;
+  for (const ChunkCode& code : chunks)
+    for (const CodeStep& step : code.steps)
+      keys = std::max(keys, rounded_up(std::max(step.ring.bytes[0], step.ring.bytes[1]), alignment));
+  for (ChunkCode& code : chunks)
+    for (CodeStep& step : code.steps)
+      for (std::size_t size = 0; step.ring.parts > 0 && size < 2; ++size) {
+        step.ring.gradients_at = keys;
+        const std::int64_t both = keys + step.ring.bytes[size];
+        code.blocks[static_cast<std::size_t>(step.ring.keys_and_gradients)][size] = both;
+        code.part.ring_bytes[size] = std::max(code.part.ring_bytes[size], both);
+      }
+}
+
 std::vector<ChunkCode> compiled(const Plan& plan, const Model& model, const Training& training,
                                 const Backend& backend) {
   const std::vector<Crossing> edges = crossings(plan, model);
   std::vector<ChunkCode> chunks;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v)
     chunks.push_back(ChunkCompiler(plan, model, training, backend, v, edges).compiled());
+  place_gradients_of_keys(chunks, backend.alignment().value);
   return chunks;
 }
 
@@ -632,10 +659,25 @@ const std::vector<Instruction>& ChunkCode::line(Kind kind, bool recomputed) cons
   check_failed("a compute op of a virtual stage", __FILE__, __LINE__);
 }
 
+std::vector<ExchangeRun> exchange_runs(const CodeStep& step, bool out, bool received, int peer, std::int64_t samples,
+                                       std::int64_t value_bytes) {
+  const RowExchange& exchange = *step.exchange();
+  const Shape& shape = step.program->tensors[static_cast<std::size_t>(step.step->output)].shape;
+  const std::int64_t devices = exchange.devices, own = exchange.experts / devices,
+                     each = shape[0] / exchange.experts * shape[1] * value_bytes;  // of one expert and device
+  const bool by_expert = out != received;  // rows of all experts of one device, else of one device for its experts
+  std::vector<ExchangeRun> runs;
+  for (std::int64_t s = 0; s < samples; ++s)
+    for (std::int64_t e = 0; e < own; ++e) {
+      const std::int64_t in_block = by_expert ? s * exchange.experts + peer * own + e : (s * own + e) * devices + peer;
+      runs.push_back({in_block * each, (s * own + e) * each, each});
+    }
+  return runs;
+}
+
 std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
   check_runnable(plan, model, training, backend);
-  if (plan.context_parallel > 1) return compiled(plan, of_parts(model, plan.context_parallel), training, backend);
-  return compiled(plan, model, training, backend);
+  return compiled(plan, of_each_device(model, plan.context_parallel, plan.expert_parallel), training, backend);
 }
 
 }  // namespace pipewright::runtime

@@ -68,7 +68,7 @@ enum class Verb : std::uint8_t {
   Ready,           // bucket: its gradients of this micro-batch are complete
   // Attention over a shared sequence, of step; `other`: how many parts before its own the keys in `block` are.
   KeysOfPart,      // own keys and values go into block
-  AttendBegin,     //
+  AttendBegin,     // nothing was attended to so far
   Attend,          // to the keys in block
   GradientsBegin,  // block: room behind own keys for their gradients, zero
   AttendGradient,  // to the keys in block, whose gradients lie behind them
@@ -76,9 +76,12 @@ enum class Verb : std::uint8_t {
   RingSend,        // block, or of it what `other` (RingPart) says, to the device of the next part
   RingReceive,     // block: what the device of the part before has sent
   RingRelease,     // its slot may be filled again
-  Bind,            // block lies where other does; synthetic runs only, like
-  Spin,            // until the op of kind `step` has taken its time; other >= 0: until its gradients of that bucket are
-                   // complete
+  // Rows of experts, of step: from block to other; `forward`: as RowExchange says, else the other way.
+  ExchangeSend,     // to the other devices, and what stays goes to its place
+  ExchangeReceive,  // from them
+  Bind,             // block lies where other does; synthetic runs only, like
+  Spin,  // until the op of kind `step` has taken its time; other >= 0: until its gradients of that bucket are
+         // complete
 };
 
 struct Instruction {
@@ -92,11 +95,12 @@ struct Instruction {
 
 // Attention over a shared sequence: blocks that go round, of full and last micro-batch.
 struct RingStep {
-  int parts = 0;                                        // 0: attention over a whole one, or no attention
-  int keys = -1;                                        // of a forward: own keys and values
-  int keys_and_gradients = -1;                          // of a backward: the same, and behind them their gradients
-  int arrived = -1;                                     // in a message
-  std::array<std::int64_t, 2> bytes{}, gradients_at{};  // of keys and values; where their gradients begin
+  int parts = 0;                        // 0: attention over a whole one, or no attention
+  int keys = -1;                        // of a forward: own keys and values
+  int keys_and_gradients = -1;          // of a backward: the same, and behind them their gradients
+  int arrived = -1;                     // in a message
+  std::array<std::int64_t, 2> bytes{};  // of keys and values
+  std::int64_t gradients_at = 0;        // behind the largest keys of the run: nothing is added to keys in a slot
 };
 // What of a block is sent on.
 enum class RingPart : std::uint8_t { Keys, KeysAndGradients, Gradients };
@@ -112,6 +116,7 @@ struct CodeStep {
   std::array<int, 3> scratch{-1, -1, -1};  // by Pass
   int first_parameter = 0, parameters = 0;
   RingStep ring;
+  const RowExchange* exchange() const { return std::get_if<RowExchange>(&step->spec); }
 };
 
 struct CodeParameter {
@@ -120,6 +125,7 @@ struct CodeParameter {
   // Bytes, from the beginning of the stage's weights; and of its gradients, states and masters, which are fp32. The
   // same where weights are fp32.
   std::int64_t weight_offset = 0, offset = 0;
+  bool of_experts = false;  // on several devices: each has as many values of its own
 };
 
 // Where workers share every sequence.
@@ -128,6 +134,16 @@ struct SequencePart {
   std::int64_t tokens = 0;                   // of the model's own input
   std::array<std::int64_t, 2> ring_bytes{};  // of the largest message that goes round; 0: none does
 };
+
+// A run of values that a message carries, within a block and within the message: bytes.
+struct ExchangeRun {
+  std::int64_t in_block = 0, in_message = 0, bytes = 0;
+};
+// What a device sends to another of its group, or, `received`, where what it gets from it goes. `out`: rows on their way to
+// their experts. Each sample's rows follow one another.
+//     8 experts on 4 devices, rows of one sample: to device 1 runs 2 and 3 of 8; from device 1 run 1 of 4 of both experts
+std::vector<ExchangeRun> exchange_runs(const CodeStep& step, bool out, bool received, int peer, std::int64_t samples,
+                                       std::int64_t value_bytes);
 
 struct ChunkCode {
   VirtualStageId virtual_stage = 0;
@@ -143,8 +159,9 @@ struct ChunkCode {
   std::vector<Instruction> forward, forward_boundary, rebuild, backward, backward_input, backward_weight;
   std::int64_t sample_values = 0;  // values per sample of the model's own input; 0: this stage does not read it
   bool sample_indices = false;
-  SequencePart part;                         // `sample_values` and `label_rows` are those of one
-  std::int64_t label_rows = 0, classes = 0;  // of the loss; 0: none here
+  std::array<std::int64_t, 2> exchange_bytes{};  // of the largest message of rows of experts to another device
+  SequencePart part;                             // `sample_values` and `label_rows` are those of one
+  std::int64_t label_rows = 0, classes = 0;      // of the loss; 0: none here
   // Of a synthetic run, of the full and of the last micro-batch: how long an op of every kind takes, and how long
   // before the end of its last backward the gradients of a bucket are complete.
   std::array<std::array<Time, 2>, kKinds> time{};

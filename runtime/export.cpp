@@ -25,11 +25,14 @@ Dimensions shape_of(const Program& program, const ProgramStep& step, const Param
   if (parameter.name == "weight") {
     if (const auto* linear = std::get_if<Linear>(&step.spec))
       return {linear->features, parameter.elements / linear->features};
+    if (const auto* grouped = std::get_if<GroupedLinear>(&step.spec))
+      return {grouped->groups, grouped->features, in[in.rank - 1]};
     if (const auto* conv = std::get_if<Conv2d>(&step.spec))
       return {conv->channels, in[0] / conv->groups, conv->kernel_height, conv->kernel_width};
     if (std::holds_alternative<Embedding>(step.spec) || std::holds_alternative<LearnedTable>(step.spec))
       return {parameter.elements / out[out.rank - 1], out[out.rank - 1]};
   }
+  if (const auto* grouped = std::get_if<GroupedLinear>(&step.spec)) return {grouped->groups, grouped->features};
   return {parameter.elements};
 }
 

@@ -48,7 +48,7 @@ std::vector<Piece> pieces_of(const RingStep& ring, RingPart part, const std::byt
   std::vector<Piece> pieces;
   if (part != RingPart::Gradients) pieces.push_back({block, 0, ring.bytes[size]});
   if (part != RingPart::Keys)
-    pieces.push_back({block + ring.gradients_at[size], pieces.empty() ? 0 : ring.gradients_at[size], ring.bytes[size]});
+    pieces.push_back({block + ring.gradients_at, pieces.empty() ? 0 : ring.gradients_at, ring.bytes[size]});
   return pieces;
 }
 
@@ -88,14 +88,21 @@ void store_labels(const ChunkCode& code, const Data& data, const SampleShape& sh
   take_part(part, std::as_bytes(std::span(whole)), code.label_rows, reinterpret_cast<std::byte*>(to));
 }
 
-void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block) {
+void move_own(Backend& backend, const std::vector<ExchangeRun>& from_runs, const std::byte* from,
+              const std::vector<ExchangeRun>& to_runs, std::byte* to) {
+  for (std::size_t i = 0; i < from_runs.size(); ++i)
+    backend.copy(to + to_runs[i].in_block, from + from_runs[i].in_block, {from_runs[i].bytes});
+}
+
+void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block, int expert_device) {
   std::vector<float> piece;
   std::map<LayerId, int> number;
   for (const CodeParameter& parameter : code.parameters) {
     const int n = number[parameter.layer]++;
     for (std::int64_t begin = 0; begin < parameter.tensor.elements; begin += kDrawnAtOnce) {
       piece.resize(static_cast<std::size_t>(std::min(kDrawnAtOnce, parameter.tensor.elements - begin)));
-      draw(parameter, seed, n, begin, piece);
+      const std::int64_t first = parameter.of_experts ? expert_device * parameter.tensor.elements : 0;
+      draw(parameter, seed, n, first + begin, piece);
       const std::int64_t size = sizeof(float);
       mover.upload(block + parameter.offset + begin * size, piece.data(), {std::ssize(piece) * size});
     }
@@ -135,7 +142,7 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
 void Interpreter::compute_shared(const Instruction& i, const StepArguments& a, const Place& place) {
   const RingStep& ring = place.code->steps[static_cast<std::size_t>(i.step)].ring;
   std::byte* const keys = place.frame->at[static_cast<std::size_t>(i.block)];
-  std::byte* const gradients = keys + ring.gradients_at[place.size];
+  std::byte* const gradients = keys + ring.gradients_at;
   const int from = (place.part.number - i.other + place.part.of) % place.part.of;
   switch (i.verb) {
     case Verb::KeysOfPart: return backend_.keys_of_part(a, keys);

@@ -58,9 +58,13 @@ void store_sample(const ChunkCode& code, Precision precision, const Data& data, 
                   const ContextPart& part, std::int64_t sample, std::byte* to);
 void store_labels(const ChunkCode& code, const Data& data, const SampleShape& shape, const ContextPart& part,
                   std::int64_t sample, std::int64_t* to);
+// What stays on its device in an exchange of rows of experts.
+void move_own(Backend& backend, const std::vector<ExchangeRun>& from_runs, const std::byte* from,
+              const std::vector<ExchangeRun>& to_runs, std::byte* to);
 // The initial weights of a virtual stage in fp32, laid out as its gradients, go to `block`, which is zero, piece by
 // piece: several threads draw what one mover moves. A value depends on seed, tensor and place alone.
-void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block);
+// `expert_device`: whose experts, where several devices hold them.
+void draw_weights(const ChunkCode& code, std::uint64_t seed, Mover& mover, std::byte* block, int expert_device = 0);
 // Weights as the layers read them, of their masters.
 void store_weights(Backend& backend, const ChunkCode& code, const std::byte* masters, std::byte* weights);
 

@@ -71,6 +71,12 @@ Parameters learned_parameters(const Program& program, const ProgramStep& step) {
   return {{"weight", spec_of<LearnedTable>(step).rows * features, Initial::Normal, kTableDeviation}};
 }
 
+Parameters grouped_parameters(const Program& program, const ProgramStep& step) {
+  const auto& linear = spec_of<GroupedLinear>(step);
+  const std::int64_t fan_in = width(input_shape(program, step)), features = linear.groups * linear.features;
+  return product_parameters(fan_in * features, fan_in, linear.bias ? features : 0);
+}
+
 Parameters norm_parameters(const Program& program, const ProgramStep& step) {
   const auto& norm = spec_of<NormSpec>(step);
   if (!norm.affine) return {};
@@ -102,7 +108,6 @@ std::int64_t cross_entropy_saved(const Program& program, const ProgramStep& step
 std::string linear_refusal(const Program&, const ProgramStep& step) {
   const auto& linear = spec_of<Linear>(step);
   if (linear.tied) return "its weight is tied to a table of another layer; give it a weight of its own";
-  if (linear.routed) return "it routes tokens to experts; use a model without experts";
   return "";
 }
 std::string attention_refusal(const Program& program, const ProgramStep& step) {
@@ -172,6 +177,9 @@ const std::array kRules = {
                   .gradient_reads_saved = true,
                   .saved_bytes = attention_saved,
                   .refusal = attention_refusal},
+    OperationRule{.name = "dispatch"},
+    OperationRule{.name = "grouped_linear", .weights_read_inputs = true, .parameters = grouped_parameters},
+    OperationRule{.name = "combine", .gradient_reads_inputs = true},
     OperationRule{.name = "add"},
     OperationRule{.name = "concat"},
     OperationRule{.name = "slice", .refusal = slice_refusal},
@@ -190,6 +198,9 @@ const OperationRule kMaterialisedAttention = {.name = "attention",
                                               .saved_bytes = attention_saved,
                                               .refusal = attention_refusal};
 
+// What workers do between them: no backend computes it.
+const OperationRule kExchange = {.name = "exchange"};
+
 std::string known_operations() {
   std::string out;
   for (const OperationRule& rule : kRules)
@@ -202,6 +213,10 @@ std::string reason(std::string_view operation) {
   if (operation == "batch_norm")
     return " (its statistics are over the micro-batch: gradients would depend on the number of micro-batches, and the "
            "running averages are not trained values; use layer_norm)";
+  if (operation == "experts")
+    return " (it needs the shares of a router, from: [x, shares], and as many rows for each expert: experts must "
+           "divide "
+           "tokens x active)";
   if (operation == "dropout") return " (its masks are random; set it to 0)";
   if (operation == "tied_embedding") return " (its table is another layer's; give it one of its own)";
   return "";
@@ -214,6 +229,7 @@ std::span<const OperationRule> operation_rules() {
 }
 
 const OperationRule& rule_of(const Program& program, const ProgramStep& step) {
+  if (std::holds_alternative<RowExchange>(step.spec)) return kExchange;
   const auto found = std::find_if(kRules.begin(), kRules.end(),
                                   [&](const OperationRule& rule) { return rule.name == step.operation; });
   if (found == kRules.end())

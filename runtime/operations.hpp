@@ -5,6 +5,9 @@
 //
 //     operation             dx reads          parameters' gradient reads   saved from forward (per sample)
 //     linear                (weight)          x, dy                        -
+//     grouped_linear        (weight)          x, dy                        -
+//     dispatch              -                 -                            -
+//     combine               rows, shares      -                            -
 //     conv2d                (weight)          x, dy                        -
 //     embedding             no dx             token numbers, dy            -
 //     learned_table         -                 dy                           -

@@ -14,7 +14,7 @@
 namespace pipewright::runtime {
 namespace {
 
-constexpr int kGradientSlots = 2, kRingSlots = 2;
+constexpr int kGradientSlots = 2, kSlotsBetweenCopies = 2;
 
 // ---- what comes before what -----------------------------------------------------------------------------------------
 
@@ -226,6 +226,18 @@ void add_channels(RunPlan& run, const Places& places) {
       run.channels[c].slots = unlimited[c];
 }
 
+void add_between_copies(RunPlan& run, int group, int ahead, std::array<std::int64_t, 2> (*bytes_of)(const ChunkCode&)) {
+  const Seating seating = run.schedule->seating();
+  for (PositionId p = 0; p < std::ssize(run.schedule->positions); ++p) {
+    RunChannel channel;
+    channel.from = channel.to = p, channel.slots = kSlotsBetweenCopies, channel.group = group, channel.ahead = ahead;
+    for (const ChunkCode& code : run.code)
+      for (std::size_t size = 0; size < 2 && seating.holds(seating.stage_at(p), code.virtual_stage); ++size)
+        channel.bytes[size] = std::max(channel.bytes[size], bytes_of(code)[size]);
+    if (channel.bytes[0] > 0) run.channels.push_back(channel);
+  }
+}
+
 void add_rings(RunPlan& run) {
   const bool causal = std::ranges::any_of(run.code, [](const ChunkCode& code) {
     return std::ranges::any_of(code.steps, [](const CodeStep& step) {
@@ -233,17 +245,7 @@ void add_rings(RunPlan& run) {
     });
   });
   run.zigzag = causal && run.plan->context_split.value == ContextSplit::Zigzag;
-  const Seating seating = run.schedule->seating();
-  for (PositionId p = 0; p < std::ssize(run.schedule->positions); ++p) {
-    std::array<std::int64_t, 2> bytes{};
-    for (const ChunkCode& code : run.code)
-      for (std::size_t size = 0; size < 2 && seating.holds(seating.stage_at(p), code.virtual_stage); ++size)
-        bytes[size] = std::max(bytes[size], code.part.ring_bytes[size]);
-    if (bytes[0] == 0) continue;
-    RunChannel ring;
-    ring.ring = true, ring.from = ring.to = p, ring.slots = kRingSlots, ring.bytes = bytes;
-    run.channels.push_back(ring);
-  }
+  add_between_copies(run, run.plan->context_parallel, 1, [](const ChunkCode& code) { return code.part.ring_bytes; });
 }
 
 // ---- versions -------------------------------------------------------------------------------------------------------
@@ -439,21 +441,33 @@ class Replay {
 
 }  // namespace
 
-int RunPlan::ring(PositionId position) const {
-  for (std::size_t c = channels.size(); c-- > 0 && channels[c].ring;)  // they stand last
-    if (channels[c].from == position) return static_cast<int>(c);
+int RunPlan::between_copies(PositionId position, int ahead) const {
+  for (std::size_t c = channels.size(); c-- > 0 && channels[c].between_copies();)  // they stand last
+    if (channels[c].from == position && channels[c].ahead == ahead) return static_cast<int>(c);
   return -1;
 }
 
 WorkerId RunPlan::sender(const RunChannel& channel, CopyId to) const {
-  const int parts = plan->context_parallel;
-  const CopyId from = channel.ring ? to / parts * parts + (to % parts + parts - 1) % parts : to;
+  const CopyId from = to / channel.group * channel.group + (to + channel.group - channel.ahead) % channel.group;
   return from * plan->positions() + channel.from;
 }
 WorkerId RunPlan::receiver(const RunChannel& channel, CopyId from) const {
-  const int parts = plan->context_parallel;
-  const CopyId to = channel.ring ? from / parts * parts + (from % parts + 1) % parts : from;
+  const CopyId to = from / channel.group * channel.group + (from + channel.ahead) % channel.group;
   return to * plan->positions() + channel.to;
+}
+
+std::vector<RunPlan::Stretch> RunPlan::stretches(VirtualStageId v, std::int64_t begin, std::int64_t end) const {
+  std::vector<Stretch> all;
+  for (const CodeParameter& parameter : code[static_cast<std::size_t>(v)].parameters)
+    if (all.empty() || all.back().of_experts != parameter.of_experts) {
+      if (!all.empty()) all.back().end = parameter.offset;
+      all.push_back({parameter.offset, end, parameter.of_experts});
+    }
+  if (all.empty()) all.push_back({begin, end, false});  // of a synthetic run
+  for (Stretch& one : all)
+    one.begin = std::clamp(one.begin, begin, end), one.end = std::clamp(one.end, begin, end);
+  std::erase_if(all, [](const Stretch& one) { return one.begin == one.end; });
+  return all;
 }
 
 float RunPlan::loss_scale(MicroBatchId m) const {
@@ -542,6 +556,8 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   }
   add_channels(run, Places(schedule));
   add_rings(run);
+  for (int ahead = 1; ahead < plan.expert_parallel; ++ahead)
+    add_between_copies(run, plan.expert_parallel, ahead, [](const ChunkCode& code) { return code.exchange_bytes; });
   add_versions(run, options);
   add_whole(run);
   return run;

@@ -9,8 +9,8 @@
 // per micro-batch.
 //     1f1b, K stages: forward into stage k: min(M, K - k + 1).    tests/runtime/run_plan_test.cpp "slots"
 //
-// Rings have two: the message behind the one that is attended to may arrive. Numbers go on from pass to pass. Message n
-// waits until n - 2 has been read, which waits for earlier numbers alone, so rings cannot lock up.
+// Between copies there are two: the message behind the one that is read may arrive. Numbers go on from op to op. Message n
+// waits until n - 2 has been read, which waits for earlier numbers alone, so that they cannot lock up.
 //
 // Versions. Asynchronous schedules update while micro-batches are in flight. With stashing the backward of a
 // micro-batch reads the version its forward used [PipeDream19] section 3.3, without it the newest; with vertical sync
@@ -49,8 +49,9 @@ class CostModel;
 
 namespace pipewright::runtime {
 
-// Messages of one edge and direction from one position to another, within every copy. Or of a ring: from a copy to the
-// one that has the next part of the same sequences, at one position, as many in each pass over attention as there are hops.
+// Messages of one edge and direction from one position to another, within every copy. Or between copies of a group, which
+// follow one another, in the middle of ops at one position: from each to the one `ahead` places behind it, the first behind
+// the last. Keys and values go so to the next part of a sequence, rows of experts to all others.
 struct RunChannel {
   int edge = 0;
   bool forward = true;
@@ -58,7 +59,8 @@ struct RunChannel {
   int slots = 0;
   std::array<std::int64_t, 2> bytes{};      // of a message: full and last micro-batch
   std::vector<MicroBatchId> micro_batches;  // in the order in which they are sent
-  bool ring = false;
+  int group = 1, ahead = 0;                 // copies; 1: within a copy
+  bool between_copies() const { return group > 1; }
 };
 
 // What an op of a position reads and writes beside its micro-batch.
@@ -125,7 +127,16 @@ struct RunPlan {
   // Of sequences that copies share (plan.context_parallel).
   bool zigzag = false;
   ContextPart part(CopyId copy) const { return {copy % plan->context_parallel, plan->context_parallel, zigzag}; }
-  int ring(PositionId position) const;  // channel; -1: none goes through this position
+  // Channel between copies of that position; -1: there is none.
+  int between_copies(PositionId position, int ahead) const;
+  // Which of the experts a copy holds, among as many devices; and bytes of a chunk's gradients, all that lie side by side,
+  // that are summed over all members, or over those that hold the same experts.
+  int expert_device(CopyId copy) const { return copy % plan->expert_parallel; }
+  struct Stretch {
+    std::int64_t begin = 0, end = 0;
+    bool of_experts = false;
+  };
+  std::vector<Stretch> stretches(VirtualStageId v, std::int64_t begin, std::int64_t end) const;
   // Who sends to, and who receives from a worker of that copy.
   WorkerId sender(const RunChannel& channel, CopyId to) const;
   WorkerId receiver(const RunChannel& channel, CopyId from) const;

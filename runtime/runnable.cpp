@@ -60,6 +60,21 @@ std::string refusal_of_losses(const Model& model) {
                         : std::to_string(losses) + " losses; keep one");
 }
 
+template <class Refuse>
+void refuse_exchanges(const Plan& plan, const Training& training, const Refuse& refuse) {
+  if (!plan.split().sends_tokens()) return;
+  if (plan.split().expert_split() > 1)
+    refuse("plan.expert_tensor_parallel", "a run computes whole experts; leave it out");
+  if (training.zero > 0) refuse("training.zero", "a run with experts on several devices divides nothing else; use 0");
+  if (plan.expert_exchange.value != ExpertExchange::AllToAll)
+    refuse("plan.expert_exchange",
+           "a run sends each device the rows of its experts; write all_to_all, or leave it out");
+  if (plan.expert_capacity || plan.expert_padding)
+    refuse("plan.expert_capacity", "a run gives all experts as many rows, of which none is dropped; leave it out");
+  if (plan.shared_experts_beside.value)
+    refuse("plan.shared_experts_beside", "a run computes one layer after the other; leave it out");
+}
+
 }  // namespace
 
 const char* name_of(Precision precision) {
@@ -87,7 +102,11 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("plan.context_parallel", "backend " + backend.name() + " computes whole sequences; use 1, or backend: cpu");
   if (plan.context_parallel > 1 && plan.context_exchange.value != ContextExchange::Ring)
     refuse("plan.context_exchange", "a run sends keys and values round a ring; write ring, or leave it out");
-  if (plan.split().sends_tokens()) refuse("plan.expert_parallel", "a run keeps all experts of a layer together; use 1");
+  if (plan.context_imbalance.value != 1)
+    refuse("plan.context_imbalance", "a run has no documents to pack; leave it out");
+  if (plan.expert_imbalance.value != 1)
+    refuse("plan.expert_imbalance", "a run gives all experts as many rows; leave it out");
+  refuse_exchanges(plan, training, refuse);
   if (plan.pairs.value != Pairs::Serial)
     refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");
   if (plan.barrier.value != Barrier::Flush) refuse("plan.barrier", "a run ends a step on all stages; write flush");

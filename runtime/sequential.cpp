@@ -32,19 +32,25 @@ Sequential::Sequential(const RunPlan& run, Backend& backend, const Data& data, c
     draw_weights(code, settings.seed, *mover_, masters_.back().at());
     initial_.push_back(stored_of(code, masters_.back()));
     weights_.push_back(initial_.back().at());
+    for (int device = 1; device < run.plan->expert_parallel; ++device) {
+      if (device == 1) of_experts_.emplace_back();
+      const Block drawn = zeros(code.gradient_bytes);
+      draw_weights(code, settings.seed, *mover_, drawn.at(), device);
+      of_experts_.back().push_back(stored_of(code, drawn));
+    }
   }
 }
 
-std::vector<std::vector<float>> Sequential::gradients() {
+std::vector<std::vector<float>> Sequential::gradients(int expert_device) {
   std::vector<Rounds> rounds(run_.code.size());
-  for (CopyId copy = 0; copy < run_.plan->copies(); copy += parts()) {
+  for (CopyId copy = 0; copy < run_.plan->copies(); copy += together()) {
     begin(0);
     const auto micro_batches = static_cast<MicroBatchId>(run_.plan->micro_batches);
     for (MicroBatchId m = 0; m < micro_batches; ++m)
       for (std::size_t v = 0; v < run_.code.size(); ++v)
         follow(copy, v, m, run_.code[v].forward, {});
     for (std::size_t v = run_.code.size(); v-- > 0;)
-      add_copies(copy, v, rounds[v]);
+      add_copies(copy, v, expert_device, rounds[v]);
   }
   std::vector<std::vector<float>> sums;
   for (std::size_t v = 0; v < rounds.size(); ++v) {
@@ -90,25 +96,33 @@ std::vector<float> Sequential::values_of(std::size_t v, const Block& block) cons
   return values;
 }
 
+// Gradients of experts that others hold count nothing.
+std::vector<float> Sequential::without_other_experts(std::size_t v, std::vector<float> values, bool own) const {
+  if (run_.plan->expert_parallel == 1 || own) return values;
+  for (const RunPlan::Stretch& one : run_.stretches(static_cast<VirtualStageId>(v), 0, run_.code[v].gradient_bytes))
+    if (one.of_experts) std::fill(values.begin() + one.begin / 4, values.begin() + one.end / 4, 0.0f);
+  return values;
+}
+
 // Backwards of a virtual stage in the order of its workers' lists, each worker's sum apart: of one copy, or of those that
-// share its sequences.
-void Sequential::add_copies(CopyId first, std::size_t v, Rounds& sums) {
+// share its sequences, or hold the experts between them.
+void Sequential::add_copies(CopyId first, std::size_t v, int expert_device, Rounds& sums) {
   const Seating seating = run_.schedule->seating();
   const auto chunk = static_cast<VirtualStageId>(v);
-  const auto parts = static_cast<std::size_t>(this->parts());
+  const auto copies = static_cast<std::size_t>(together());
   const bool each = run_.schedule->shape.reduce_each;
-  std::vector<Rounds> closed(parts);  // by copy, holder after holder
-  std::vector<std::size_t> begins;    // of each holder among them
+  std::vector<Rounds> closed(copies);  // by copy, holder after holder
+  std::vector<std::size_t> begins;     // of each holder among them
   for (int holder = 0; holder < seating.holders(chunk); ++holder) {
-    std::vector<Block> own(parts);
-    std::vector<std::byte*> to(parts);
+    std::vector<Block> own(copies);
+    std::vector<std::byte*> to(copies);
     const auto open = [&] {
-      for (std::size_t i = 0; i < parts; ++i)
+      for (std::size_t i = 0; i < copies; ++i)
         own[i] = zeros_of(v), to[i] = own[i].at();
     };
     const auto close = [&] {
-      for (std::size_t i = 0; i < parts; ++i)
-        closed[i].push_back(values_of(v, own[i]));
+      for (std::size_t i = 0; i < copies; ++i)
+        closed[i].push_back(without_other_experts(v, values_of(v, own[i]), static_cast<int>(i) == expert_device));
     };
     begins.push_back(closed[0].size());
     open();
@@ -140,16 +154,19 @@ void Sequential::follow(CopyId first, std::size_t v, MicroBatchId m, const std::
                         const std::vector<std::byte*>& gradients) {
   const ChunkCode& code = run_.code[v];
   std::vector<Interpreter::Place> places;
-  for (int i = 0; i < parts(); ++i) {
+  for (int i = 0; i < together(); ++i) {
     const CopyId copy = first + i;
     Frame& frame = frames_[{static_cast<int>(v), copy, m}].frame;
     if (frame.at.empty()) frame.at.resize(code.blocks.size());
-    places.push_back({&code, &frame, run_.size_of(m), run_.plan->samples(m), weights_[v],
+    const int device = run_.expert_device(copy);
+    const std::byte* const weights =
+        device == 0 ? weights_[v] : of_experts_[v][static_cast<std::size_t>(device) - 1].at();
+    places.push_back({&code, &frame, run_.size_of(m), run_.plan->samples(m), weights,
                       gradients.empty() ? nullptr : gradients[static_cast<std::size_t>(i)], run_.loss_scale(m),
                       run_.part(copy)});
   }
   for (const Instruction& i : line)
-    for (int part = 0; part < parts(); ++part)
+    for (int part = 0; part < together(); ++part)
       follow(i, places[static_cast<std::size_t>(part)], first + part, v, m);
 }
 
@@ -195,6 +212,8 @@ void Sequential::follow(const Instruction& i, const Interpreter::Place& place, C
       held.arrived = std::move(held.sent_on);
       held.frame.at[b] = held.arrived.at();
       break;
+    case Verb::ExchangeSend:
+    case Verb::ExchangeReceive: exchange(i, place, copy, v, m); break;
     case Verb::Loss: {
       std::vector<float>& losses = losses_[{copy, m}];
       losses.resize(static_cast<std::size_t>(place.samples));
@@ -213,6 +232,34 @@ void Sequential::send_on(const Instruction& i, const ChunkCode& code, const std:
   const RingStep& ring = code.steps[static_cast<std::size_t>(i.step)].ring;
   for (const Piece& piece : pieces_of(ring, static_cast<RingPart>(i.other), block, size))
     backend_.copy(to + piece.offset, piece.from, {piece.bytes});
+}
+
+void Sequential::exchange(const Instruction& i, const Interpreter::Place& place, CopyId copy, std::size_t v,
+                          MicroBatchId m) {
+  const ChunkCode& code = *place.code;
+  const CodeStep& step = code.steps[static_cast<std::size_t>(i.step)];
+  const auto devices = static_cast<int>(step.exchange()->devices);
+  const int self = run_.expert_device(copy);
+  const bool out = step.exchange()->back != i.forward;
+  std::byte* const from = place.frame->at[static_cast<std::size_t>(i.block)];
+  std::byte* const to = place.frame->at[static_cast<std::size_t>(i.other)];
+  const auto runs = [&](bool received, int peer) {
+    return exchange_runs(step, out, received, peer, place.samples, code.value_bytes);
+  };
+  if (i.verb == Verb::ExchangeSend) move_own(backend_, runs(false, self), from, runs(true, self), to);
+  for (int peer = 0; peer < devices; ++peer) {
+    if (peer == self) continue;
+    Held& other = frames_.at({static_cast<int>(v), copy - self + peer, m});
+    if (i.verb == Verb::ExchangeSend) {
+      Block& message = other.sent_by[self] = zeros(code.exchange_bytes[place.size]);
+      for (const ExchangeRun& run : runs(false, peer))
+        backend_.copy(message.at() + run.in_message, from + run.in_block, {run.bytes});
+    } else {
+      const Block message = std::move(frames_.at({static_cast<int>(v), copy, m}).sent_by.at(peer));
+      for (const ExchangeRun& run : runs(true, peer))
+        backend_.copy(to + run.in_block, message.at() + run.in_message, {run.bytes});
+    }
+  }
 }
 
 void Sequential::receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
@@ -241,10 +288,10 @@ void Sequential::send(const Instruction& i, const ChunkCode& code, Frame& frame,
 }
 
 std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const BackendMaker& backend, const Data& data,
-                                                     const RunSettings& settings) {
+                                                     const RunSettings& settings, int expert_device) {
   PP_CHECK(run.schedule->flush);
   const std::unique_ptr<Backend> device = backend();
-  return Sequential(run, *device, data, settings).gradients();
+  return Sequential(run, *device, data, settings).gradients(expert_device);
 }
 
 }  // namespace pipewright::runtime

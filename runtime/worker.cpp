@@ -94,6 +94,10 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
   if (settings.time_layers) mark_cost_ = backend_->mark_cost();
   for (std::size_t v = 0; v < run.chunks.size(); ++v) {
     members_.push_back(members(static_cast<VirtualStageId>(v)));
+    with_my_experts_.emplace_back();
+    for (const WorkerId member : members_.back())
+      if (run.expert_device(member / run.plan->positions()) == run.expert_device(copy_))
+        with_my_experts_.back().push_back(member);
     weight_parts_.push_back(run.weight_parts(static_cast<VirtualStageId>(v)));
   }
   const SteadyBlocks steady = take_steady(run, position_, arena_);
@@ -107,7 +111,8 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
   transport_.bind(std::move(slots),
                   {mover_.get(), beside_.get(), divides_gradients() ? gathering_.get() : mover_.get()});
   updates_.resize(run.code.size());
-  ring_ = run.ring(position_);
+  ring_ = run.between_copies(position_, 1);
+  sent_.resize(run.channels.size()), received_.resize(run.channels.size());
 }
 
 std::string Worker::at() const {
@@ -265,7 +270,7 @@ void Worker::place_chunk(std::size_t v, const SteadyChunk& steady) {
     if (!chunk.weights.empty()) draw_part(v);
   } else if (!chunk.weights.empty() && !run_.synthetic) {
     std::byte* const drawn = has_parts_of_masters(v) ? chunk.gradients[0] : chunk.trained();
-    draw_weights(code, settings_.seed, *mover_, drawn);
+    draw_weights(code, settings_.seed, *mover_, drawn, run_.expert_device(copy_));
     if (code.has_masters()) store_weights(*backend_, code, drawn, chunk.weights[0]);
     if (has_parts_of_masters(v)) {
       const Part own = own_part(v);
@@ -469,12 +474,14 @@ void Worker::follow(const Instruction& i, const ChunkCode& code, Frame& frame, M
     case Verb::Spin: spin(i, code, place.size); return;
     case Verb::RingSend: send_on(i, code, frame, place.size); return;
     case Verb::RingReceive: {
-      const MessageSlot message = in_ring(++ring_received_);
+      const MessageSlot message = between_copies(ring_, ++received_[static_cast<std::size_t>(ring_)]);
       frame.at[b] = transport_.receive(message);
       transport_.fetch(message);
       return;
     }
-    case Verb::RingRelease: transport_.release(in_ring(ring_received_)); return;
+    case Verb::RingRelease: give_back(ring_, frame.at[b]); return;
+    case Verb::ExchangeSend:
+    case Verb::ExchangeReceive: exchange(i, code, frame, place.samples); return;
     case Verb::Receive: break;
     default: interpreter_.compute(i, place); return;
   }
@@ -536,15 +543,55 @@ void Worker::release(const Instruction& i, const ChunkCode& code, Frame& frame, 
   transport_.release(message_of(i, code, m));
 }
 
-MessageSlot Worker::in_ring(std::int64_t number) const {
-  const int slots = run_.channels[static_cast<std::size_t>(ring_)].slots;
-  return {ring_, static_cast<int>((number - 1) % slots), number, std::max<std::int64_t>(0, number - slots)};
+MessageSlot Worker::between_copies(int channel, std::int64_t number) const {
+  const int slots = run_.channels[static_cast<std::size_t>(channel)].slots;
+  return {channel, static_cast<int>((number - 1) % slots), number, std::max<std::int64_t>(0, number - slots)};
 }
 
 void Worker::send_on(const Instruction& i, const ChunkCode& code, const Frame& frame, std::size_t size) {
   const RingStep& ring = code.steps[static_cast<std::size_t>(i.step)].ring;
   const std::byte* const block = frame.at[static_cast<std::size_t>(i.block)];
-  transport_.send(in_ring(++ring_sent_), pieces_of(ring, static_cast<RingPart>(i.other), block, size));
+  transport_.send(between_copies(ring_, ++sent_[static_cast<std::size_t>(ring_)]),
+                  pieces_of(ring, static_cast<RingPart>(i.other), block, size));
+}
+
+// To the nearest behind this one first, and from the nearest before it.
+void Worker::exchange(const Instruction& i, const ChunkCode& code, const Frame& frame, std::int64_t samples) {
+  const CodeStep& step = code.steps[static_cast<std::size_t>(i.step)];
+  const auto devices = static_cast<int>(step.exchange()->devices);
+  const int self = run_.expert_device(copy_);
+  const bool out = step.exchange()->back != i.forward, sends = i.verb == Verb::ExchangeSend;
+  std::byte* const from = frame.at[static_cast<std::size_t>(i.block)];
+  std::byte* const to = frame.at[static_cast<std::size_t>(i.other)];
+  const auto runs = [&](bool received, int peer) {
+    return exchange_runs(step, out, received, peer, samples, code.value_bytes);
+  };
+  if (sends) move_own(*backend_, runs(false, self), from, runs(true, self), to);
+  for (int ahead = 1; ahead < devices; ++ahead) {
+    const int channel = run_.between_copies(position_, ahead);
+    const auto at = static_cast<std::size_t>(channel);
+    if (sends) {
+      pieces_.clear();
+      for (const ExchangeRun& run : runs(false, (self + ahead) % devices))
+        pieces_.push_back({from + run.in_block, run.in_message, run.bytes});
+      transport_.send(between_copies(channel, ++sent_[at]), pieces_);
+      continue;
+    }
+    const MessageSlot message = between_copies(channel, ++received_[at]);
+    std::byte* const arrived = transport_.receive(message);
+    transport_.fetch(message);
+    for (const ExchangeRun& run : runs(true, (self + devices - ahead) % devices))
+      backend_->copy(to + run.in_block, arrived + run.in_message, {run.bytes});
+    give_back(channel, arrived);
+  }
+}
+
+// The slot of the latest message between copies.
+void Worker::give_back(int channel, std::byte* slot) {
+  backend_->finish();
+  const auto at = static_cast<std::size_t>(channel);
+  if (settings_.poison) fill_with_nan(*mover_, slot, run_.channels[at].bytes[0]);
+  transport_.release(between_copies(channel, received_[at]));
 }
 
 void Worker::add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m) {

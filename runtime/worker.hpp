@@ -90,6 +90,7 @@ class Worker {
   void or_note(void (Worker::*stream)(), FirstFailure& failed);
   void collectives();
   void gathers();
+  void sum_over_members(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end);
   // A bucket of a round's whole gradients: this worker's part of it is added to what it has.
   void scatter(std::size_t v, std::int32_t turn, std::int64_t begin, std::int64_t end);
 
@@ -138,9 +139,11 @@ class Worker {
   void spin(const Instruction& i, const ChunkCode& code, std::size_t size);
   void spin_until(std::int64_t ns) const;
   void release(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m);
-  // Keys and values of shared sequences, in a line's middle.
-  MessageSlot in_ring(std::int64_t number) const;
+  // Keys and values of shared sequences and rows of experts, in a line's middle: the latest message, and the next one.
+  MessageSlot between_copies(int channel, std::int64_t number) const;
   void send_on(const Instruction& i, const ChunkCode& code, const Frame& frame, std::size_t size);
+  void give_back(int channel, std::byte* slot);
+  void exchange(const Instruction& i, const ChunkCode& code, const Frame& frame, std::int64_t samples);
   void add_loss(const std::byte* block, std::int64_t samples, MicroBatchId m);
   void note_version(const Op& op, const OpVersions& versions);
 
@@ -189,10 +192,10 @@ class Worker {
   std::map<MicroBatchId, std::vector<std::byte>> inputs_;
   std::map<MicroBatchId, std::vector<std::int64_t>> labels_;
   std::vector<std::int64_t> updates_;
-  std::vector<std::vector<WorkerId>> members_;
-  std::vector<std::vector<std::int64_t>> weight_parts_;  // by virtual stage, RunPlan::weight_parts
-  std::vector<std::atomic<int>> ready_, done_;           // buckets of all rounds of the step, by virtual stage
-  std::atomic<int> may_gather_{0}, has_gathered_{0};     // gathers of the step
+  std::vector<std::vector<WorkerId>> members_, with_my_experts_;  // by virtual stage; the latter of those
+  std::vector<std::vector<std::int64_t>> weight_parts_;           // by virtual stage, RunPlan::weight_parts
+  std::vector<std::atomic<int>> ready_, done_;                    // buckets of all rounds of the step, by virtual stage
+  std::atomic<int> may_gather_{0}, has_gathered_{0};              // gathers of the step
   std::atomic<bool> stopped_{false};
   std::vector<Piece> pieces_;
   std::vector<float> losses_;  // of a micro-batch
@@ -204,7 +207,7 @@ class Worker {
   std::vector<Stamp> stamps_;                          // of one op, where layers are timed; marks 1, 2, ...
   double mark_cost_ = 0;                               // ns of setting a mark, where layers are timed
   int ring_ = -1;                                      // channel
-  std::int64_t ring_sent_ = 0, ring_received_ = 0;     // messages
+  std::vector<std::int64_t> sent_, received_;          // messages between copies, by channel
   std::int64_t step_ = 0, waited_ = 0, op_began_ = 0;  // ns: waited by the current op; of the clock
   bool crowded_;                                       // more threads than cores: who spins sleeps as long as it can
   WorkerStep* record_ = nullptr;

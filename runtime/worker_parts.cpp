@@ -26,11 +26,21 @@ void Worker::collectives() {
     if (divides_gradients())
       scatter(v, turn, begin, end);
     else if (!chunks_[v].gradients.empty())
-      transport_.all_reduce(static_cast<int>(v), members_[v],
-                            reinterpret_cast<float*>(chunks_[v].gradients[set] + begin), (end - begin) / 4);
+      sum_over_members(v, chunks_[v].gradients[set], begin, end);
     span.end = {steady_ns()};
     done_[v].store(number, std::memory_order_release);
     done_[v].notify_all();
+  }
+}
+
+// Experts have groups of their own, with numbers behind those of the chunks.
+void Worker::sum_over_members(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end) {
+  const auto chunks = static_cast<int>(run_.code.size());
+  for (const RunPlan::Stretch& one : run_.stretches(static_cast<VirtualStageId>(v), begin, end)) {
+    const std::vector<WorkerId>& members = one.of_experts ? with_my_experts_[v] : members_[v];
+    if (members.size() < 2) continue;
+    const int group = static_cast<int>(v) + (one.of_experts ? chunks * (1 + run_.expert_device(copy_)) : 0);
+    transport_.all_reduce(group, members, reinterpret_cast<float*>(gradients + one.begin), (one.end - one.begin) / 4);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "io/console.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/writers/compare.hpp"
+#include "planner/refusals.hpp"
 
 namespace pipewright::study {
 
@@ -99,6 +100,18 @@ void StudyFolder::unmake() {
   there_ = false;
 }
 
+namespace {
+
+// Before anything is measured: what no profile prices.
+void check_priced_by_profile(const Scenario& scenario) {
+  Scenario priced = scenario;
+  priced.cost = CostSourceKind::Profile, priced.profile = nullptr;
+  for (const std::optional<Refusal>& refused : {context_refusal(priced), expert_refusal(priced)})
+    if (refused) throw InputError(scenario.plan.place, "plan." + refused->key, refused->why);
+}
+
+}  // namespace
+
 MachineProfile profile_for(const std::string& file, std::span<const Scenario> scenarios, double seconds,
                            const std::string& name, std::optional<StudyFolder>& folder,
                            const std::function<void()>& calibrates, Ranks* ranks) {
@@ -107,6 +120,8 @@ MachineProfile profile_for(const std::string& file, std::span<const Scenario> sc
     if (prints()) profile = read_profile(file);
     return ranks == nullptr ? profile : broadcast(*ranks, profile);
   }
+  for (const Scenario& scenario : scenarios)
+    check_priced_by_profile(scenario);
   try {
     std::list<RealRun> runs;  // stay where they are
     std::vector<const RealRun*> all;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/all_reduce.hpp"
+#include "core/model/each_device.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/text/format_quantity.hpp"
@@ -78,9 +79,11 @@ double error_of_prices(const Answer& predicted, bool common) {
   std::size_t ops = 1;
   for (const Lane& lane : predicted.schedule.positions)
     ops = std::max(ops, lane.compute.size());
-  const double beyond = beyond_measured(profile, predicted.scenario->model, predicted.plan.micro_batch_size,
-                                        predicted.plan.context_parallel)
-                            .error;
+  const Plan& plan = predicted.plan;
+  const double beyond =
+      beyond_measured(profile, of_each_device(predicted.scenario->model, plan.context_parallel, plan.expert_parallel),
+                      plan.micro_batch_size)
+          .error;
   if (!common) return beyond;
   return std::sqrt(profile.common_error * profile.common_error +
                    profile.independent_error * profile.independent_error / static_cast<double>(ops) + beyond * beyond);
@@ -288,7 +291,8 @@ StepCosts without_messages(const RealRun& real) {
   Scenario scenario = real.scenario();
   MachineProfile profile = *scenario.profile;
   profile.send = profile.first_read = {};
-  if (real.predicted().plan.context_parallel > 1) {  // rings lie within ops
+  if (real.predicted().plan.context_parallel > 1 ||
+      real.predicted().plan.expert_parallel > 1) {  // exchanges within ops
     profile.handoff = {};
     scenario.cluster.links = {};
     if (scenario.cluster.network) scenario.cluster.network->ideal = true;

@@ -67,17 +67,17 @@ std::unique_ptr<Data> data_of(const Scenario& scenario, const SampleShape& shape
 
 // A throttled run has a link of its own for every pair of workers.
 void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topology& topology) {
-  std::map<int, std::pair<PositionId, PositionId>> user;
-  for (const RunChannel& channel : run.channels) {
-    const auto device = [&](PositionId p) { return run.plan->device[static_cast<std::size_t>(p)]; };
-    for (const int link : topology.route(device(channel.from), device(channel.to)).links) {
-      const auto [found, added] = user.try_emplace(link, channel.from, channel.to);
-      if (!added && found->second != std::pair(channel.from, channel.to))
-        throw InputError(scenario.cluster.place, "run.transport",
-                         "throttled gives every pair of workers a link of its own, and this cluster's routes share " +
-                             topology.link(link).name + "; use links of kind mesh, or transport local");
+  std::map<int, std::pair<WorkerId, WorkerId>> user;
+  const auto device = [&](WorkerId worker) { return run.plan->device[static_cast<std::size_t>(worker)]; };
+  for (const RunChannel& channel : run.channels)
+    for (CopyId copy = 0; copy < (channel.between_copies() ? run.plan->copies() : 1); ++copy) {
+      const std::pair ends(copy * run.plan->positions() + channel.from, run.receiver(channel, copy));
+      for (const int link : topology.route(device(ends.first), device(ends.second)).links)
+        if (const auto [found, added] = user.try_emplace(link, ends); !added && found->second != ends)
+          throw InputError(scenario.cluster.place, "run.transport",
+                           "throttled gives every pair of workers a link of its own, and this cluster's routes share " +
+                               topology.link(link).name + "; use links of kind mesh, or transport local");
     }
-  }
 }
 
 void set_memory(Answer& answer, const std::vector<ArenaUse>& uses) {
@@ -396,13 +396,17 @@ std::string RealRun::backend_name() const {
   return backend_()->name();
 }
 
-Gradients pipelined_gradients(const RealRun& run, RunSettings settings) {
+std::vector<Gradients> pipelined_gradients(const RealRun& run, RunSettings settings) {
   settings.steps = 1, settings.warmup = 0, settings.keep_gradients = true;
   std::vector<WorkerResult> workers = run.run(settings);
-  Gradients all(run.run_plan().code.size());
-  for (WorkerResult& worker : workers)
-    for (std::size_t v = 0; v < worker.gradients.size(); ++v)
-      if (!worker.gradients[v].empty()) all[v] = std::move(worker.gradients[v]);
+  const RunPlan& plan = run.run_plan();
+  std::vector<Gradients> all(static_cast<std::size_t>(plan.plan->expert_parallel), Gradients(plan.code.size()));
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    Gradients& of_device =
+        all[static_cast<std::size_t>(plan.expert_device(static_cast<CopyId>(w) / plan.plan->positions()))];
+    for (std::size_t v = 0; v < workers[w].gradients.size(); ++v)
+      if (!workers[w].gradients[v].empty()) of_device[v] = std::move(workers[w].gradients[v]);
+  }
   return all;
 }
 

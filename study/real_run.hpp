@@ -89,7 +89,8 @@ void note_other_machine(const RealRun& real);
 using Gradients = std::vector<std::vector<float>>;  // by virtual stage, laid out as ChunkCode::parameters
 
 // Of one step, before the update. Over processes rank 0 has them all, others nothing. Throws RunFailed, OutOfArena.
-Gradients pipelined_gradients(const RealRun& run, RunSettings settings);
+// By device of a group that holds the experts between them, of the last copy that has them; one where there is no group.
+std::vector<Gradients> pipelined_gradients(const RealRun& run, RunSettings settings);
 
 struct Difference {
   std::size_t values = 0, differing = 0;

@@ -77,9 +77,10 @@ class LayerBuilder {
   Value concat(std::initializer_list<Value> parts);  // along channels, or the last dimension
   Value concat(std::span<const Value> parts);
   Value upsample(Value x, std::int64_t factor);
-  Value dropout(Value x, bool per_channel = false);  // per_channel: dropout2d, a mask per channel
-  Value router(Value x, std::int64_t experts);       // {tokens, h} -> {tokens, experts}
-  Value experts(Value x, const Experts& experts);    // as many as each token is sent to, summed
+  Value dropout(Value x, bool per_channel = false);              // per_channel: dropout2d, a mask per channel
+  Value router(Value x, std::int64_t experts);                   // {tokens, h} -> {tokens, experts}
+  Value experts(Value x, const Experts& experts);                // as many as each token is sent to, summed
+  Value experts(Value x, Value routes, const Experts& experts);  // likewise, each times the router's share
   // What lies between the products of a Mamba-2 mixer: {tokens, z, x, B, C, dt side by side} -> {tokens, inner features}
   Value state_space(Value x, const StateSpace& spec);
   // The same values: no operator, no bytes. A layer that does nothing else hands on its input, which then counts where
@@ -131,6 +132,7 @@ class LayerBuilder {
   // The last operator is a product that PyTorch runs as so many calls of mm, or as addmm.
   void replay_product(const Linear& linear, Value y);
   // Adds the step that makes `out` to the program.
+  Value price_experts(Value x, const Experts& experts);
   void record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec = {});
   void record(std::string_view operation, std::initializer_list<Value> inputs, Value out, StepSpec spec = {}) {
     record(operation, std::span(inputs.begin(), inputs.size()), out, std::move(spec));

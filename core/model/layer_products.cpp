@@ -319,6 +319,47 @@ void set_activation(Operator& act, const Experts& spec, const Amount& opened, co
 }  // namespace
 
 LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
+  const Value y = price_experts(x, spec);
+  record("experts", {x}, y);
+  return y;
+}
+
+// What a run computes: tokens to rows of experts, their products, and the sum of what comes back.
+LayerBuilder::Value LayerBuilder::experts(Value x, Value routes, const Experts& spec) {
+  if (shape(routes) != Shape{shape(x)[0], spec.experts})
+    throw InputError("shares of " + text(shape(routes)) + " for " + number(shape(x)[0]) + " tokens and " +
+                     number(spec.experts) +
+                     " experts; write from: [x, shares], the latter of a router with experts: " + number(spec.experts));
+  const Value y = price_experts(x, spec);
+  const std::int64_t features = shape(x)[1], copies = checked_product(shape(x)[0], spec.active, "the rows of experts");
+  if (copies % spec.experts != 0) {  // a run has no program for this
+    record("experts", {x, routes}, y);
+    return y;
+  }
+  const ExpertRows rows{spec.experts, spec.active};
+  const auto made = [&](std::string_view operation, Value from, std::int64_t width, StepSpec step) {
+    const Value to = make({copies, width}, false, true);
+    record(operation, {from}, to, std::move(step));
+    return to;
+  };
+  Value rest = made("dispatch", x, features, rows);
+  rest = made("grouped_linear", rest, (spec.gated ? 2 : 1) * spec.hidden,
+              GroupedLinear{spec.experts, (spec.gated ? 2 : 1) * spec.hidden, spec.bias});
+  if (spec.gated)
+    rest = made("gated", rest, spec.hidden, GatedActivation{spec.activation});
+  else
+    rest = made(name_of(spec.activation), rest, spec.hidden, spec.activation);
+  if (spec.squared) {
+    const Value square = make({copies, spec.hidden}, false, true);
+    record("multiply", {rest, rest}, square);
+    rest = square;
+  }
+  rest = made("grouped_linear", rest, features, GroupedLinear{spec.experts, features, spec.bias});
+  record("combine", {rest, routes}, y, rows);
+  return y;
+}
+
+LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
   const Shape in = shape(x);
   need_rank(in, 2, "experts", "tokens x features");
   need_at_least_1(spec.active, "active experts"), need_at_least_1(spec.hidden, "hidden");
@@ -375,7 +416,6 @@ LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
     bias.forward_bytes = bias.input_bytes = 2.0 * sent;
   }
   const Value y = make(in, false, true);
-  record("experts", {x}, y);
   Operator& combine = add_operator("combine", OperatorKind::Memory);
   combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
   combine.expert = true, combine.sent = tokens;

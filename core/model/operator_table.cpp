@@ -250,14 +250,15 @@ constexpr std::array kOperatorRules = {
                  }},
     OperatorRule{"router", "shares of the experts, per token", kRouter, 1, 1,
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) { return layer.router(x[0], v["experts"]); }},
-    OperatorRule{"experts", "feed-forward blocks of which each token visits a few", kExperts, 1, 1,
+    OperatorRule{"experts", "feed-forward blocks of which each token visits a few; a run also needs the shares of a router, from: [x, shares]", kExperts, 1, 2,
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
-                   return layer.experts(x[0], {.experts = v["experts"],
-                                               .active = v["active"],
-                                               .hidden = v["hidden"],
-                                               .activation = activation_of(v.choice("activation")),
-                                               .gated = v.is("gated", "yes"),
-                                               .bias = v.is("bias", "yes")});
+                   const Experts experts = {.experts = v["experts"],
+                                            .active = v["active"],
+                                            .hidden = v["hidden"],
+                                            .activation = activation_of(v.choice("activation")),
+                                            .gated = v.is("gated", "yes"),
+                                            .bias = v.is("bias", "yes")};
+                   return x.size() == 1 ? layer.experts(x[0], experts) : layer.experts(x[0], x[1], experts);
                  }},
     OperatorRule{"state_space", "what lies between the products of a Mamba-2 mixer", kStateSpace, 1, 1,
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {

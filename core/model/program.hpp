@@ -95,6 +95,28 @@ struct Experts {
   bool bias = false;
   bool squared = false;  // the activation's output, value by value; not gated
 };
+// Rows of experts in a program, of a sample with T tokens, each of which goes to k experts of E: token t goes as its copies
+// t k + j, j < k, and copy q goes to expert q mod E, to its row q / E. So each expert has T k / E rows, which E divides, and
+// a token's experts differ. A router that chooses would send others; what a run shows is how long as many rows take.
+//     T = 4, k = 2, E = 4: token 1 has copies 2 and 3, row 0 of experts 2 and 3     tests/runtime/experts_test.cpp "rows"
+struct ExpertRows {
+  std::int64_t experts = 1, active = 1;
+  bool operator==(const ExpertRows&) const = default;
+};
+// Products of each expert's rows with a weight of its own: {groups * rows, in} -> {groups * rows, features}.
+struct GroupedLinear {
+  std::int64_t groups = 1, features = 1;
+  bool bias = false;
+  bool operator==(const GroupedLinear&) const = default;
+};
+// Rows of experts on their way to the devices that hold the experts, or back (`of_expert_devices`). `devices` of them hold
+// `experts`, each as many as the others; each device sends to each other one the rows of its experts.
+//     out   {experts, rows} of one device become {its own experts, devices, rows}      back   the other way
+struct RowExchange {
+  std::int64_t experts = 1, devices = 1;
+  bool back = false;
+  bool operator==(const RowExchange&) const = default;
+};
 // What lies between the two products of a Mamba-2 mixer.                                                [DaoGu24]
 struct StateSpace {
   std::int64_t heads = 1, head_size = 1;  // their product d: the inner features
@@ -118,7 +140,7 @@ struct GatedActivation {
   bool operator==(const GatedActivation&) const = default;
 };
 using StepSpec = std::variant<std::monostate, Conv2d, Linear, AttentionCore, NormSpec, PoolSpec, Activation,
-                              GatedActivation, Embedding, LearnedTable, Lstm>;
+                              GatedActivation, Embedding, LearnedTable, Lstm, ExpertRows, GroupedLinear, RowExchange>;
 
 struct ProgramStep {
   std::string_view operation;  // a literal: "linear", "attention", "add"

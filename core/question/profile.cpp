@@ -6,8 +6,6 @@
 #include <set>
 #include <tuple>
 
-#include "core/model/sequence_parts.hpp"
-
 namespace pipewright::core {
 namespace {
 
@@ -44,6 +42,15 @@ struct Settings {
   std::string operator()(const GatedActivation& g) const { return " kind " + std::to_string(static_cast<int>(g.kind)); }
   std::string operator()(const Embedding& e) const { return " vocabulary " + std::to_string(e.vocabulary); }
   std::string operator()(const LearnedTable& t) const { return " rows " + std::to_string(t.rows); }
+  std::string operator()(const ExpertRows& e) const {
+    return " experts " + std::to_string(e.active) + "/" + std::to_string(e.experts);
+  }
+  std::string operator()(const GroupedLinear& g) const {
+    return " groups " + std::to_string(g.groups) + (g.bias ? " bias" : "");
+  }
+  std::string operator()(const RowExchange& e) const {
+    return " experts " + std::to_string(e.experts) + " on " + std::to_string(e.devices);
+  }
   std::string operator()(const Lstm& l) const { return " hidden " + std::to_string(l.hidden); }
 };
 
@@ -82,6 +89,17 @@ std::string other_precision(const MachineProfile& profile, Precision precision) 
   const std::string asked(names.at(static_cast<std::size_t>(precision)));
   return "profile \"" + profile.name + "\" holds times in " + measured + ", and training.precision is " + asked +
          ": they price no run of it; calibrate in " + asked + ", or set training.precision=" + measured;
+}
+
+bool has_layers(const MachineProfile& profile, const Model& model) {
+  std::set<std::string, std::less<>> known;
+  for (const LayerTimes& times : profile.layers)
+    known.insert(times.key);
+  return std::ranges::all_of(model.layers, [&](const Layer& layer) {
+    const Program* const program =
+        layer.work < 0 ? nullptr : model.works[static_cast<std::size_t>(layer.work)].program.get();
+    return program == nullptr || known.contains(describe(*program));
+  });
 }
 
 const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer) {
@@ -155,8 +173,7 @@ SizeFit fit_sizes(const std::vector<std::pair<double, double>>& points, double s
   return fit;
 }
 
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int parts) {
-  if (parts > 1) return beyond_measured(profile, of_parts(model, parts), samples);
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples) {
   BeyondMeasured beyond;
   double sum = 0, off = 0;
   for (const Layer& layer : model.layers) {

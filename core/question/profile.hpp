@@ -90,6 +90,9 @@ std::string other_backend(const MachineProfile& profile, std::string_view backen
 // "" or why it does not price runs of that precision; both have names.
 std::string other_precision(const MachineProfile& profile, Precision precision);
 
+// Whether all layers of a model (as each device computes it, `of_each_device`) were measured, at any size of micro-batch.
+bool has_layers(const MachineProfile& profile, const Model& model);
+
 // The optimizer's step, or nullptr when it was not measured.
 const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer);
 
@@ -129,8 +132,8 @@ struct BeyondMeasured {
   std::int64_t smallest = 0, largest = 0;  // measured
   double error = 0;
 };
-// `parts`: of every sequence, one of which is measured (plan.context_parallel).
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int parts = 1);
+// Of the model as each device computes it (`of_each_device`).
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples);
 
 // Which loads a profile has the times of, for reports: "ops as measured while 1, 2 or 4 of 4 workers worked; sharing of
 // memory bandwidth is not modelled beside it".

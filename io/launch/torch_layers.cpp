@@ -29,6 +29,30 @@ def attention(q, k, v, heads, key_heads, causal):
 
 )";
 
+constexpr std::string_view kExperts = R"(
+class GroupedLinear(nn.Module):  # products of each expert's rows with a weight of its own
+    def __init__(self, groups, width, features, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(groups, features, width).uniform_(-(width**-0.5), width**-0.5))
+        self.bias = nn.Parameter(torch.zeros(groups, features)) if bias else None
+
+    def forward(self, x):
+        y = torch.einsum("bgrf,gof->bgro", x.unflatten(1, (self.weight.shape[0], -1)), self.weight)
+        return (y if self.bias is None else y + self.bias[:, None]).flatten(1, 2)
+
+
+def dispatch(x, experts, active):  # copy j of token t goes to expert (t active + j) mod experts
+    return x.repeat_interleave(active, 1).unflatten(1, (-1, experts)).transpose(1, 2).flatten(1, 2)
+
+
+def combine(rows, shares, active):
+    tokens, experts = shares.shape[1:]
+    rows = rows.unflatten(1, (experts, -1)).transpose(1, 2).flatten(1, 2).unflatten(1, (tokens, active))
+    chosen = (torch.arange(tokens * active, device=rows.device) % experts).view(1, tokens, active)
+    return (rows * shares.gather(2, chosen.expand(len(shares), -1, -1)).unsqueeze(-1)).sum(2)
+
+)";
+
 const Program& program_of(const Model& model, std::size_t layer) {
   return *model.works[static_cast<std::size_t>(model.layers[layer].work)].program.get();
 }
@@ -103,7 +127,9 @@ class LayerClass {
     for (const std::int32_t input : step.inputs)
       x.push_back(tensor(input));
     const std::string made = module(s);
-    if (!made.empty()) modules_ += fmt::format("        self.{} = nn.{}\n", step_name(program_, s), made);
+    if (!made.empty())
+      modules_ += fmt::format("        self.{} = {}{}\n", step_name(program_, s),
+                              made.starts_with("GroupedLinear") ? "" : "nn.", made);
     const std::string self = "self." + step_name(program_, s);
     names_[static_cast<std::size_t>(step.output)] = fmt::format("x{}", step.output);
     forward_ += fmt::format("        x{} = {}\n", step.output, expression(step, x, self));
@@ -116,6 +142,9 @@ class LayerClass {
     const std::int64_t width = in[in.rank - 1], features = out[out.rank - 1];
     if (const auto* linear = std::get_if<Linear>(&step.spec))
       return fmt::format("Linear({}, {}, bias={})", width, linear->features, python_bool(linear->bias));
+    if (const auto* grouped = std::get_if<GroupedLinear>(&step.spec))
+      return fmt::format("GroupedLinear({}, {}, {}, bias={})", grouped->groups, width, grouped->features,
+                         python_bool(grouped->bias));
     if (const auto* conv = std::get_if<Conv2d>(&step.spec))
       return fmt::format("Conv2d({}, {}, ({}, {}), stride={}, padding=({}, {}), groups={}, bias={})", in[0],
                          conv->channels, conv->kernel_height, conv->kernel_width, conv->stride, conv->padding_height,
@@ -156,6 +185,9 @@ class LayerClass {
                          pool->kind == Pool::Max ? "max_pool2d" : "avg_pool2d", x[0], pool->kernel, pool->stride,
                          pool->padding, python_bool(pool->ceil),
                          pool->kind == Pool::Max ? "" : ", count_include_pad=False");
+    if (const auto* rows = std::get_if<ExpertRows>(&step.spec))
+      return operation == "dispatch" ? fmt::format("dispatch({}, {}, {})", x[0], rows->experts, rows->active)
+                                     : fmt::format("combine({}, {}, {})", x[0], x[1], rows->active);
     if (operation == "softmax") return fmt::format("torch.softmax({}, -1)", x[0]);
     if (operation == "add") return fmt::format("{} + {}", x[0], x[1]);
     if (operation == "multiply") return fmt::format("{} * {}", x[0], x[1]);
@@ -188,6 +220,13 @@ constexpr double kNormEpsilonOfRuns = 1e-5;
 TorchLayers torch_layers(const Model& model) {
   TorchLayers layers;
   layers.classes = kHelpers;
+  const auto has_experts = [](const Work& work) {
+    const Program* const program = work.program.get();
+    return program != nullptr && std::ranges::any_of(program->steps, [](const ProgramStep& step) {
+             return std::holds_alternative<GroupedLinear>(step.spec);
+           });
+  };
+  if (std::ranges::any_of(model.works, has_experts)) layers.classes += kExperts;
   std::vector<const Program*> written;
   std::vector<std::string> built;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {

@@ -415,8 +415,8 @@ constexpr Field<PlanRequest> kPlan[] = {
      member<&PlanRequest::sequence_parallel>},
     {"context_parallel", "whole number >= 1",
      "c, devices that divide every sequence among them and exchange keys and values for attention; they hold the same "
-     "weights, and divide states like copies; needs a model with flash attention, and cost: roofline or a profile of "
-     "such a run; default: 1",
+     "weights, and divide states like copies; needs a model with flash attention, and cost: roofline or a profile "
+     "calibrated with it; default: 1",
      read_as<&PlanRequest::context_parallel, AtLeast1>, write_unless<&PlanRequest::context_parallel, 1>},
     {"expert_parallel", "whole number >= 1",
      "e, devices that hold experts of their own: tokens are sent to them and back; e x expert_tensor_parallel devices "

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/answers/report.hpp"
+#include "core/question/profile.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "planner/sharding.hpp"
@@ -143,6 +144,14 @@ void add_references(Answer& answer, const CostModel& planned) {
   const int workers = answer.plan.devices();
   const std::optional<CostModel> alone_cost = undivided(planned.scenario());
   const CostModel& cost = alone_cost ? *alone_cost : planned;
+  if (const Scenario& alone = cost.scenario();
+      alone.cost == CostSourceKind::Profile && alone.profile != nullptr && !has_layers(*alone.profile, alone.model)) {
+    report.references.push_back({"one device", std::nullopt,
+                                 fmt::format("not priced: profile \"{}\" has no layers of whole sequences and all "
+                                             "experts; calibrate without context_parallel and expert_parallel, too",
+                                             alone.profile->name)});
+    return;
+  }
   if (cost.scenario().cluster.classes() > 1) {
     add_one_device(report, answer, cost);
     if (workers > 1)

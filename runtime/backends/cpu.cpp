@@ -408,10 +408,88 @@ Operation<S> image_to_tokens() {
           [](const Call<S>& c) { kernels::transpose(c.samples, c.out()[0], c.out()[1], c.dy(), c.dx()); }};
 }
 
+// ---- experts --------------------------------------------------------------------------------------------------------
+
+// Calls visit(rows, first row, group) for the rows of each group of each sample.
+template <class S, class Visit>
+void for_groups(const Call<S>& c, const Visit& visit) {
+  const std::int64_t groups = c.template spec<GroupedLinear>().groups, rows = c.out()[0] / groups;
+  for (std::int64_t sample = 0; sample < c.samples; ++sample)
+    for (std::int64_t group = 0; group < groups; ++group)
+      visit(rows, (sample * groups + group) * rows, group);
+}
+
+template <class S>
+Operation<S> grouped_linear() {
+  return {"grouped_linear",
+          [](const Call<S>& c) {
+            const std::int64_t in = width(c.in()), out = width(c.out());
+            for_groups(c, [&](std::int64_t rows, std::int64_t first, std::int64_t group) {
+              kernels::linear(rows, in, out, c.x() + first * in, c.w() + group * in * out,
+                              c.w(1) == nullptr ? nullptr : c.w(1) + group * out, c.y() + first * out);
+            });
+          },
+          [](const Call<S>& c) {
+            const std::int64_t in = width(c.in()), out = width(c.out());
+            for_groups(c, [&](std::int64_t rows, std::int64_t first, std::int64_t group) {
+              kernels::linear_input_gradient(rows, in, out, c.dy() + first * out, c.w() + group * in * out,
+                                             c.dx() + first * in);
+            });
+          },
+          [](const Call<S>& c) {
+            const std::int64_t in = width(c.in()), out = width(c.out());
+            for_groups(c, [&](std::int64_t rows, std::int64_t first, std::int64_t group) {
+              kernels::linear_weight_gradient(rows, in, out, c.x() + first * in, c.dy() + first * out,
+                                              c.dw() + group * in * out,
+                                              c.dw(1) == nullptr ? nullptr : c.dw(1) + group * out);
+            });
+          }};
+}
+
+template <class S>
+kernels::RowsOfExperts rows_of_experts(const Call<S>& c, const Shape& tokens) {
+  const auto& rows = c.template spec<ExpertRows>();
+  return {tokens[0], rows.experts, rows.active, tokens[1]};
+}
+
+template <class S>
+Operation<S> dispatch() {
+  return {"dispatch",
+          [](const Call<S>& c) {
+            for (std::int64_t s = 0; s < c.samples; ++s)
+              kernels::dispatch(rows_of_experts(c, c.in()), c.x() + s * count(c.in()), c.y() + s * count(c.out()));
+          },
+          [](const Call<S>& c) {
+            for (std::int64_t s = 0; s < c.samples; ++s)
+              kernels::dispatch_gradient(rows_of_experts(c, c.in()), c.dy() + s * count(c.out()),
+                                         c.dx() + s * count(c.in()));
+          }};
+}
+
+template <class S>
+Operation<S> combine() {
+  return {"combine",
+          [](const Call<S>& c) {
+            for (std::int64_t s = 0; s < c.samples; ++s)
+              kernels::combine(rows_of_experts(c, c.out()), c.x() + s * count(c.in()), c.x(1) + s * count(c.in(1)),
+                               c.y() + s * count(c.out()));
+          },
+          [](const Call<S>& c) {
+            const auto of = [](S* gradient, std::int64_t at) { return gradient == nullptr ? nullptr : gradient + at; };
+            for (std::int64_t s = 0; s < c.samples; ++s)
+              kernels::combine_gradient(rows_of_experts(c, c.out()), c.x() + s * count(c.in()),
+                                        c.x(1) + s * count(c.in(1)), c.dy() + s * count(c.out()),
+                                        of(c.dx(), s * count(c.in())), of(c.dx(1), s * count(c.in(1))));
+          }};
+}
+
 // As many rows as `operation_rules`; tests/runtime/backend_test.cpp compares them.
 template <class S>
 const std::array kOperations = {
     linear<S>(),
+    grouped_linear<S>(),
+    dispatch<S>(),
+    combine<S>(),
     conv2d<S>(),
     embedding<S>(),
     learned_table<S>(),

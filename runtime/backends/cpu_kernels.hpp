@@ -105,6 +105,24 @@ void learned_table(std::int64_t samples, std::int64_t values, const S* x, const 
 template <class S>
 void learned_table_weight_gradient(std::int64_t samples, std::int64_t values, const S* dy, S* d_table);
 
+// ---- experts --------------------------------------------------------------------------------------------------------
+
+// Tokens of one sample to rows of their experts and back, as ExpertRows says (core/model/program.hpp).
+struct RowsOfExperts {
+  std::int64_t tokens, experts, active, features;
+};
+// rows {experts, tokens * active / experts, features}
+template <class S>
+void dispatch(const RowsOfExperts& shape, const S* x, S* rows);
+template <class S>
+void dispatch_gradient(const RowsOfExperts& shape, const S* d_rows, S* dx);
+// y[t] = the sum of its rows, each times its share {tokens, experts}, in the order of its copies. Null gradients are left out;
+// shares of experts that a token does not go to have the gradient 0.
+template <class S>
+void combine(const RowsOfExperts& shape, const S* rows, const S* shares, S* y);
+template <class S>
+void combine_gradient(const RowsOfExperts& shape, const S* rows, const S* shares, const S* dy, S* d_rows, S* d_shares);
+
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
 constexpr double kNormEpsilon = 1e-5;  // PyTorch's default of LayerNorm; Llama's of RMSNorm

@@ -509,11 +509,74 @@ void adam(std::int64_t n, S rate, S beta1, S beta2, S epsilon, S correction1, S 
   }
 }
 
+namespace {
+
+// Where copy q of a token lies among the rows of experts.
+std::int64_t row_of(const RowsOfExperts& a, std::int64_t q) {
+  return q % a.experts * (a.tokens * a.active / a.experts) + q / a.experts;
+}
+
+}  // namespace
+
+template <class S>
+void dispatch(const RowsOfExperts& a, const S* x, S* rows) {
+  for (std::int64_t q = 0; q < a.tokens * a.active; ++q) {
+    const S* const from = x + q / a.active * a.features;
+    S* const to = rows + row_of(a, q) * a.features;
+    PIPEWRIGHT_ELEMENTWISE
+    for (std::int64_t j = 0; j < a.features; ++j)
+      to[j] = from[j];
+  }
+}
+
+template <class S>
+void dispatch_gradient(const RowsOfExperts& a, const S* d_rows, S* dx) {
+  for (std::int64_t q = 0; q < a.tokens * a.active; ++q) {
+    const S* const from = d_rows + row_of(a, q) * a.features;
+    S* const to = dx + q / a.active * a.features;
+    if (q % a.active == 0) set(a.features, S(0), to);
+    PIPEWRIGHT_ELEMENTWISE
+    for (std::int64_t j = 0; j < a.features; ++j)
+      to[j] += from[j];
+  }
+}
+
+template <class S>
+void combine(const RowsOfExperts& a, const S* rows, const S* shares, S* y) {
+  for (std::int64_t q = 0; q < a.tokens * a.active; ++q) {
+    const S* const from = rows + row_of(a, q) * a.features;
+    const S share = shares[q / a.active * a.experts + q % a.experts];
+    S* const to = y + q / a.active * a.features;
+    if (q % a.active == 0) set(a.features, S(0), to);
+    PIPEWRIGHT_ELEMENTWISE
+    for (std::int64_t j = 0; j < a.features; ++j)
+      to[j] += share * from[j];
+  }
+}
+
+template <class S>
+void combine_gradient(const RowsOfExperts& a, const S* rows, const S* shares, const S* dy, S* d_rows, S* d_shares) {
+  if (d_shares != nullptr) set(a.tokens * a.experts, S(0), d_shares);
+  for (std::int64_t q = 0; q < a.tokens * a.active; ++q) {
+    const std::int64_t row = row_of(a, q) * a.features, share = q / a.active * a.experts + q % a.experts;
+    const S* const from = dy + q / a.active * a.features;
+    if (d_shares != nullptr) d_shares[share] = dot(a.features, from, rows + row);
+    if (d_rows == nullptr) continue;
+    PIPEWRIGHT_ELEMENTWISE
+    for (std::int64_t j = 0; j < a.features; ++j)
+      d_rows[row + j] = shares[share] * from[j];
+  }
+}
+
 #define PIPEWRIGHT_INSTANTIATE(S)                                                                                  \
   template void embedding(std::int64_t, std::int64_t, const std::int64_t*, const S*, S*);                          \
   template void embedding_weight_gradient(std::int64_t, std::int64_t, const std::int64_t*, const S*, S*);          \
   template void learned_table(std::int64_t, std::int64_t, const S*, const S*, S*);                                 \
   template void learned_table_weight_gradient(std::int64_t, std::int64_t, const S*, S*);                           \
+  template void dispatch(const RowsOfExperts&, const S*, S*);                                                      \
+  template void dispatch_gradient(const RowsOfExperts&, const S*, S*);                                             \
+  template void combine(const RowsOfExperts&, const S*, const S*, S*);                                             \
+  template void combine_gradient(const RowsOfExperts&, const S*, const S*, const S*, S*, S*);                      \
   template void layer_norm(std::int64_t, std::int64_t, const S*, const S*, const S*, S*, S*);                      \
   template void layer_norm_input_gradient(std::int64_t, std::int64_t, const S*, const S*, const S*, const S*, S*); \
   template void layer_norm_weight_gradient(std::int64_t, std::int64_t, const S*, const S*, const S*, S*, S*);      \

@@ -62,7 +62,8 @@ class World {
       target_.push_back(run.receiver(channel, copy) / positions_);
     }
     channels_ = static_cast<int>(channels);
-    for (std::size_t v = 0; v < run.chunks.size(); ++v)
+    // Of chunks, then of the experts of each device.
+    for (std::size_t v = 0; v < run.chunks.size() * (1 + static_cast<std::size_t>(run.plan->expert_parallel)); ++v)
       groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
     link_free_.resize(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
   }

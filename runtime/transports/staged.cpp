@@ -73,7 +73,8 @@ class Staged final : public Transport {
     Slot& slot = slots_.at({message.channel, message.slot});
     if (std::exchange(slot.fetched, message.number) == message.number) return;
     const RunChannel& channel = run_.channels[static_cast<std::size_t>(message.channel)];
-    if (channel.ring) return movers_.worker->upload(slot.memory, slot.stage, {channel.bytes[0]});  // of any length
+    if (channel.between_copies())
+      return movers_.worker->upload(slot.memory, slot.stage, {channel.bytes[0]});  // of any length
     const auto in_step = static_cast<std::int64_t>(channel.micro_batches.size());
     const MicroBatchId m = channel.micro_batches[static_cast<std::size_t>((message.number - 1) % in_step)];
     movers_.worker->upload(slot.memory, slot.stage, {channel.bytes[run_.size_of(m)]});

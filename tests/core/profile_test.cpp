@@ -309,3 +309,37 @@ TEST_CASE("A ring adds its messages to what attention over parts of sequences wa
   two.scenario.plan.context_parallel.value = 1;
   CHECK_THROWS_AS(passes(), InputError);  // whole sequences were not measured
 }
+
+// Eight tokens of 16 values in fp32 with two of four experts each, on two devices: 512 B to the other one, each way.
+TEST_CASE("Experts on devices of their own add their messages to what was measured") {
+  LayerBuilder b;
+  const auto x = b.input({8, 16}), shares = b.input({8, 4});
+  const Work experts = b.finish({b.experts(x, shares, {.experts = 4, .active = 2, .hidden = 8})});
+  TwoLayers two;
+  Model& model = two.scenario.model;
+  model = Model();
+  model.name = "experts", model.works = {experts};
+  model.layers.emplace_back();
+  model.layers[0].name = "experts", model.layers[0].work = 0;
+  model.input_amount = {.values = 8 * 20};
+  settle(model, Bytes{4}, {});
+  two.scenario.plan.expert_parallel.value = two.scenario.plan.data_parallel.value = 2;
+  const std::string key =
+      "dispatch 8x16 -> 16x16 experts 2/4; exchange 16x16 -> 16x16 experts 4 on 2; grouped_linear 16x16 -> 16x16 "
+      "groups 2; "
+      "gated 16x16 -> 16x8 kind 2; grouped_linear 16x8 -> 16x16 groups 2; exchange 16x16 -> 16x16 experts 4 on 2; "
+      "combine "
+      "16x16 8x4 -> 8x16 experts 2/4";
+  two.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{3000}, 0.1, 10}};
+  two.profile.send = {0, 10}, two.profile.first_read = {0, 1}, two.profile.handoff = Time{500};
+  const auto passes = [&] {
+    two.scenario.profile = std::make_shared<const MachineProfile>(two.profile);
+    return CostModel(two.scenario).source().price(model, 0, 1);
+  };
+  CHECK(passes().forward == Time{1000 + 2 * (5632 + 500)});
+  CHECK(passes().backward_input == Time{2000 + 2 * (5632 + 500)});
+  CHECK(passes().backward_weight == Time{3000});
+  two.scenario.cluster.links.kind = LinkKind::Nvswitch;
+  two.scenario.cluster.links.bandwidth = Bandwidth{1e9}, two.scenario.cluster.links.latency = Time{2000};
+  CHECK(passes().forward == Time{1000 + 2 * (5632 + 500 + 2512)});
+}

@@ -1,5 +1,6 @@
 // Copies that divide the tokens of the same samples: where they stand, what they exchange, what is refused and searched.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,8 @@
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/cost/state_exchange.hpp"
+#include "core/model/each_device.hpp"
+#include "core/question/profile.hpp"
 #include "planner/answer.hpp"
 #include "planner/refusals.hpp"
 #include "planner/search/search.hpp"
@@ -112,7 +115,7 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(error_of(scenario).find("belongs to context_exchange: two_level") != std::string::npos);
   scenario = blocks(1, 1, 2);
   scenario.cost = CostSourceKind::Uniform;
-  CHECK(error_of(scenario).find("which only cost: roofline and a profile of such a run can price") !=
+  CHECK(error_of(scenario).find("which only cost: roofline and a profile calibrated with as many devices can price") !=
         std::string::npos);
   const auto refused = [&] {
     const std::optional<Refusal> why = context_refusal(scenario);
@@ -123,8 +126,19 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(refused() == "context_exchange: a profile prices rings alone; write ring, or cost: roofline");
   scenario.plan.context_exchange.value = ContextExchange::Ring, scenario.plan.context_imbalance.value = 1.5;
   CHECK(refused().starts_with("context_imbalance: is not what a run was measured with"));
-  scenario.plan.context_split.value = ContextSplit::Contiguous;
+  scenario.plan.context_imbalance.value = 1, scenario.plan.context_split.value = ContextSplit::Contiguous;
   CHECK(refused().starts_with("context_split: contiguous parts differ in work"));
+  scenario = blocks(1, 1, 2);
+  scenario.cost = CostSourceKind::Profile;
+  MachineProfile profile;
+  profile.name = "here";
+  for (const Work& work : of_parts(scenario.model, 2).works)
+    profile.layers.push_back({describe(*work.program.get()), 1});
+  scenario.profile = std::make_shared<const MachineProfile>(profile);
+  CHECK(refused() == "");
+  profile.layers.pop_back();
+  scenario.profile = std::make_shared<const MachineProfile>(profile);
+  CHECK(refused() == "context_parallel: 2 is not what profile \"here\" was measured with; calibrate with it, or use 1");
   Scenario scores = block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048}, 4, 8, {});
   scores.training.micro_batch_size = scores.training.micro_batches = Placed<std::int64_t>{2, {}};
   scores.plan.context_parallel.value = 2;

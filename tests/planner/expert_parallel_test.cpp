@@ -1,6 +1,9 @@
 // Experts on devices of their own: who holds what, what is refused and searched.
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
+#include <string>
 #include <variant>
 
 #include <doctest/doctest.h>
@@ -8,6 +11,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/model/families/transformer.hpp"
 #include "planner/answer.hpp"
+#include "planner/refusals.hpp"
 #include "planner/search/search.hpp"
 #include "planner/search/space.hpp"
 #include "tests/planner/plan_of.hpp"
@@ -127,7 +131,27 @@ TEST_CASE("what cannot divide experts is refused, with a way out") {
   CHECK(error_of(scenario).find("leave plan.data_parallel_shard out") != std::string::npos);
   scenario = experts(8, 8);
   scenario.cost = CostSourceKind::Uniform;
-  CHECK(error_of(scenario).find("which only cost: roofline can price") != std::string::npos);
+  CHECK(error_of(scenario).find("which only cost: roofline and a profile calibrated with as many devices can price") !=
+        std::string::npos);
+  const auto by_profile = [&](const std::function<void(PlanRequest&)>& change) {
+    scenario = experts(8, 8);
+    scenario.cost = CostSourceKind::Profile;
+    change(scenario.plan);
+    const std::optional<Refusal> why = expert_refusal(scenario);
+    return why ? why->key + ": " + why->why : "";
+  };
+  CHECK(by_profile([](PlanRequest&) {}) == "");
+  CHECK(by_profile([](PlanRequest& plan) { plan.expert_exchange.value = ExpertExchange::AllGather; }) ==
+        "expert_exchange: a profile prices all_to_all alone; write that, or cost: roofline");
+  CHECK(by_profile([](PlanRequest& plan) {
+          plan.expert_imbalance.value = 1.5;
+        }).starts_with("expert_imbalance: is not what a run was measured with"));
+  CHECK(by_profile([](PlanRequest& plan) {
+          plan.expert_capacity = Placed<double>{2, {}};
+        }).starts_with("expert_capacity: is not what a run was measured with"));
+  CHECK(by_profile([](PlanRequest& plan) {
+          plan.context_parallel.value = 2;
+        }).starts_with("context_parallel: is not priced by a profile together with expert_parallel"));
   scenario = experts(1, 2, 8, 1);
   CHECK(error_of(scenario).find("leaves 4 devices of a group that hold the same experts") != std::string::npos);
   scenario = experts(8, 1'000'000'000);

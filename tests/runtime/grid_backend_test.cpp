@@ -118,12 +118,13 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
 
 }  // namespace
 
-TEST_CASE("grid backend: every operation of the table is there") {
+TEST_CASE("grid backend: every operation of the table but those of experts is there") {
   std::vector<std::string> here, wanted;
   for (const auto& operation : backends::kGridOperations<grid_kernels::HostGrid, float>)
     here.emplace_back(operation.name);
   for (const OperationRule& rule : operation_rules())
-    wanted.emplace_back(rule.name);
+    if (rule.name != "grouped_linear" && rule.name != "dispatch" && rule.name != "combine")  // experts: on CPUs alone
+      wanted.emplace_back(rule.name);
   std::sort(here.begin(), here.end()), std::sort(wanted.begin(), wanted.end());
   CHECK(here == wanted);
 }

@@ -53,6 +53,46 @@ std::vector<double> linear(const Sample& s) {
   return y;
 }
 
+std::vector<double> grouped_linear(const Sample& s, const GroupedLinear& g) {
+  std::vector<double> y;
+  const Index in = s.columns();
+  for (Index r = 0; r < s.rows(); ++r)
+    for (Index o = 0; o < g.features; ++o) {
+      const Index output = r / (s.rows() / g.groups) * g.features + o;
+      double sum = s.w(output, 1);
+      for (Index i = 0; i < in; ++i)
+        sum += s.x(r * in + i) * s.w(output * in + i);
+      y.push_back(sum);
+    }
+  return y;
+}
+
+// Row `i` of an expert is that of copy q = i E + expert, of token q / k.
+std::vector<double> dispatch(const Sample& s, const ExpertRows& e) {
+  std::vector<double> y;
+  const Index rows = s.in()[0] * e.active / e.experts, features = s.columns();
+  for (Index expert = 0; expert < e.experts; ++expert)
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < features; ++j)
+        y.push_back(s.x((i * e.experts + expert) / e.active * features + j));
+  return y;
+}
+
+std::vector<double> combine(const Sample& s, const ExpertRows& e) {
+  std::vector<double> y;
+  const Index tokens = s.out()[0], rows = tokens * e.active / e.experts, features = s.columns();
+  for (Index t = 0; t < tokens; ++t)
+    for (Index j = 0; j < features; ++j) {
+      double sum = 0;
+      for (Index expert = 0; expert < e.experts; ++expert)
+        for (Index i = 0; i < rows; ++i)
+          if ((i * e.experts + expert) / e.active == t)
+            sum += s.x(t * e.experts + expert, 1) * s.x((expert * rows + i) * features + j);
+      y.push_back(sum);
+    }
+  return y;
+}
+
 std::vector<double> conv2d(const Sample& s, const Conv2d& c) {
   std::vector<double> y;
   const Index in_each = s.in()[0] / c.groups, out_each = c.channels / c.groups;
@@ -212,6 +252,9 @@ std::vector<double> of_sample(const Sample& s) {
   const std::string_view name = step.operation;
   const Index features = s.out()[s.out().rank - 1];
   if (name == "linear") return linear(s);
+  if (const auto* spec = std::get_if<GroupedLinear>(&step.spec)) return grouped_linear(s, *spec);
+  if (name == "dispatch") return dispatch(s, std::get<ExpertRows>(step.spec));
+  if (name == "combine") return combine(s, std::get<ExpertRows>(step.spec));
   if (const auto* conv = std::get_if<Conv2d>(&step.spec)) return conv2d(s, *conv);
   if (const auto* core = std::get_if<AttentionCore>(&step.spec)) return attention(s, *core);
   if (const auto* spec = std::get_if<NormSpec>(&step.spec)) return norm(s, *spec);

@@ -143,7 +143,7 @@ TEST_CASE("What cannot be run is refused by name, with what can") {
   refused(layer({4, 6}, [](auto& b, Value x) { return b.lstm(x, {.hidden = 3}); }),
           "operation lstm cannot be run; can be run: linear, conv2d, embedding");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.experts(x, {.experts = 4, .active = 2, .hidden = 3}); }),
-          "operation experts cannot be run");
+          "operation experts cannot be run (it needs the shares of a router, from: [x, shares], and as many rows");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.rotary(x, 1); }), "operation rotary cannot be run");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.dropout(x); }), "its masks are random; set it to 0");
   refused(layer({4, 5, 5}, [](auto& b, Value x) { return b.norm(x, {Norm::Batch}); }),
@@ -154,7 +154,6 @@ TEST_CASE("What cannot be run is refused by name, with what can") {
 TEST_CASE("Steps of an operation that can be run are refused for what they ask beyond it") {
   refused(layer({4, 6}, [](auto& b, Value x) { return b.linear(x, {.features = 9, .tied = true}); }),
           "this linear cannot be run: its weight is tied");
-  refused(layer({4, 6}, [](auto& b, Value x) { return b.router(x, 4); }), "it routes tokens to experts");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.learned(x, 2); }), "2 rows for 4 positions");
   refused(layer({4, 6},
                 [](auto& b, Value x) {

@@ -72,4 +72,12 @@ std::size_t differing(const std::vector<float>& a, const std::vector<float>& b) 
   return count;
 }
 
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  PP_CHECK(a.size() == b.size());
+  double off = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    off += std::pow(double{a[i]} - double{b[i]}, 2), norm += double{b[i]} * double{b[i]};
+  return std::sqrt(off / norm);
+}
+
 }  // namespace pipewright::tests::runtime_test

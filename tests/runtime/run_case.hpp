@@ -46,4 +46,7 @@ const std::vector<float>& gradients_of(const std::vector<WorkerResult>& workers,
 // How many values differ; a NaN differs from everything, lists of different lengths in all of them.
 std::size_t differing(const std::vector<float>& a, const std::vector<float>& b);
 
+// |a - b| / |b|, of lists of one length.
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b);
+
 }  // namespace pipewright::tests::runtime_test

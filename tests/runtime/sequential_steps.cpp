@@ -5,7 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include <doctest/doctest.h>
+
 #include "core/plan/op_index.hpp"
+#include "runtime/backends/cpu.hpp"
 #include "runtime/sequential.hpp"
 
 namespace pipewright::tests {
@@ -16,6 +19,7 @@ class Steps : Sequential {
   using Sequential::Sequential;
 
   std::vector<std::vector<float>> weights_after(int steps) {
+    PP_CHECK(run_.plan->expert_parallel == 1);
     versions_.resize(run_.code.size()), states_.resize(run_.code.size()), stored_.resize(run_.code.size());
     updates_.resize(run_.code.size());
     for (std::size_t v = 0; v < run_.code.size(); ++v) {
@@ -33,7 +37,7 @@ class Steps : Sequential {
   double loss() {
     double sum = 0;
     for (CopyId copy = 0; copy < run_.plan->copies(); ++copy) {
-      for (MicroBatchId m = 0; copy % parts() == 0 && m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
+      for (MicroBatchId m = 0; copy % together() == 0 && m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
         for (std::size_t v = 0; v < run_.code.size(); ++v)
           follow(copy, v, m, run_.code[v].forward, {});
       for (const Lane& lane : run_.schedule->positions) {
@@ -45,7 +49,7 @@ class Steps : Sequential {
         sum += mine;
       }
     }
-    return sum / static_cast<double>(run_.plan->global_batch_size * parts());
+    return sum / static_cast<double>(run_.plan->global_batch_size * run_.plan->context_parallel);
   }
 
  private:
@@ -74,7 +78,9 @@ class Steps : Sequential {
   }
 
   // Of workers that share sequences the first acts for all.
-  bool leads(std::size_t worker) const { return static_cast<CopyId>(worker) / run_.plan->positions() % parts() == 0; }
+  bool leads(std::size_t worker) const {
+    return static_cast<CopyId>(worker) / run_.plan->positions() % together() == 0;
+  }
 
   int round_of(const Op& op) const { return run_.schedule->rounds().of(op.virtual_stage, op.micro_batch); }
 
@@ -91,13 +97,13 @@ class Steps : Sequential {
     weights_[v] = stored_[v].at(static_cast<std::size_t>(versions.version)).at();
     std::vector<std::byte*> gradients;
     if (op.kind == Kind::BW || op.kind == Kind::W || op.kind == Kind::B)
-      for (int part = 0; part < parts(); ++part) {
+      for (int part = 0; part < together(); ++part) {
         Block& block = sums_[{v, round_of(op), worker + part * run_.plan->positions()}];
         if (block.memory == nullptr) block = zeros_of(v);
         gradients.push_back(block.at());
       }
     follow(copy, v, m, line, gradients);
-    if (op.kind == Kind::BW || op.kind == Kind::W) backwards_[{v, round_of(op)}] += parts();
+    if (op.kind == Kind::BW || op.kind == Kind::W) backwards_[{v, round_of(op)}] += together();
     return true;
   }
   bool arrived(const Instruction& i, const ChunkCode& code, CopyId copy, MicroBatchId m) const {
@@ -199,6 +205,28 @@ std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const Bac
                                                    const RunSettings& settings, int steps) {
   const std::unique_ptr<Backend> device = backend();
   return Steps(run, *device, data, settings).weights_after(steps);
+}
+
+void check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait) {
+  RunSettings settings = runtime_test::one_step();
+  settings.optimizer.kind = run.scenario.training.optimizer;
+  const auto workers = run.run(settings, wait);
+  CHECK(loss_of(workers, 0) == sequential_loss(run.run_plan, cpu_backend, *run.data, settings));
+  for (int device = 0; device < run.plan.expert_parallel; ++device) {
+    const auto reference = sequential_gradients(run.run_plan, cpu_backend, *run.data, settings, device);
+    std::vector<char> seen(reference.size());
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      if (run.run_plan.expert_device(static_cast<CopyId>(w) / run.plan.positions()) != device) continue;
+      for (std::size_t v = 0; v < workers[w].gradients.size(); ++v)
+        if (!workers[w].gradients[v].empty()) {
+          seen[v] = 1;
+          CHECK(runtime_test::differing(workers[w].gradients[v], reference[v]) == 0);
+        }
+    }
+    CHECK(std::ranges::count(seen, 1) == std::ssize(seen));
+  }
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    CHECK(workers[w].memory == replayed(run.run_plan, static_cast<PositionId>(w) % run.plan.positions()));
 }
 
 }  // namespace pipewright::tests

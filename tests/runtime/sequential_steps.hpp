@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/executor.hpp"
+#include "tests/runtime/run_case.hpp"
 
 namespace pipewright::tests {
 
@@ -16,5 +17,9 @@ double sequential_loss(const RunPlan& run, const BackendMaker& backend, const Da
 // in the order of the workers, and those of an update in the order of its rounds.
 std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const BackendMaker& backend, const Data& data,
                                                    const RunSettings& settings, int steps = 1);
+
+// Loss and gradients of a run's first step have the bits of one worker, on each device of a group that holds the experts
+// between them, and every worker holds what was counted.
+void check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait);
 
 }  // namespace pipewright::tests

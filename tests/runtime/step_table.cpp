@@ -86,6 +86,24 @@ void add_attention(std::vector<StepCase>& all) {
   }
 }
 
+// The steps of experts, each as the last of a program.
+void add_experts(std::vector<StepCase>& all) {
+  for (const Experts& spec : {Experts{.experts = 4, .active = 2, .hidden = 5, .bias = true},
+                              Experts{.experts = 3, .active = 1, .hidden = 4, .gated = false},
+                              Experts{.experts = 2, .active = 2, .hidden = 3}}) {
+    const std::string name = ", " + std::to_string(spec.active) + " of " + std::to_string(spec.experts) + " experts";
+    Program program = of_many("", {{6, 7}, {6, spec.experts}}, [&](LayerBuilder& b, const std::vector<Value>& x) {
+                        return b.experts(x[0], x[1], spec);
+                      }).program;
+    for (; !program.steps.empty(); program.steps.pop_back())
+      if (const std::string_view last = program.steps.back().operation;
+          last == "dispatch" || last == "grouped_linear" || last == "combine") {
+        program.outputs = {program.steps.back().output};
+        all.push_back({std::string(last) + name + ", step " + std::to_string(program.steps.size()), program});
+      }
+  }
+}
+
 void add_rows(std::vector<StepCase>& all) {
   LayerBuilder tokens;
   const Value looked_up = tokens.embedding(tokens.tokens(5), 7, 3);
@@ -141,7 +159,7 @@ void add_order(std::vector<StepCase>& all) {
 
 std::vector<StepCase> step_cases() {
   std::vector<StepCase> all;
-  add_products(all), add_attention(all), add_rows(all), add_values(all), add_order(all);
+  add_products(all), add_attention(all), add_experts(all), add_rows(all), add_values(all), add_order(all);
   return all;
 }
 

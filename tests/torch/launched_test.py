@@ -147,6 +147,7 @@ OTHERS = [
     ("operators in 4 stages", HERE / "operators.yaml", CHUNKS + ["plan.schedule=interleaved_1f1b"], 2),
     ("rmsprop", HERE / "operators.yaml", ["training.optimizer=rmsprop", "run.learning_rate=1e-4", "plan.schedule=zb_h1"], 2),
     ("cnn, momentum", SOURCE / "scenarios/validation/cnn-1f1b.yaml", ["training.micro_batch_size=2"], 2),
+    ("experts", SOURCE / "scenarios/validation/experts.yaml", ["plan.expert_parallel=1", "plan.data_parallel=1", "plan.stages=2", "plan.schedule=1f1b", "run.steps=6", "run.warmup=0"], 2),
     ("recompute", CHAIN, ["plan.recompute=full"], 2),
     ("two copies", CHAIN, ["plan.data_parallel=2", "plan.schedule=gpipe"], 4),
     ("two copies, chunks", CHAIN, ["plan.data_parallel=2", "plan.schedule=interleaved_1f1b"] + CHUNKS, 4),

@@ -18,6 +18,12 @@
 //     c = 2, K = 1 KiB, a byte 10 ns to send and 1 to read, handoff 500 ns: 11.264 us; 23.028 us and 11.764 us
 //                                                             tests/core/profile_test.cpp "ring"
 //
+// Rows of experts on e devices (plan.expert_parallel) pass two exchanges in a forward and two in a backward. In each a device
+// sends e - 1 messages and reads as many, of b bytes, of what it computes (e - 1) / e:
+//
+//     (e - 1) move(b) + link + handoff      e = 2, b = 512 B, the figures above: 5632 + 500 ns, each way
+//                                                             tests/core/profile_test.cpp "experts"
+//
 // Tests: tests/core/profile_test.cpp
 #include "core/question/profile.hpp"
 
@@ -30,7 +36,8 @@
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
-#include "core/model/sequence_parts.hpp"
+#include "core/cost/expert_exchange.hpp"
+#include "core/model/each_device.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -84,9 +91,10 @@ std::optional<CostSource::Passes> beyond(const MachineProfile& profile, std::str
 class Measured final : public CostSource {
  public:
   Measured(const Scenario& scenario, const Topology& topology)
-      : scenario_(scenario), profile_(*scenario.profile), context_(scenario, topology) {
-    const Model of_each = context_.divides() ? of_parts(scenario.model, context_.degree()) : Model();
-    for (const Work& work : (context_.divides() ? of_each : scenario.model).works)
+      : scenario_(scenario), profile_(*scenario.profile), context_(scenario, topology), tokens_(scenario, topology) {
+    if (context_.divides() || experts() > 1)
+      of_each_ = of_each_device(scenario.model, context_.degree(), static_cast<int>(experts()));
+    for (const Work& work : (of_each_ ? *of_each_ : scenario.model).works)
       keys_.push_back(work.program.get() != nullptr ? describe(*work.program.get()) : "");
   }
 
@@ -108,7 +116,8 @@ class Measured final : public CostSource {
                                         "measured; give the layer an `op:`, or use cost: explicit");
     const auto work = static_cast<std::size_t>(layer.work);
     const std::string& key = keys_[work];
-    if (const auto passes = measured(key, samples, active)) return with_rings(*passes, model.works[work], samples);
+    if (const auto passes = measured(key, samples, active))
+      return with_exchanges(with_rings(*passes, model.works[work], samples), model.works[work], samples);
     if (active == 0) refuse(layer, key, samples);
     const std::vector<int> measured = loads_of(profile_);
     const auto more = std::upper_bound(measured.begin(), measured.end(), active);
@@ -135,7 +144,7 @@ class Measured final : public CostSource {
     return time->at(static_cast<double>(bytes.value));
   }
   std::string caution(const Model& model, std::int64_t samples) const override {
-    const BeyondMeasured b = beyond_measured(profile_, model, samples, context_.degree());
+    const BeyondMeasured b = beyond_measured(profile_, of_each_ ? *of_each_ : model, samples);
     if (b.layers == 0) return "";
     return std::to_string(b.layers) + " layers were measured for micro-batches of " + std::to_string(b.smallest) +
            " to " + std::to_string(b.largest) + " samples and are priced at " + std::to_string(samples) +
@@ -160,19 +169,41 @@ class Measured final : public CostSource {
       return static_cast<double>((profile_.send.at(bytes) + profile_.first_read.at(bytes)).value);
     };
     const double hops = context_.degree() - 1, handoff = static_cast<double>(profile_.handoff.value);
-    const double kernel =
-        static_cast<double>(passes.forward.value) * attention_shares(work, samples).forward / context_.degree();
+    const double attentions = attention_shares(work, samples).forward * static_cast<double>(passes.forward.value);
+    double flops = 0;
+    for (const Operator& op : work.operators)
+      flops += op.attention.heads > 0 ? op.forward_flops : 0;
     const auto value_bytes = static_cast<double>(weight_bytes(scenario_.training.precision).value);
     double forward = 0, backward = 0;
     for (const Operator& op : work.operators) {
       if (op.attention.heads <= 0) continue;
       const double keys = context_tensors(op, scenario_.plan, static_cast<double>(samples), value_bytes).keys;
+      const double kernel = flops > 0 ? attentions * op.forward_flops / flops / context_.degree() : 0;
       forward += hops * (move(keys) + std::max(0.0, context_.hop(keys) + handoff - kernel));
       backward +=
           hops * (move(2 * keys) + context_.hop(2 * keys) + handoff) + move(keys) + context_.hop(keys) + handoff;
     }
     passes.forward += Time{std::llround(std::min(forward, 9e18))};
     passes.backward_input += Time{std::llround(std::min(backward, 9e18))};
+    return passes;
+  }
+
+  std::int64_t experts() const { return scenario_.plan.split().experts; }
+  // Bytes and the time to move them do not differ between the passes: what is sent back are gradients of as many values.
+  Passes with_exchanges(Passes passes, const Work& work, std::int64_t samples) const {
+    if (!tokens_.any()) return passes;
+    const auto value_bytes = static_cast<double>(weight_bytes(scenario_.training.precision).value);
+    double all = 0;
+    for (const Operator& op : work.operators) {
+      if (op.sent.tokens <= 0) continue;
+      const double tokens = op.sent.tokens * static_cast<double>(samples), row = op.sent.features * value_bytes;
+      const auto others = static_cast<double>(experts() - 1);
+      const double message = tokens * op.sent.active * row / static_cast<double>(experts());
+      const auto moved = static_cast<double>((profile_.send.at(message) + profile_.first_read.at(message)).value);
+      all += others * moved + tokens_.time(op.sent, tokens, row) + static_cast<double>(profile_.handoff.value);
+    }
+    passes.forward += Time{std::llround(std::min(all, 9e18))};
+    passes.backward_input += Time{std::llround(std::min(all, 9e18))};
     return passes;
   }
 
@@ -193,6 +224,8 @@ class Measured final : public CostSource {
   const Scenario& scenario_;
   const MachineProfile& profile_;
   ContextAttention context_;
+  TokenExchange tokens_;
+  std::optional<Model> of_each_;   // where devices divide sequences, or hold experts of their own
   std::vector<std::string> keys_;  // by work
 };
 

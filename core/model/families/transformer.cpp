@@ -139,13 +139,14 @@ Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
   const Transformer::Moe& moe = t.moe;
   const Value routes = b.router(x, moe.experts);
   if (moe.router_bias) b.parameters(routes, moe.experts);
-  Value y = b.experts(x, {.experts = moe.experts,
-                          .active = moe.active,
-                          .hidden = moe.feed_forward,
-                          .activation = t.activation,
-                          .gated = t.gated,
-                          .bias = moe.expert_bias,
-                          .squared = t.squared});
+  Value y = b.experts(x, routes,
+                      {.experts = moe.experts,
+                       .active = moe.active,
+                       .hidden = moe.feed_forward,
+                       .activation = t.activation,
+                       .gated = t.gated,
+                       .bias = moe.expert_bias,
+                       .squared = t.squared});
   if (moe.shared_feed_forward == 0) return y;
   const Value shared = dense(b, t, x, moe.shared_feed_forward);
   if (!moe.shared_gate) return b.add(y, shared);

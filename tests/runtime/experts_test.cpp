@@ -1,0 +1,190 @@
+// Experts on several devices: rows go to the devices of their experts and back, and every bit stays what it is where one
+// worker computes the copies of a group in turn.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/check.hpp"
+#include "core/model/each_device.hpp"
+#include "runtime/backends/cpu.hpp"
+#include "tests/runtime/rank_processes.hpp"
+#include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
+#include "tests/runtime/step_runner.hpp"
+
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
+
+namespace {
+
+using Keys = std::vector<std::string>;
+
+// Two blocks with eight experts of 12 inner features, two per token, of 16 tokens of 8 values: four rows per expert.
+RunCase with_experts(Keys changes) {
+  const Keys first = {
+      "model={name: sparse, input_tokens: 16, layers: [{name: embed, op: embedding, vocabulary: 16, features: 8}, "
+      "{name: "
+      "block, repeat: 2, ops: [{op: rms_norm, as: normed}, {op: router, experts: 8, as: shares}, {op: experts, from: "
+      "[normed, shares], experts: 8, active: 2, hidden: 12, bias: yes, as: fed}, {op: add, from: [input, fed]}]}, "
+      "{name: "
+      "head, op: linear, features: 16}, {name: loss, op: cross_entropy}]}",
+      "cluster.node.devices=16", "training.micro_batches=3", "plan.schedule=1f1b", "training.precision=fp32"};
+  changes.insert(changes.begin(), first.begin(), first.end());
+  return RunCase(changes);
+}
+
+const Program& block_of(const Model& model) {
+  return *model.works[static_cast<std::size_t>(model.layers[1].work)].program.get();
+}
+
+// Values of a chunk as one worker with all experts has them, from those of all devices of a group: of each expert tensor
+// the devices' parts, one behind the other.
+std::vector<float> of_all_devices(const RunCase& run, std::size_t v, const std::vector<std::vector<float>>& by_device) {
+  std::vector<float> all;
+  for (const CodeParameter& parameter : run.run_plan.code[v].parameters)
+    for (std::size_t device = 0; device < (parameter.of_experts ? by_device.size() : 1); ++device) {
+      const auto begin = by_device[device].begin() + parameter.offset / 4;
+      all.insert(all.end(), begin, begin + parameter.tensor.elements);
+    }
+  return all;
+}
+
+std::vector<std::vector<float>> weights_by_device(const RunCase& run, const std::vector<WorkerResult>& workers) {
+  std::vector<std::vector<float>> all;
+  for (int device = 0; device < run.plan.expert_parallel; ++device)
+    all.push_back(workers[static_cast<std::size_t>(device * run.plan.positions())].weights[0]);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("Rows: of four tokens with two of four experts token 1 goes to row 0 of experts 2 and 3") {
+  LayerBuilder b;
+  const auto x = b.input({4, 1}), shares = b.input({4, 4});
+  Program program = program_of(b, {b.experts(x, shares, {.experts = 4, .active = 2, .hidden = 3})});
+  program.steps.resize(1);
+  StepRunner<double> run(cpu_backend_in_double(), program, 1);
+  for (int t = 0; t < 4; ++t)
+    run.x[0][t] = t;
+  run.forward();
+  const std::array<double, 8> rows = {0, 2, 0, 2, 1, 3, 1, 3};  // two per expert
+  CHECK(std::equal(rows.begin(), rows.end(), run.y.begin()));
+}
+
+TEST_CASE("Experts, programs: eight on four devices are two of their own, of the rows of all four") {
+  const RunCase run = with_experts({"plan.stages=1"});
+  const Program& whole = block_of(run.scenario.model);
+  const Model each = of_expert_devices(run.scenario.model, 4);
+  const Program& program = block_of(each);
+  REQUIRE(program.steps.size() == whole.steps.size() + 2);
+  std::vector<std::string> names;
+  for (const ProgramStep& step : program.steps)
+    names.emplace_back(step.operation);
+  CHECK(names == std::vector<std::string>{"rms_norm", "linear", "softmax", "dispatch", "exchange", "grouped_linear",
+                                          "gated", "grouped_linear", "exchange", "combine", "add"});
+  CHECK(std::get<GroupedLinear>(program.steps[5].spec).groups == 2);
+  CHECK(program.tensors[static_cast<std::size_t>(program.steps[5].inputs[0])].shape == Shape{32, 8});
+  CHECK((std::get<RowExchange>(program.steps[4].spec) == RowExchange{8, 4, false}));
+  CHECK((std::get<RowExchange>(program.steps[8].spec) == RowExchange{8, 4, true}));
+}
+
+TEST_CASE("What one device sends is what the other has room for, and all rows move once") {
+  const RunCase run = with_experts({"plan.stages=1", "plan.data_parallel=4", "plan.expert_parallel=4"});
+  for (const CodeStep& step : run.run_plan.code[0].steps) {
+    if (step.exchange() == nullptr) continue;
+    for (const bool out : {true, false})
+      for (const bool received : {true, false}) {
+        std::vector<std::int64_t> places;
+        for (int peer = 0; peer < 4; ++peer)
+          for (const ExchangeRun& one : exchange_runs(step, out, received, peer, 2, 4)) {
+            places.push_back(one.in_block);
+            CHECK(one.bytes == 4 * 8 * 4);  // four rows of eight values
+          }
+        std::sort(places.begin(), places.end());
+        for (std::size_t i = 0; i < places.size(); ++i)
+          CHECK(places[i] == static_cast<std::int64_t>(i) * 128);
+        CHECK(places.size() == 2 * 8);
+      }
+    const auto to = exchange_runs(step, true, false, 1, 1, 4), from = exchange_runs(step, true, true, 1, 1, 4);
+    CHECK((to[0].in_block == 2 * 128 && to[1].in_block == 3 * 128));
+    CHECK((from[0].in_block == 1 * 128 && from[1].in_block == 5 * 128));
+  }
+}
+
+TEST_CASE("A run with experts on several devices has the bits of one worker, device by device") {
+  for (const int devices : {1, 2, 4, 8})
+    check_bits_of_one_worker(
+        with_experts({"plan.stages=1", "plan.data_parallel=8", set("plan.expert_parallel", devices)}), Wait::Block);
+  for (const std::string schedule : {"1f1b", "gpipe", "zb_h1", "dualpipe"})
+    check_bits_of_one_worker(
+        with_experts({"plan.stages=2", "plan.data_parallel=4", "plan.expert_parallel=2", "plan.schedule=" + schedule,
+                      "training.micro_batches=4", "plan.bucket=1 KiB"}),
+        Wait::Block);
+  check_bits_of_one_worker(
+      with_experts({"plan.stages=2", "plan.data_parallel=2", "plan.expert_parallel=2", "plan.recompute=full"}),
+      Wait::Block);
+  check_bits_of_one_worker(
+      with_experts({"plan.stages=1", "plan.data_parallel=2", "plan.expert_parallel=2", "training.micro_batch_size=2",
+                    "training.global_batch_size=10", "training.micro_batches=null", "training.ragged=true"}),
+      Wait::Block);
+  for (const Wait wait : {Wait::Spin, Wait::BlockThrottled})
+    check_bits_of_one_worker(with_experts({"plan.stages=2", "plan.data_parallel=4", "plan.expert_parallel=4"}), wait);
+}
+
+TEST_CASE("Losses and weights of several steps are those with all experts on each device, but for the order of sums") {
+  const Keys adam = {"plan.stages=1", "plan.data_parallel=4", "training.optimizer=adam"};
+  const RunCase whole = with_experts(adam);
+  const auto expected = whole.run(settings_of(whole, 4));
+  for (const int devices : {2, 4}) {
+    CAPTURE(devices);
+    Keys changes = adam;
+    changes.push_back(set("plan.expert_parallel", devices));
+    const RunCase run = with_experts(changes);
+    const auto workers = run.run(settings_of(run, 4));
+    for (std::size_t s = 0; s < 4; ++s)
+      CHECK(loss_of(workers, s) == doctest::Approx(loss_of(expected, s)).epsilon(1e-5));
+    CHECK(relative_distance(of_all_devices(run, 0, weights_by_device(run, workers)),
+                            of_all_devices(whole, 0, {expected[0].weights[0]})) < 1e-4);
+    for (std::size_t w = 0; w < workers.size(); ++w)  // all that hold the same experts stay alike
+      CHECK((workers[w].weights[0] == workers[w % static_cast<std::size_t>(devices)].weights[0]));
+  }
+}
+
+TEST_CASE("Processes over tcp exchange rows with the bits of threads") {
+  const RunCase run = with_experts({"plan.stages=2", "plan.data_parallel=2", "plan.expert_parallel=2"});
+  const auto threads = run.run(settings_of(run, 3));
+  const auto texts = in_processes(4, [&](Ranks& ranks) {
+    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 3));
+    return ranks.first() ? everything(results) : "done";
+  });
+  CAPTURE(texts[0].substr(0, 200));
+  CHECK((texts[0] == everything(threads)));
+}
+
+TEST_CASE("What a run with experts cannot do is refused with the key and the way out") {
+  const auto refusal = [](Keys changes) {
+    changes.insert(changes.begin(), {"plan.stages=1", "plan.data_parallel=4", "plan.expert_parallel=2"});
+    return message_of([&] { with_experts(changes); });
+  };
+  const auto refuses = [&](const Keys& changes, const std::string& text) {
+    CAPTURE(text);
+    CHECK(refusal(changes).find(text) != std::string::npos);
+  };
+  refuses({"training.zero=1"}, "training.zero: a run with experts on several devices divides nothing else; use 0");
+  refuses({"plan.expert_exchange=all_gather"}, "plan.expert_exchange: a run sends each device the rows of its experts");
+  refuses({"plan.expert_capacity=1.25"}, "plan.expert_capacity: a run gives all experts as many rows");
+  refuses({"plan.expert_parallel=1", "plan.expert_tensor_parallel=2"},
+          "plan.expert_tensor_parallel: a run computes whole experts; leave it out");
+  refuses({"plan.expert_imbalance=1.5"}, "plan.expert_imbalance: a run gives all experts as many rows; leave it out");
+  refuses({"model.layers.1.ops.2.active=3", "model.layers.1.ops.1.experts=5", "model.layers.1.ops.2.experts=5",
+           "plan.expert_parallel=1"},
+          "it needs the shares of a router, from: [x, shares], and as many rows for each expert");
+  refuses(
+      {"model.layers.1.ops.1.experts=4", "plan.expert_parallel=1"},
+      "shares of 16 x 4 for 16 tokens and 8 experts; write from: [x, shares], the latter of a router with experts: 8");
+}
