@@ -21,9 +21,14 @@ std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, s
   const std::int64_t parts = plan.context_split.value == ContextSplit::Zigzag && op.causal ? 2 * c : c;
   for (const double tokens : {op.attention.queries, op.attention.keys})
     if (const auto whole = static_cast<std::int64_t>(tokens); whole % parts != 0)
-      return Refusal{"context_parallel",
-                     fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}",
-                                 c, whole, parts, parts == c || whole % 2 != 0 ? whole : whole / 2)};
+      return Refusal{
+          "context_parallel",
+          parts != c && whole % 2 != 0
+              ? fmt::format("{} parts of {} tokens in zigzag need an even number of tokens; change it, or write "
+                            "context_split: contiguous",
+                            c, whole)
+              : fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}", c,
+                            whole, parts, parts == c ? whole : whole / 2)};
   const auto heads = static_cast<std::int64_t>(op.attention.heads),
              key_heads = static_cast<std::int64_t>(op.attention.key_heads);
   if (inner == 1 || (heads % (inner * t) == 0 && key_heads % (inner * t) == 0)) return std::nullopt;
@@ -67,6 +72,22 @@ std::string even_slices_refusal(const Scenario& scenario) {
   return "";
 }
 
+}  // namespace
+
+bool lacks_whole_layers(const Scenario& scenario) {
+  return scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr &&
+         !has_layers(*scenario.profile, scenario.model);
+}
+
+std::string not_measured_with(std::int64_t devices, const Scenario& scenario) {
+  return fmt::format(
+      "{}: profile \"{}\" lacks layers of this model as {} computes them; calibrate a scenario with "
+      "that, too, or leave it out",
+      devices, scenario.profile->name, devices == 1 ? "one device alone" : fmt::format("each of {} devices", devices));
+}
+
+namespace {
+
 // A layer that no part can be computed for was not measured either.
 bool has_parts(const MachineProfile& profile, const Model& model, int parts) {
   try {
@@ -81,8 +102,13 @@ bool has_parts(const MachineProfile& profile, const Model& model, int parts) {
 std::optional<Refusal> context_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   const std::int64_t c = plan.context_parallel.value;
-  if (c < 2) return std::nullopt;
   const auto refuse = [](std::string key, std::string why) { return Refusal{std::move(key), std::move(why)}; };
+  if (c < 2) {
+    if (plan.open.contains("context_parallel") && plan.expert_parallel.value < 2 &&
+        !plan.open.contains("expert_parallel") && lacks_whole_layers(scenario))
+      return refuse("context_parallel", not_measured_with(1, scenario));
+    return std::nullopt;
+  }
   if (scenario.cost != CostSourceKind::Roofline && scenario.cost != CostSourceKind::Profile)
     return refuse("context_parallel",
                   fmt::format("{} divides sequences, which only cost: roofline and a profile calibrated with as many "
@@ -141,9 +167,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     return refuse("context_parallel", fmt::format("{}, but the model has no attention over a sequence; use 1", c));
   if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr &&
       !has_parts(*scenario.profile, scenario.model, static_cast<int>(c)))
-    return refuse("context_parallel",
-                  fmt::format("{} is not what profile \"{}\" was measured with; calibrate with it, or use 1", c,
-                              scenario.profile->name));
+    return refuse("context_parallel", not_measured_with(c, scenario));
   return std::nullopt;
 }
 

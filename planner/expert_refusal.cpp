@@ -44,7 +44,11 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
     return refuse(
         "shared_experts_beside",
         "fills the time of exchanges, as plan.pairs: fused does with another micro-batch; leave one of the two out");
-  if (!split.sends_tokens()) return std::nullopt;
+  if (!split.sends_tokens()) {
+    if (plan.open.contains("expert_parallel") && plan.context_parallel.value < 2 && lacks_whole_layers(scenario))
+      return refuse("expert_parallel", not_measured_with(1, scenario));
+    return std::nullopt;
+  }
   const char* const key = split.experts > 1 ? "expert_parallel" : "expert_tensor_parallel";
   if (scenario.cost != CostSourceKind::Roofline && scenario.cost != CostSourceKind::Profile)
     return refuse(
@@ -102,8 +106,7 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
                                    devices / split.expert_devices(), devices));
   if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr &&
       !has_layers(*scenario.profile, of_expert_devices(scenario.model, static_cast<int>(split.experts))))
-    return refuse(key, fmt::format("{} is not what profile \"{}\" was measured with; calibrate with it, or use 1",
-                                   split.experts, scenario.profile->name));
+    return refuse(key, not_measured_with(split.experts, scenario));
   return std::nullopt;
 }
 

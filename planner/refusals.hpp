@@ -15,6 +15,9 @@ struct Refusal {
 // Nothing: the sequences of all layers can be divided as the plan asks.
 //                                        tests/planner/context_parallel_test.cpp "what cannot share sequences"
 std::optional<Refusal> context_refusal(const Scenario& scenario);
+// Of cost: profile. Whether it has no times of a layer that one device computes alone; and that it has none of as many devices.
+bool lacks_whole_layers(const Scenario& scenario);
+std::string not_measured_with(std::int64_t devices, const Scenario& scenario);
 // Nothing: a schedule that runs slices of sequences (`states_slices`) can run this model's.
 //                                        tests/planner/slices_test.cpp "what cannot be sliced"
 std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan);

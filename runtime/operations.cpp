@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "core/check.hpp"
 
 namespace pipewright::runtime {
@@ -213,10 +215,7 @@ std::string reason(std::string_view operation) {
   if (operation == "batch_norm")
     return " (its statistics are over the micro-batch: gradients would depend on the number of micro-batches, and the "
            "running averages are not trained values; use layer_norm)";
-  if (operation == "experts")
-    return " (it needs the shares of a router, from: [x, shares], and as many rows for each expert: experts must "
-           "divide "
-           "tokens x active)";
+  if (operation == "experts") return " without the shares of a router (write from: [x, shares])";
   if (operation == "dropout") return " (its masks are random; set it to 0)";
   if (operation == "tied_embedding") return " (its table is another layer's; give it one of its own)";
   return "";
@@ -229,6 +228,13 @@ std::span<const OperationRule> operation_rules() {
 }
 
 const OperationRule& rule_of(const Program& program, const ProgramStep& step) {
+  if (const auto* rows = std::get_if<ExpertRows>(&step.spec); rows != nullptr && step.operation == "experts") {
+    const std::int64_t tokens = input_shape(program, step)[0];
+    throw InputError(
+        fmt::format("{} tokens x {} experts each do not give each of {} experts as many rows, as a run does; "
+                    "change the tokens or the experts",
+                    tokens, rows->active, rows->experts));
+  }
   if (std::holds_alternative<RowExchange>(step.spec)) return kExchange;
   const auto found = std::find_if(kRules.begin(), kRules.end(),
                                   [&](const OperationRule& rule) { return rule.name == step.operation; });

@@ -65,12 +65,18 @@ void refuse_exchanges(const Plan& plan, const Training& training, const Refuse& 
   if (!plan.split().sends_tokens()) return;
   if (plan.split().expert_split() > 1)
     refuse("plan.expert_tensor_parallel", "a run computes whole experts; leave it out");
-  if (training.zero > 0) refuse("training.zero", "a run with experts on several devices divides nothing else; use 0");
+  if (training.zero > 0)
+    refuse("training.zero",
+           "a run with experts on several devices divides nothing else; use 0, or plan.expert_parallel: 1",
+           training.zero_place);
   if (plan.expert_exchange.value != ExpertExchange::AllToAll)
-    refuse("plan.expert_exchange",
-           "a run sends each device the rows of its experts; write all_to_all, or leave it out");
+    refuse("plan.expert_exchange", "a run sends each device the rows of its experts; write all_to_all, or leave it out",
+           plan.expert_exchange.place);
   if (plan.expert_capacity || plan.expert_padding)
     refuse("plan.expert_capacity", "a run gives all experts as many rows, of which none is dropped; leave it out");
+  if (plan.expert_dispatch_fp8)
+    refuse("plan.expert_dispatch_fp8", "a run sends rows in training.precision; leave it out");
+  if (plan.expert_nodes) refuse("plan.expert_nodes", "a run sends each row to its expert alone; leave it out");
   if (plan.shared_experts_beside.value)
     refuse("plan.shared_experts_beside", "a run computes one layer after the other; leave it out");
 }
@@ -91,7 +97,9 @@ std::string layers_refused(const Model& model) {
 
 void check_runnable(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
   std::vector<Fault> faults;
-  const auto refuse = [&](const char* key, const std::string& why) { faults.push_back({training.place, key, why}); };
+  const auto refuse = [&](const char* key, const std::string& why, const Place& place = {}) {
+    faults.push_back({place == Place{} ? training.place : place, key, why});
+  };
   if (training.precision != backend.precision())
     refuse("training.precision", "backend " + backend.name() + " computes in " + name_of(backend.precision()));
   else if (gradient_bytes(training).value != 4)
@@ -101,11 +109,15 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
   if (plan.context_parallel > 1 && !backend.shares_sequences())
     refuse("plan.context_parallel", "backend " + backend.name() + " computes whole sequences; use 1, or backend: cpu");
   if (plan.context_parallel > 1 && plan.context_exchange.value != ContextExchange::Ring)
-    refuse("plan.context_exchange", "a run sends keys and values round a ring; write ring, or leave it out");
+    refuse("plan.context_exchange", "a run sends keys and values round a ring; write ring, or leave it out",
+           plan.context_exchange.place);
   if (plan.context_imbalance.value != 1)
-    refuse("plan.context_imbalance", "a run has no documents to pack; leave it out");
+    refuse("plan.context_imbalance", "a run has no documents to pack; leave it out", plan.context_imbalance.place);
   if (plan.expert_imbalance.value != 1)
-    refuse("plan.expert_imbalance", "a run gives all experts as many rows; leave it out");
+    refuse("plan.expert_imbalance", "a run gives all experts as many rows; leave it out", plan.expert_imbalance.place);
+  if (plan.expert_imbalance_memory && plan.expert_imbalance_memory->value != 1)
+    refuse("plan.expert_imbalance_memory", "a run gives all experts as many rows; leave it out",
+           plan.expert_imbalance_memory->place);
   refuse_exchanges(plan, training, refuse);
   if (plan.pairs.value != Pairs::Serial)
     refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");

@@ -333,7 +333,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, Value routes, const Experts& 
   const Value y = price_experts(x, spec);
   const std::int64_t features = shape(x)[1], copies = checked_product(shape(x)[0], spec.active, "the rows of experts");
   if (copies % spec.experts != 0) {  // a run has no program for this
-    record("experts", {x, routes}, y);
+    record("experts", {x, routes}, y, ExpertRows{spec.experts, spec.active});
     return y;
   }
   const ExpertRows rows{spec.experts, spec.active};

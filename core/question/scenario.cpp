@@ -38,7 +38,7 @@ Scenario without_what_is_not_there(Scenario scenario) {
     const auto open = scenario.plan.open.find(key);
     if (open != scenario.plan.open.end() && open->second.among.empty()) scenario.plan.open.erase(open);
   };
-  const bool priced = scenario.cost == CostSourceKind::Roofline;
+  const bool priced = scenario.cost == CostSourceKind::Roofline || scenario.cost == CostSourceKind::Profile;
   if (!priced || !has_experts(scenario.model)) close("expert_parallel");
   if (!priced || !has_shareable_sequences(scenario.model)) close("context_parallel");
   return scenario;

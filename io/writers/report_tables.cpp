@@ -273,6 +273,8 @@ class Tables {
 
   std::string speed_up() const {
     const int workers = answer_.plan.devices();
+    if (report_.speedup_one_device <= 0)
+      return report_.references.empty() ? "" : report_.references.front().what + ": " + report_.references.front().note;
     if (several_classes())
       return fmt::format("{}x over {} that could hold the model ({} of what all devices do alone)",
                          significant(report_.speedup_one_device),

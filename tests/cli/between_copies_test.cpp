@@ -50,7 +50,7 @@ TEST_CASE("A profile of copies that divide work prices them, in simulate and in 
     CHECK(contains(other.err, "was not measured for micro-batches of 1 samples"));
     const ProgramRun both = asked("plan", one,
                                   {"--set", cost, "--set", "plan.schedule={auto: [gpipe]}", "--set",
-                                   one.degree + "={auto: [2, 4]}", "--set", "cluster.node.devices=4"});
+                                   one.degree + "=auto", "--set", "cluster.node.devices=4"});
     CHECK(both.err == "");
     CHECK(both.status == 0);
   }

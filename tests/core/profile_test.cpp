@@ -66,6 +66,24 @@ struct TwoLayers {
   Plan plan;
 };
 
+// The same machine, and a model of one layer; fp32 values per sample that it reads.
+struct OneLayer : TwoLayers {
+  OneLayer(const Work& work, double values) {
+    Model& model = scenario.model;
+    model = Model();
+    model.name = "one", model.works = {work};
+    model.layers.emplace_back();
+    model.layers[0].name = "layer", model.layers[0].work = 0;
+    model.input_amount = {.values = values};
+    settle(model, Bytes{4}, {});
+    profile.send = {0, 10}, profile.first_read = {0, 1}, profile.handoff = Time{500};
+  }
+  CostSource::Passes passes() {
+    scenario.profile = std::make_shared<const MachineProfile>(profile);
+    return CostModel(scenario).source().price(scenario.model, 0, 1);
+  }
+};
+
 Time of(const StepCosts& costs, int chunk, Kind kind) {
   return costs.duration[static_cast<std::size_t>(chunk) * kKinds + static_cast<std::size_t>(kind)];
 }
@@ -282,32 +300,20 @@ TEST_CASE("All-reduces take what was measured for as many members") {
 TEST_CASE("A ring adds its messages to what attention over parts of sequences was measured at") {
   LayerBuilder b;
   const Work attention = b.finish({b.attention({b.input({32, 24})}, {2, 2, 4, 4, 32, 32, true, 0, true})});
-  TwoLayers two;
-  Model& model = two.scenario.model;
-  model = Model();
-  model.name = "attention", model.works = {attention};
-  model.layers.emplace_back();
-  model.layers[0].name = "attention", model.layers[0].work = 0;
-  model.input_amount = {.values = 32 * 24};
-  settle(model, Bytes{4}, {});
-  two.scenario.plan.context_parallel.value = 2;
+  OneLayer one(attention, 32 * 24);
+  one.scenario.plan.context_parallel.value = 2;
   const std::string key = "attention 16x24 -> 16x8 heads 2/2 of 4/4 causal flash in parts 2";
-  two.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{}, 0.1, 10}};
-  two.profile.send = {0, 10}, two.profile.first_read = {0, 1}, two.profile.handoff = Time{500};
-  const auto passes = [&] {
-    two.scenario.profile = std::make_shared<const MachineProfile>(two.profile);
-    return CostModel(two.scenario).source().price(model, 0, 1);
-  };
-  CHECK(passes().forward == Time{1000 + 11264});  // a kernel of 500 ns hides the handoff
-  CHECK(passes().backward_input == Time{2000 + 23028 + 11764});
-  two.profile.handoff = Time{600};
-  CHECK(passes().forward == Time{1000 + 11264 + 100});
+  one.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{}, 0.1, 10}};
+  CHECK(one.passes().forward == Time{1000 + 11264});  // a kernel of 500 ns hides the handoff
+  CHECK(one.passes().backward_input == Time{2000 + 23028 + 11764});
+  one.profile.handoff = Time{600};
+  CHECK(one.passes().forward == Time{1000 + 11264 + 100});
   // A link of 1 GB/s and 2 us: a hop of 1 KiB takes 3024 ns, of 2 KiB 4048.
-  two.scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{1e9}, .latency = Time{2000}};
-  CHECK(passes().forward == Time{1000 + 11264 + 3024 + 600 - 500});
-  CHECK(passes().backward_input == Time{2000 + 22528 + 4048 + 600 + 11264 + 3024 + 600});
-  two.scenario.plan.context_parallel.value = 1;
-  CHECK_THROWS_AS(passes(), InputError);  // whole sequences were not measured
+  one.scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{1e9}, .latency = Time{2000}};
+  CHECK(one.passes().forward == Time{1000 + 11264 + 3024 + 600 - 500});
+  CHECK(one.passes().backward_input == Time{2000 + 22528 + 4048 + 600 + 11264 + 3024 + 600});
+  one.scenario.plan.context_parallel.value = 1;
+  CHECK_THROWS_AS(one.passes(), InputError);  // whole sequences were not measured
 }
 
 // Eight tokens of 16 values in fp32 with two of four experts each, on two devices: 512 B to the other one, each way.
@@ -315,31 +321,19 @@ TEST_CASE("Experts on devices of their own add their messages to what was measur
   LayerBuilder b;
   const auto x = b.input({8, 16}), shares = b.input({8, 4});
   const Work experts = b.finish({b.experts(x, shares, {.experts = 4, .active = 2, .hidden = 8})});
-  TwoLayers two;
-  Model& model = two.scenario.model;
-  model = Model();
-  model.name = "experts", model.works = {experts};
-  model.layers.emplace_back();
-  model.layers[0].name = "experts", model.layers[0].work = 0;
-  model.input_amount = {.values = 8 * 20};
-  settle(model, Bytes{4}, {});
-  two.scenario.plan.expert_parallel.value = two.scenario.plan.data_parallel.value = 2;
+  OneLayer one(experts, 8 * 20);
+  one.scenario.plan.expert_parallel.value = one.scenario.plan.data_parallel.value = 2;
   const std::string key =
       "dispatch 8x16 -> 16x16 experts 2/4; exchange 16x16 -> 16x16 experts 4 on 2; grouped_linear 16x16 -> 16x16 "
       "groups 2; "
       "gated 16x16 -> 16x8 kind 2; grouped_linear 16x8 -> 16x16 groups 2; exchange 16x16 -> 16x16 experts 4 on 2; "
       "combine "
       "16x16 8x4 -> 8x16 experts 2/4";
-  two.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{3000}, 0.1, 10}};
-  two.profile.send = {0, 10}, two.profile.first_read = {0, 1}, two.profile.handoff = Time{500};
-  const auto passes = [&] {
-    two.scenario.profile = std::make_shared<const MachineProfile>(two.profile);
-    return CostModel(two.scenario).source().price(model, 0, 1);
-  };
-  CHECK(passes().forward == Time{1000 + 2 * (5632 + 500)});
-  CHECK(passes().backward_input == Time{2000 + 2 * (5632 + 500)});
-  CHECK(passes().backward_weight == Time{3000});
-  two.scenario.cluster.links.kind = LinkKind::Nvswitch;
-  two.scenario.cluster.links.bandwidth = Bandwidth{1e9}, two.scenario.cluster.links.latency = Time{2000};
-  CHECK(passes().forward == Time{1000 + 2 * (5632 + 500 + 2512)});
+  one.profile.layers = {{key, 1, Time{1000}, Time{2000}, Time{3000}, 0.1, 10}};
+  CHECK(one.passes().forward == Time{1000 + 2 * (5632 + 500)});
+  CHECK(one.passes().backward_input == Time{2000 + 2 * (5632 + 500)});
+  CHECK(one.passes().backward_weight == Time{3000});
+  one.scenario.cluster.links.kind = LinkKind::Nvswitch;
+  one.scenario.cluster.links.bandwidth = Bandwidth{1e9}, one.scenario.cluster.links.latency = Time{2000};
+  CHECK(one.passes().forward == Time{1000 + 2 * (5632 + 500 + 2512)});
 }

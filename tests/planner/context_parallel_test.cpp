@@ -138,7 +138,10 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(refused() == "");
   profile.layers.pop_back();
   scenario.profile = std::make_shared<const MachineProfile>(profile);
-  CHECK(refused() == "context_parallel: 2 is not what profile \"here\" was measured with; calibrate with it, or use 1");
+  CHECK(
+      refused() ==
+      "context_parallel: 2: profile \"here\" lacks layers of this model as each of 2 devices computes them; calibrate "
+      "a scenario with that, too, or leave it out");
   Scenario scores = block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048}, 4, 8, {});
   scores.training.micro_batch_size = scores.training.micro_batches = Placed<std::int64_t>{2, {}};
   scores.plan.context_parallel.value = 2;

@@ -290,13 +290,7 @@ TEST_CASE("Weights after several steps, with divided states and without a flush"
 
 TEST_CASE("Processes over tcp give the bits of threads") {
   const RunCase run = shared({"plan.context_parallel=2", "plan.stages=2"});
-  const auto threads = run.run(settings_of(run, 3));
-  const auto texts = in_processes(4, [&](Ranks& ranks) {
-    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 3));
-    return ranks.first() ? everything(results) : "done";
-  });
-  CAPTURE(texts[0].substr(0, 200));
-  CHECK((texts[0] == everything(threads)));
+  check_processes(run, settings_of(run, 3), run.run(settings_of(run, 3)));
 }
 
 TEST_CASE("A run has rings only, of layers that compute row by row") {

@@ -157,13 +157,7 @@ TEST_CASE("Losses and weights of several steps are those with all experts on eac
 
 TEST_CASE("Processes over tcp exchange rows with the bits of threads") {
   const RunCase run = with_experts({"plan.stages=2", "plan.data_parallel=2", "plan.expert_parallel=2"});
-  const auto threads = run.run(settings_of(run, 3));
-  const auto texts = in_processes(4, [&](Ranks& ranks) {
-    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 3));
-    return ranks.first() ? everything(results) : "done";
-  });
-  CAPTURE(texts[0].substr(0, 200));
-  CHECK((texts[0] == everything(threads)));
+  check_processes(run, settings_of(run, 3), run.run(settings_of(run, 3)));
 }
 
 TEST_CASE("What a run with experts cannot do is refused with the key and the way out") {
@@ -183,7 +177,7 @@ TEST_CASE("What a run with experts cannot do is refused with the key and the way
   refuses({"plan.expert_imbalance=1.5"}, "plan.expert_imbalance: a run gives all experts as many rows; leave it out");
   refuses({"model.layers.1.ops.2.active=3", "model.layers.1.ops.1.experts=5", "model.layers.1.ops.2.experts=5",
            "plan.expert_parallel=1"},
-          "it needs the shares of a router, from: [x, shares], and as many rows for each expert");
+          "16 tokens x 3 experts each do not give each of 5 experts as many rows, as a run does");
   refuses(
       {"model.layers.1.ops.1.experts=4", "plan.expert_parallel=1"},
       "shares of 16 x 4 for 16 tokens and 8 experts; write from: [x, shares], the latter of a router with experts: 8");

@@ -143,7 +143,7 @@ TEST_CASE("What cannot be run is refused by name, with what can") {
   refused(layer({4, 6}, [](auto& b, Value x) { return b.lstm(x, {.hidden = 3}); }),
           "operation lstm cannot be run; can be run: linear, conv2d, embedding");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.experts(x, {.experts = 4, .active = 2, .hidden = 3}); }),
-          "operation experts cannot be run (it needs the shares of a router, from: [x, shares], and as many rows");
+          "operation experts cannot be run without the shares of a router (write from: [x, shares])");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.rotary(x, 1); }), "operation rotary cannot be run");
   refused(layer({4, 6}, [](auto& b, Value x) { return b.dropout(x); }), "its masks are random; set it to 0");
   refused(layer({4, 5, 5}, [](auto& b, Value x) { return b.norm(x, {Norm::Batch}); }),

@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "runtime/backends/cpu.hpp"
 #include "runtime/rank_run.hpp"
 #include "runtime/wire.hpp"
 #include "tests/runtime/run_case.hpp"
@@ -147,6 +148,18 @@ inline std::string everything(const std::vector<WorkerResult>& workers) {
   }
   const Blob bytes = out.bytes();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Processes over tcp give what these threads gave, to the bit.
+inline void check_processes(const RunCase& run, const RunSettings& settings, const std::vector<WorkerResult>& threads) {
+  const auto texts = in_processes(run.plan.workers(), [&](Ranks& ranks) {
+    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings);
+    return ranks.first() ? everything(results) : "done";
+  });
+  CAPTURE(texts[0].substr(0, 200));
+  CHECK((texts[0] == everything(threads)));
+  for (std::size_t r = 1; r < texts.size(); ++r)
+    CHECK(texts[r] == "done");
 }
 
 }  // namespace pipewright::tests::runtime_test

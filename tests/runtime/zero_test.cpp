@@ -133,14 +133,7 @@ TEST_CASE("Processes over tcp give the bits of threads, and of whole states") {
   const RunCase whole = case_of(changes, 0), run = case_of(changes, 1);
   const auto threads = run.run(settings_of(run, 4));
   check_bits(whole.run(settings_of(whole, 4)), threads);
-  const auto texts = in_processes(4, [&](Ranks& ranks) {
-    const auto results = execute(ranks, run.run_plan, cpu_backend, *run.data, settings_of(run, 4));
-    return ranks.first() ? everything(results) : "done";
-  });
-  CAPTURE(texts[0].substr(0, 200));
-  CHECK((texts[0] == everything(threads)));
-  for (std::size_t r = 1; r < texts.size(); ++r)
-    CHECK(texts[r] == "done");
+  check_processes(run, settings_of(run, 4), threads);
 }
 
 TEST_CASE("Gradients and weights of a divided run are those of one worker, who divides nothing") {
