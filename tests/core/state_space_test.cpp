@@ -222,11 +222,32 @@ TEST_CASE("The backward of a scan is one kernel of the forward and one of the gr
   const Work work = scan_of({.heads = 2, .head_size = 4, .groups = 1, .state = 2}, 4);
   int forward = 0, backward = 0;
   for (const Operator& op : work.operators) {
-    const KernelsOfOperator by = megatron_kernels(op, {}, 1, {}, 1);
+    const KernelsOfOperator by = scan_kernels(op);
     forward += by.kernels, backward += by.kernels_back;
   }
   CHECK(forward == 7);
   CHECK(backward == 2 + 2 + 2 + 2 + 3 + 6 + 1);
+}
+
+TEST_CASE("A scan is about as fast as measured on an H100") {
+  // [VllmSSD25]: 128 heads of 64, one group, a state of 128, chunks of 256, bf16, without gate; million tokens per second.
+  const StateSpace spec{.heads = 128, .head_size = 64, .groups = 1, .state = 128, .chunk = 256};
+  const std::pair<std::int64_t, double> measured[] = {{8192, 12.62},  {16384, 12.92},  {32768, 11.80},
+                                                      {65536, 11.07}, {131072, 10.70}, {262144, 10.82}};
+  const double bandwidth = 3350e9 * 0.89;
+  double sum = 0;
+  for (const auto& [tokens, millions] : measured) {
+    const Work work = scan_of(spec, tokens);
+    double bytes = 0;
+    for (const Operator& op : work.operators)
+      if (op.name != "conv1d" && op.name != "rms_norm")
+        bytes += op.forward_bytes.on_device(kHalf, {}) * scan_kernels(op).forward;
+    bytes -= kScanSlowdown * 2 * 2 * static_cast<double>(tokens * 128 * 64);  // the gate, and the output before it
+    const double predicted = static_cast<double>(tokens) / (bytes / bandwidth) / 1e6;
+    CHECK(std::abs(predicted / millions - 1) < 0.12);
+    sum += millions / predicted;
+  }
+  CHECK(std::abs(sum / 6 - 1) < 0.02);
 }
 
 TEST_CASE("Wrong scans are refused with what would do") {

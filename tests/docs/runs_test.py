@@ -111,10 +111,10 @@ def main():
         print(f"skipped: no measured runs in {data} (PIPEWRIGHT_TEST_DATA names their folder)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
-        written = pathlib.Path(folder) / "runs.md"
-        command = [binary, "reproduce", "runs", "--data", data, "--json", "-o", written]
+        file = pathlib.Path(folder) / "runs.md"
+        command = [binary, "reproduce", "runs", "--data", data, "--json", "-o", file]
         document = json.loads(started.run(command, cwd=root, check=True, capture_output=True, text=True).stdout)
-        page = written.read_text(encoding="utf-8")
+        page = file.read_text(encoding="utf-8")
     results, readme, store = root / "docs/results/runs.md", root / "README.md", root / "tests/docs/runs.csv"
     kept = list(csv.DictReader(io.StringIO(store.read_text(encoding="utf-8")))) if store.exists() else []
     figures = now(document)

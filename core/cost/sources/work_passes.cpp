@@ -155,7 +155,10 @@ class PassesOfWork {
         static_cast<double>(dense - sharded) +
         std::ceil(static_cast<double>(sharded) / (at_experts ? static_cast<double>(split_.expert_devices()) : t));
     KernelsOfOperator by;
-    if (of_.scenario_.training.framework.megatron()) by = megatron_kernels(op, scores_, samples, split_, experts_here_);
+    if (op.module == Module::StateSpace)
+      by = scan_kernels(op);
+    else if (of_.scenario_.training.framework.megatron())
+      by = megatron_kernels(op, scores_, samples, split_, experts_here_);
     return {op, at_experts, is_repeated(op), samples, samples / (shared ? t : 1.0), parameters, by};
   }
 
