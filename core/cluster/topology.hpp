@@ -68,6 +68,8 @@ class Topology {
   Link link(int link) const;  // with its name
   std::vector<Link> links() const;
   int devices() const { return devices_; }
+  // Devices after which the wiring repeats itself: those of a node, or of a leaf switch whose uplinks can bind.
+  int period() const { return cluster_.devices_per_node * (leaves_ > 0 ? cluster_.network->nodes_per_switch : 1); }
 
   // Route of a transfer from one device to another. from == to: no links, no time. O(1) links, built on each call.
   Route route(DeviceId from, DeviceId to) const;

@@ -201,13 +201,25 @@ void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<std::vec
     way.rate = std::min(way.rate, most);
 }
 
+namespace {
+
+// The way of the least time, and that time.
+std::pair<const AllReduceGroup::Way*, Time> fastest(const std::vector<AllReduceGroup::Way>& ways, double bytes) {
+  std::pair<const AllReduceGroup::Way*, Time> best{nullptr, kNever};
+  for (const AllReduceGroup::Way& way : ways)
+    if (const Time time = checked_sum(way.start, transfer_time(bytes, Bandwidth{way.rate})); time < best.second)
+      best = {&way, time};
+  return best;
+}
+
+}  // namespace
+
 CollectivePhase AllReduceGroup::least_way(const std::vector<Way>& ways, double bytes) const {
   CollectivePhase phase = rails_.front();
   phase.bytes = bytes;
-  phase.time = kNever;
-  for (const Way& way : ways)
-    if (const Time time = checked_sum(way.start, transfer_time(bytes, Bandwidth{way.rate})); time < phase.time)
-      phase.time = time, phase.latency = way.start, phase.rate = Bandwidth{way.rate};
+  const auto [way, time] = fastest(ways, bytes);
+  phase.time = time;
+  if (way != nullptr) phase.latency = way->start, phase.rate = Bandwidth{way->rate};
   return phase;
 }
 
@@ -245,7 +257,7 @@ Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
 Time AllReduceGroup::gather(Bytes bytes) const {
   if (count_ < 2 || bytes.value == 0) return {};
   if (gather_ways_.empty()) return {(time_alone(ring_, bytes).value + 1) / 2};
-  return least_way(gather_ways_, passed(bytes)).time;
+  return fastest(gather_ways_, passed(bytes)).second;
 }
 
 Collective AllReduceGroup::gathering(Bytes bytes) const {

@@ -1,6 +1,8 @@
 #include "core/cost/exchange_link.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/cost/collectives.hpp"
 #include "core/cost/link_load.hpp"
@@ -11,8 +13,52 @@ ExchangeLink slower(const ExchangeLink& a, const ExchangeLink& b) {
   return {std::max(a.latency, b.latency), a.rate == 0 ? b.rate : b.rate == 0 ? a.rate : std::min(a.rate, b.rate)};
 }
 
-ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& groups, ExchangeTo to, const Topology& topology,
-                           const Cluster& cluster) {
+namespace {
+
+using Groups = std::vector<std::vector<DeviceId>>;
+
+// Of groups that meet on no node, or leaf switch, and lie alike there one is as slow as all of them: the first is left.
+// Nodes of two: {0, 2}, {1, 3}, {4, 6}, {5, 7} are {0, 2}, {1, 3}.  tests/core/collectives_test.cpp "groups that lie alike"
+Groups without_repeats(const Groups& groups, int period) {
+  std::map<int, int> joined;  // an area, and one before it that the same groups reach
+  const auto first_of = [&](int area) {
+    while (joined.at(area) != area)
+      area = joined.at(area);
+    return area;
+  };
+  for (const std::vector<DeviceId>& group : groups)
+    for (const DeviceId device : group) {
+      joined.try_emplace(device / period, device / period);
+      const auto [low, high] = std::minmax({first_of(group.front() / period), first_of(device / period)});
+      joined[high] = low;
+    }
+  std::map<int, Groups> by_area;
+  std::vector<int> order;
+  for (const std::vector<DeviceId>& group : groups) {
+    const int area = first_of(group.front() / period);
+    if (!by_area.contains(area)) order.push_back(area);
+    std::vector<DeviceId>& moved = by_area[area].emplace_back(group);
+    for (DeviceId& device : moved)
+      device -= area * period;
+  }
+  Groups left;
+  std::set<Groups> known;
+  for (const int area : order) {
+    if (!known.insert(by_area[area]).second) continue;
+    for (std::vector<DeviceId>& group : by_area[area]) {
+      for (DeviceId& device : group)
+        device += area * period;
+      left.push_back(std::move(group));
+    }
+  }
+  return left;
+}
+
+}  // namespace
+
+ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& all_groups, ExchangeTo to,
+                           const Topology& topology, const Cluster& cluster) {
+  const Groups groups = without_repeats(all_groups, topology.period());
   LinkLoad load(topology);
   bool between = false;
   const auto node = [&](DeviceId each) { return each / cluster.devices_per_node; };

@@ -298,12 +298,13 @@ std::int64_t padding(const Work& work, const FrameworkMemory& framework, int ten
   };
   std::int64_t values = 0;
   for (const ProgramStep& step : program->steps) {
-    const StepFigures of = figures_of(*program, step);
+    const auto* table = std::get_if<Embedding>(&step.spec);
     const auto* linear = std::get_if<Linear>(&step.spec);
-    if (const auto* table = std::get_if<Embedding>(&step.spec))
-      values += added(table->vocabulary, of.out_features);
-    else if (linear != nullptr && linear->logits && linear->split == Split::Columns && (tied || !linear->tied))
-      values += added(of.out_features, of.in_features);
+    const bool logits =
+        linear != nullptr && linear->logits && linear->split == Split::Columns && (tied || !linear->tied);
+    if (table == nullptr && !logits) continue;
+    const StepFigures of = figures_of(*program, step);
+    values += table != nullptr ? added(table->vocabulary, of.out_features) : added(of.out_features, of.in_features);
   }
   return values;
 }

@@ -155,11 +155,13 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
     differs(fmt::format("zero: {} is not there; copies are whole (data_parallel_replicate_degree): 0", asked));
     training.zero = 0;
   }
-  if (training.zero < kGradientsSharded) plan.reduce_gradients.reset();
-  if (training.zero < kWeightsSharded) plan.reshard_after_forward.reset();
+  // Where zero is still open, what goes with some of it stays: the search refuses it with the others.
+  const bool open = training.open.contains("zero");
+  if (!open && training.zero < kGradientsSharded) plan.reduce_gradients.reset();
+  if (!open && training.zero < kWeightsSharded) plan.reshard_after_forward.reset();
   const bool groups = words.framework == Framework::Megatron || words.framework == Framework::Torchtitan;
-  if (plan.shard && (training.zero == 0 || !groups)) {
-    if (training.zero > 0)
+  if (plan.shard && ((training.zero == 0 && !open) || !groups)) {
+    if (training.zero > 0 || open)
       differs(fmt::format("data_parallel_shard: {} is not there; all copies divide among them", plan.shard->value));
     plan.shard.reset();
   }

@@ -42,6 +42,7 @@ class Narrowing {
            words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_));
     if (!words_.chunks) one_chunk();
     if (words_.own_cuts) cut_evenly();
+    divide_weights();
     experts();
     context();
     recompute();
@@ -206,6 +207,17 @@ class Narrowing {
     }
   }
 
+  // Where all is open, torchtitan's own way: with divided weights sequences may be shared, and experts divided.
+  void divide_weights() {
+    Training& training = found_.scenario.training;
+    const auto open = training.open.find("zero");
+    if (words_.framework != Framework::Torchtitan || open == training.open.end() || !open->second.among.empty()) return;
+    if (!plan().open.contains("context_parallel") && !plan().open.contains("expert_parallel")) return;
+    training.open.erase(open);
+    training.zero = kWeightsSharded;
+    tell("training.zero", "zero: 3, as sequences are shared and experts divided with divided weights alone");
+  }
+
   // torchtitan has them only where weights are divided among the copies.
   bool lacks_sharding() {
     const Training& training = found_.scenario.training;
@@ -256,7 +268,15 @@ class Narrowing {
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
     const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
-    for (const std::string& value : among.empty() ? std::vector<std::string>{"0", "1"} : among)
+    const auto has = [&](int zero) {
+      return std::find(words_.zeros.begin(), words_.zeros.end(), zero) != words_.zeros.end();
+    };
+    // Megatron-LM has what the search opens by itself: 2 and 3 on one stage alone. DeepSpeed has them without tensor
+    // parallelism only.
+    if (among.empty() && words_.framework == Framework::Megatron) return;
+    const std::vector<std::string> usual =
+        has(1) ? std::vector<std::string>{"0", "1"} : std::vector<std::string>{"0", "3"};
+    for (const std::string& value : among.empty() ? usual : among)
       if (stages && !words_.zeros_in_pipelines && (value == "2" || value == "3"))
         continue;  // the framework has it without a pipeline alone, and stages are open
       else if (std::any_of(words_.zeros.begin(), words_.zeros.end(),
@@ -267,7 +287,7 @@ class Narrowing {
                        fmt::format("training.zero: none of these is there in {}; write {}, or leave --for {} out",
                                    words_.name, fmt::join(words_.zeros, " or "), words_.word));
     if (left.size() > 1) {
-      if (!among.empty()) among = left;
+      among = left;
       return;
     }
     training.zero = std::stoll(left.front());  // read_plan has seen that it is 0 to 3

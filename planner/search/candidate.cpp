@@ -160,10 +160,11 @@ Recompute Evaluator::surely() const {
 namespace {
 
 // The plan before its chunks were cut into units: what its gathers and reductions take is left out, and so is the memory
-// of what is whole for a while. For bounds.
+// of what is whole for a while, but for what is so until the end of the step (run_memory.hpp). For bounds.
 Plan without_exchange(Plan plan) {
   plan.layers = plan.uncut();
-  plan.units = 1, plan.resharding.reset(), plan.reduce_each = false;
+  plan.units = 1;
+  if (plan.resharding && plan.resharding->after_backward) plan.resharding.reset(), plan.reduce_each = false;
   return plan;
 }
 

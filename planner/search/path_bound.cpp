@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "core/plan/schedule.hpp"
 #include "sim/schedules/table.hpp"
@@ -165,8 +166,10 @@ struct Ends {
 
 class PathBound {
  public:
-  PathBound(const PathProblem& problem, const Chains& chains)
+  // Only steps shorter than `enough` are of interest: stages that are busy for as long are not looked at.
+  PathBound(const PathProblem& problem, const Chains& chains, double enough)
       : problem_(problem),
+        enough_(enough),
         stages_(problem.shell.stages),
         chunks_(problem.shell.chunks()),
         layers_(problem.run.size()),
@@ -189,7 +192,7 @@ class PathBound {
       list_choices(k);
   }
 
-  double at_least(double enough, int rounds) {
+  double at_least(int rounds) {
     double best = 0;
     if (free_ < 0) return kInfinite;
     if (!(unit() > 0)) return 0;
@@ -203,8 +206,8 @@ class PathBound {
       mean_.move(now, step);
       descent.go(step, weights(now), now.backward, problem_.shell.micro_batches);
       if (round % kBetween != 0 && round != rounds) continue;
-      best = std::max(best, least_over_cuts(std::max(best, enough)));
-      if (best >= enough) break;
+      best = std::max(best, least_over_cuts());
+      if (best >= enough_) break;
     }
     return best;
   }
@@ -220,6 +223,7 @@ class PathBound {
     bool by_stage = false;  // full recomputation: it runs before the gradient arrives
     double in_flight = 0;   // sum of c_j n_j at most, beyond one layer in each chunk
     double busy = 0;        // of the stage alone
+    double least = 0;       // price for the mean of now: the least of those before it with as many layers, and its own
   };
 
   double unit() const { return forward_ + backward_; }
@@ -234,7 +238,18 @@ class PathBound {
         add_choices(k, n, mode, all);
       if (all.size() == before) break;
     }
+    std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) {
+      return std::tie(a.layers, a.busy) < std::tie(b.layers, b.busy);
+    });
     choices_.push_back(std::move(all));
+  }
+
+  // Whether a stage that is busy for less than `enough` has it.
+  bool add(StageId k, Choice choice, std::vector<Choice>& all) {
+    choice.busy = busy(k, choice.layers, choice.extra);
+    if (choice.busy >= enough_) return left_out_ = true, false;
+    all.push_back(choice);
+    return true;
   }
 
   int least_of(StageId k) const {
@@ -259,7 +274,7 @@ class PathBound {
       for (int r = mode == Recompute::None ? 0 : problem_.memory.least_rebuilt(k, n); any && r <= most; ++r) {
         const double room = problem_.memory.most_in_flight(k, n, r) - in_flight_of_least(k);
         if (room < 0) continue;
-        all.push_back({n, r * again_, false, room, busy(k, n, r * again_)});
+        if (!add(k, {.layers = n, .extra = r * again_, .in_flight = room}, all)) break;
         if (room >= (n - least_of(k)) * static_cast<double>(problem_.memory.fullest(k).most)) break;
       }
     } else if (problem_.memory.fits(k, n, mode)) {
@@ -267,7 +282,7 @@ class PathBound {
                           : mode == Recompute::Blocks && problem_.block ? again_
                           : mode == Recompute::Selective ? time(problem_.layers.rebuild, problem_.run.begin)
                                                          : 0;
-      all.push_back({n, n * each, mode == Recompute::Full, kInfinite, busy(k, n, n * each)});
+      add(k, {.layers = n, .extra = n * each, .by_stage = mode == Recompute::Full, .in_flight = kInfinite}, all);
     }
   }
 
@@ -381,12 +396,13 @@ class PathBound {
   }
 
   // T >= min(T', least of the choices that are busy for less than T'), for the largest T' up to `enough`, about.
-  double least_over_cuts(double enough) const {
+  double least_over_cuts() {
     constexpr int kHalvings = 8;
     constexpr double kMost = 1.3;
+    price_choices();
     const double all = least_below(kInfinite);
-    if (all == kInfinite) return all;
-    double low = all, high = std::min(enough, kMost * all);
+    if (all == kInfinite && !left_out_) return all;
+    double low = left_out_ ? std::min(all, enough_) : all, high = std::min(enough_, kMost * all);
     for (int i = 0; i <= kHalvings && low < high; ++i) {
       const double limit = i == 0 ? high : low + (high - low) / 2;
       const double least = least_below(limit);
@@ -398,38 +414,43 @@ class PathBound {
     return low;
   }
 
+  void price_choices() {
+    const std::vector<double> weight = weights(mean_);
+    for (StageId k = 0; k < stages_; ++k) {
+      const Prices prices = prices_of(k, weight);
+      const int least = least_of(k);
+      for (std::size_t i = 0; i < choices_[at(k)].size(); ++i) {
+        Choice& choice = choices_[at(k)][i];
+        const double more = choice.layers - least;
+        const double layers = more == 0 ? 0 : more * prices.of_layer(choice.in_flight / more);
+        choice.least = prices.all + layers + choice.extra * (choice.by_stage ? prices.on_lane : prices.backward);
+        if (i == 0) continue;
+        const Choice& before = choices_[at(k)][i - 1];
+        if (before.layers == choice.layers) choice.least = std::min(choice.least, before.least);
+      }
+    }
+  }
+
   double least_below(double limit) const {
     std::vector<double> sums(at(layers_) + 1, kInfinite), next;
     sums.front() = mean_.hops * nanoseconds(problem_.hop) + mean_.forward.front() * first_.forward +
                    mean_.backward.front() * first_.backward + mean_.forward.back() * last_.forward +
                    mean_.backward.back() * last_.backward;
     for (StageId k = 0; k < stages_; ++k) {
-      const std::vector<double> of_stage = least_of_stage(k, limit);
       next.assign(sums.size(), kInfinite);
-      for (std::size_t have = 0; have < sums.size(); ++have)
-        if (sums[have] < kInfinite)
-          for (std::size_t n = 0; n < of_stage.size() && have + n < sums.size(); ++n)
-            next[have + n] = std::min(next[have + n], sums[have] + of_stage[n]);
+      // Of choices with as many layers the last that is busy for less than the limit has the least price of all these.
+      const std::vector<Choice>& choices = choices_[at(k)];
+      for (std::size_t i = 0; i < choices.size(); ++i) {
+        const bool last = i + 1 == choices.size() || choices[i + 1].layers != choices[i].layers;
+        if (choices[i].busy >= limit || !(last || choices[i + 1].busy >= limit)) continue;
+        const std::size_t n = at(choices[i].layers);
+        const double price = choices[i].least;
+        for (std::size_t have = 0; have + n < sums.size(); ++have)
+          next[have + n] = std::min(next[have + n], sums[have] + price);
+      }
       sums.swap(next);
     }
     return sums.back();
-  }
-
-  // By number of layers.
-  std::vector<double> least_of_stage(StageId k, double limit) const {
-    const std::vector<double> weight = weights(mean_);
-    const Prices prices = prices_of(k, weight);
-    std::vector<double> least;
-    for (const Choice& choice : choices_[at(k)]) {
-      if (choice.busy >= limit) continue;
-      least.resize(std::max(least.size(), at(choice.layers) + 1), kInfinite);
-      const double more = choice.layers - least_of(k);
-      const double layers = more == 0 ? 0 : more * prices.of_layer(choice.in_flight / more);
-      least[at(choice.layers)] =
-          std::min(least[at(choice.layers)],
-                   prices.all + layers + choice.extra * (choice.by_stage ? prices.on_lane : prices.backward));
-    }
-    return least;
   }
 
   // What layers cost on a stage: one in every chunk, and more of them where c_j is at most `in_flight` in the mean.
@@ -460,6 +481,8 @@ class PathBound {
   }
 
   const PathProblem& problem_;
+  double enough_;
+  bool left_out_ = false;  // for being busy too long
   int stages_, chunks_, layers_;
   double forward_, again_, backward_;  // of a layer of the run
   Ends first_, last_;
@@ -486,7 +509,7 @@ Time path_bound(const PathProblem& problem, Time enough, int rounds) {
   const Schedule schedule = find_schedule(plan.schedule)->generate(shape);
   const std::optional<Chains> chains = ChainBuilder(schedule).build();
   if (!chains) return {};
-  const double bound = PathBound(problem, *chains).at_least(static_cast<double>(enough.value), rounds);
+  const double bound = PathBound(problem, *chains, static_cast<double>(enough.value)).at_least(rounds);
   constexpr double kRounding = 1e-9;
   return bound >= static_cast<double>(kLargest) ? kNever : Time{static_cast<std::int64_t>(bound * (1 - kRounding))};
 }

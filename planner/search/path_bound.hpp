@@ -41,7 +41,8 @@ struct PathProblem {
   bool block = false;                   // the run's layers are blocks: Recompute::Blocks repeats them
 };
 
-// A lower bound of the step; as soon as it is `enough` it is not raised further. `rounds`: steps of the descent.
+// A lower bound of the step; as soon as it is `enough` it is not raised further: of stages that are busy for as long it says
+// nothing more. `rounds`: steps of the descent.
 // 0: none is known, for a schedule with ops other than whole forwards and backwards.
 Time path_bound(const PathProblem& problem, Time enough, int rounds);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "core/cost/buckets.hpp"
 #include "sim/schedules/table.hpp"
@@ -18,6 +19,7 @@ double bytes(Bytes of) {
 
 // No moment needs less for any layers.
 bool beats(const InFlight& a, const InFlight& b, bool one_chunk) {
+  if (a.all_ran < b.all_ran || a.all_accumulate < b.all_accumulate) return false;
   return a.all >= b.all && a.fewest >= b.fewest && (one_chunk || a.most <= b.most);
 }
 
@@ -55,7 +57,8 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     if (rule.bounded_in_flight) shape.micro_batches = std::min(shape.micro_batches, 4 * plan_.stages);
     const Schedule schedule = rule.generate(shape);
     for (StageId k = 0; k < plan_.stages; ++k)
-      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(moments(schedule.positions[at(k)], k, run));
+      moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(
+          moments(schedule.positions[at(k)], k, run, shape.micro_batches));
   }
 }
 
@@ -74,16 +77,19 @@ void EqualRunMemory::measure(Recompute mode, const EqualRun& run, const LayerCos
   kept_[at(static_cast<int>(mode))] = mode == Recompute::Full ? 0 : std::max(0.0, kept);
 }
 
-double EqualRunMemory::states(int layers) const {
+double EqualRunMemory::states(const InFlight& now, int layers) const {
   const ChunkMemory& one = memory_.chunks[plan_.stages > 1 ? 1 : 0];
-  return layers * bytes(one.weights + one.gradients + one.optimizer - Bytes{kRoundedUp});
+  Bytes all = one.weights + one.gradients + one.optimizer - Bytes{kRoundedUp};
+  if (plan_.resharding && now.all_ran) all += one.gathered;
+  if (plan_.resharding && now.all_accumulate && !plan_.reduce_each) all += one.unreduced;
+  return layers * bytes(all);
 }
 
-double EqualRunMemory::room(int layers) const {
+double EqualRunMemory::room(const InFlight& now, int layers) const {
   double room = std::numeric_limits<double>::infinity();
   for (const NeedSum& sum : sums_)
     room = std::min(room, (bytes(memory_.capacity) * (1 + 1e-12) - bytes(memory_.reserve) -
-                           (states(layers) + bytes(memory_.correction)) * sum.model) /
+                           (states(now, layers) + bytes(memory_.correction)) * sum.model) /
                               (sum.model + sum.activation));
   return room;
 }
@@ -96,17 +102,18 @@ double EqualRunMemory::in_flight_bytes(const InFlight& now, int layers, Recomput
 }
 
 bool EqualRunMemory::fits(StageId k, int layers, Recompute mode) const {
-  const double most = room(layers);
   const auto& all = moments_[mode == Recompute::Full ? kInFull : kWithout][at(k)];
-  return most >= 0 && std::all_of(all.begin(), all.end(),
-                                  [&](const InFlight& now) { return in_flight_bytes(now, layers, mode) <= most; });
+  return std::all_of(all.begin(), all.end(), [&](const InFlight& now) {
+    const double most = room(now, layers);
+    return most >= 0 && in_flight_bytes(now, layers, mode) <= most;
+  });
 }
 
 int EqualRunMemory::least_rebuilt(StageId k, int layers) const {
   if (fits(k, layers, Recompute::None)) return 0;
-  const double most = room(layers);
   double least = 0;
   for (const InFlight& now : moments_[kWithout][at(k)]) {
+    const double most = room(now, layers);
     const double surely = in_flight_bytes(now, layers, Recompute::None);
     // The backward that follows has as many in flight where the stage has one chunk, and that is not cut into units: those
     // behind one that is repeated are gone by then.
@@ -122,12 +129,14 @@ int EqualRunMemory::least_rebuilt(StageId k, int layers) const {
 double EqualRunMemory::most_in_flight(StageId k, int layers, int rebuilt) const {
   const double kept = kept_[at(static_cast<int>(Recompute::None))];
   if (kept <= 0) return std::numeric_limits<double>::infinity();
-  return (room(layers) + rebuilt * freed_ * static_cast<double>(fullest(k).most)) / kept;
+  return (room(fullest(k), layers) + rebuilt * freed_ * static_cast<double>(fullest(k).most)) / kept;
 }
 
 const InFlight& EqualRunMemory::fullest(StageId k) const {
   const auto& all = moments_[kWithout][at(k)];
-  return *std::max_element(all.begin(), all.end(), [](const InFlight& a, const InFlight& b) { return a.all < b.all; });
+  return *std::max_element(all.begin(), all.end(), [](const InFlight& a, const InFlight& b) {
+    return std::tie(a.all, a.all_accumulate, a.all_ran) < std::tie(b.all, b.all_accumulate, b.all_ran);
+  });
 }
 
 // Micro-batches in flight, summed over n layers.
@@ -137,20 +146,26 @@ std::int64_t EqualRunMemory::surely_in_flight(const InFlight& now, int layers) c
 }
 
 // The chunks with the layers before and behind the run may hold nothing else.
-std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const EqualRun& run) const {
+std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const EqualRun& run,
+                                              std::int64_t micro_batches) const {
   const int v = plan_.virtual_stages;
   const auto surely = [&](int i) {
     const VirtualStageId chunk = plan_.seating().chunk_of(k, i);
     return v == 1 || (chunk >= run.begin && chunk < plan_.chunks() - run.behind());
   };
-  std::vector<std::int64_t> count(at(v));
+  std::vector<std::int64_t> count(at(v)), ran(at(v));
   std::vector<InFlight> result;
   for (const Op& op : lane.compute) {
     const std::size_t chunk = at(plan_.seating().local(op.virtual_stage, k));
     if (rule(op.kind).gradients) --count[chunk];
     if (op.kind != Kind::F) continue;
-    ++count[chunk];
-    InFlight now{0, 0, count[0], count[0], count};
+    ++count[chunk], ++ran[chunk];
+    InFlight now{0, 0, count[0], count[0], count, true, true};
+    for (std::size_t j = 0; j < count.size(); ++j) {
+      const std::int64_t back = ran[j] - count[j];
+      now.all_ran = now.all_ran && ran[j] > 0;
+      now.all_accumulate = now.all_accumulate && back > 0 && back < micro_batches;
+    }
     for (int j = 0; j < v; ++j) {
       now.fewest = std::min(now.fewest, count[at(j)]), now.most = std::max(now.most, count[at(j)]);
       if (surely(j)) now.all += count[at(j)], ++now.chunks;

@@ -3,7 +3,10 @@
 // With c_j micro-batches in flight of chunk j at some moment, and n layers of the run on the stage, n_j in chunk j,
 //     need >= n S + sum_j c_j n_j w                          S: states of a layer; w: what one keeps per micro-batch
 // A layer that is rebuilt keeps its input only and frees `freed` of that, so r of them free no more than r max_j c_j
-// `freed`. w is the least that a layer adds to a chunk, its input with it: that of a chunk of one layer, boundary and
+// `freed`. Where weights that are divided stay whole until the end of the step (plan.reshard_after_forward: false in a
+// pipeline), or gradients are divided behind the last micro-batch alone, S has them whole at a moment at which every chunk
+// of the stage has run, and has been accumulated.   tests/planner/path_bound_test.cpp "whole until the end of the step"
+// w is the least that a layer adds to a chunk, its input with it: that of a chunk of one layer, boundary and
 // all, or what the second layer of a chunk adds.                tests/planner/search_test.cpp "a run of equal layers"
 #pragma once
 
@@ -32,6 +35,7 @@ struct EqualRun {
 struct InFlight {
   std::int64_t chunks = 0, all = 0, fewest = 0, most = 0;
   std::vector<std::int64_t> of_chunk;
+  bool all_ran = false, all_accumulate = false;  // chunks of the stage: forward; backward, but not of every micro-batch
 };
 
 class EqualRunMemory {
@@ -55,11 +59,11 @@ class EqualRunMemory {
   enum { kWithout, kInFull };  // moments differ: a stage that recomputes in full runs R before its backwards
 
   void measure(Recompute mode, const EqualRun& run, const LayerCosts& layers);
-  double states(int layers) const;
-  double room(int layers) const;  // for activations, of any of the sums that must fit
+  double states(const InFlight& now, int layers) const;
+  double room(const InFlight& now, int layers) const;  // for activations, of any of the sums that must fit
   double in_flight_bytes(const InFlight& now, int layers, Recompute mode) const;
   std::int64_t surely_in_flight(const InFlight& now, int layers) const;
-  std::vector<InFlight> moments(const Lane& lane, StageId k, const EqualRun& run) const;
+  std::vector<InFlight> moments(const Lane& lane, StageId k, const EqualRun& run, std::int64_t micro_batches) const;
 
   const CostModel& cost_;
   Plan plan_;

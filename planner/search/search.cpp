@@ -14,6 +14,7 @@
 #include "planner/search/deadline.hpp"
 #include "planner/search/found.hpp"
 #include "planner/search/likely.hpp"
+#include "planner/search/near_layouts.hpp"
 #include "planner/search/reasons.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
@@ -195,13 +196,52 @@ class LayoutSearch {
     for (Layout& layout : likely) {
       if (over() || deadline_.left() < enough) return;
       if (std::ssize(candidates_) >= kForEachLine * options_.top) return;
-      try {
-        if (!evaluate(layout)) continue;
-      } catch (const OverflowError&) {
-        continue;  // its bound says so once more
+      look_ahead(std::move(layout));
+    }
+  }
+
+  // Before its turn by bounds, where its raised bound is below `best`.
+  void look_ahead(Layout layout, double best = Unsettled::kNone) {
+    try {
+      if (best < Unsettled::kNone && layout.virtual_stages > 1 && values_.raised(layout, best, kQuickRounds) >= best)
+        return;
+      if (!evaluate(layout)) return;
+    } catch (const OverflowError&) {
+      return;  // its bound says so once more
+    }
+    ++done_;
+    likely_.insert(std::move(layout));
+  }
+
+  // From the best plan to a better neighbour, until none of those with the best bounds is, or for a part of the time.
+  void look_near_best() {
+    constexpr double kPart = 0.2;
+    constexpr std::size_t kTries = 16;
+    const double enough = deadline_.left() - kPart * options_.time_limit;
+    const auto late = [&] { return over() || deadline_.left() < enough; };
+    const NearLayouts layouts(space_);
+    for (bool better = true; better && !candidates_.empty();) {
+      const Layout best = candidates_.front().layout;
+      std::vector<std::pair<double, Layout>> near;
+      for (Layout& layout : layouts.of(best)) {
+        if (late()) return;
+        if (likely_.contains(layout) || evaluator_.least_states(layout) > scenario_.cluster.device.memory) continue;
+        try {
+          near.emplace_back(values_.bound(layout, evaluator_.tight_bound(layout)), std::move(layout));
+        } catch (const OverflowError&) {
+          continue;
+        }
       }
-      ++done_;
-      likely_.insert(std::move(layout));
+      std::sort(near.begin(), near.end());
+      better = false;
+      if (near.size() > kTries) near.resize(kTries);
+      for (auto next = near.begin(); next != near.end() && !better; ++next) {
+        if (late()) return;
+        const double best_yet = values_.of(candidates_.front());
+        if (next->first >= best_yet) break;
+        look_ahead(std::move(next->second), best_yet);
+        better = candidates_.front().layout != best;
+      }
     }
   }
 
@@ -284,7 +324,10 @@ class LayoutSearch {
   void evaluate_groups() {
     if (!std::exchange(groups_opened_, true)) {
       done_ = open_groups();
-      if (space_.layouts >= kLargeSpace && left_.unreached == Unsettled::kNone) look_at_likely();
+      if (space_.layouts >= kLargeSpace && left_.unreached == Unsettled::kNone) {
+        look_at_likely();
+        look_near_best();
+      }
     }
     while (!queue_.empty()) {
       const OpenLayout next = queue_.top();

@@ -468,8 +468,12 @@ class SpaceOf {
     group.chunks = chunks_for(scenario_, first.stages);
     for (const std::string& schedule : schedules_)
       if (takes(schedule, group)) group.schedules.push_back(schedule);
+    // In a pipeline weights stay whole until the end of the step: 3 gains nothing there over 1, and 2 is left to lists.
+    const std::vector<std::int64_t> zeros = first.stages == 1 && divides_gradients()
+                                                ? std::vector<std::int64_t>{1, 0, 2, 3}
+                                                : std::vector<std::int64_t>{1, 0};
     group.zeros = copies * first.context_parallel > 1
-                      ? numbers(scenario_, "zero", scenario_.training.zero, {1, 0})
+                      ? numbers(scenario_, "zero", scenario_.training.zero, zeros)
                       : std::vector<std::int64_t>{is_open(scenario_, "zero") ? 0 : scenario_.training.zero};
     group.shards =
         shards_for(scenario_, copies, static_cast<std::int64_t>(first.tensor_parallel) * first.context_parallel);
@@ -492,6 +496,16 @@ class SpaceOf {
                                    kMostGroups),
                        ErrorCode::TooLarge);
     space_.groups.push_back(std::move(group));
+  }
+
+  // Whether gradients and weights of copies can be divided as they are reduced.
+  bool divides_gradients() const {
+    const auto& layers = scenario_.model.layers;
+    return std::none_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.states.has_value(); }) &&
+           std::all_of(schedules_.begin(), schedules_.end(), [](const std::string& name) {
+             const ScheduleRule* rule = find_schedule(name);
+             return rule != nullptr && rule->flush;
+           });
   }
 
   // Whether a schedule is one of a group's: not where another does the same on one stage, nor without chunks to take.

@@ -46,7 +46,7 @@ struct Within {
 //   schedule          gpipe, 1f1b, eager_1f1b, interleaved_1f1b; with one stage 1f1b stands for gpipe and eager_1f1b
 //   virtual_stages    2 .. layers / stages for interleaved_1f1b, at most kMostChunksPerStage
 //   data_parallel_shard  all copies, or as many as a node has devices for; each with zero from 1 on
-//   zero 0 | 1, placement pipeline | data            where there are several copies
+//   zero 0 | 1, and 2 | 3 on one stage; placement pipeline | data      where there are several copies
 // Throws InputError for fields that contradict one another, naming them, and for more than 2^18 groups.
 Space layouts_of(const Scenario& scenario, const Within& within = {});
 constexpr int kMostChunksPerStage = 16;

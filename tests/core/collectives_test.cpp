@@ -1,8 +1,12 @@
 #include "core/cost/collectives.hpp"
 
 #include <numeric>
+#include <random>
 
 #include <doctest/doctest.h>
+
+#include "core/cost/exchange_link.hpp"
+#include "core/cost/link_load.hpp"
 
 using namespace pipewright::tests;
 
@@ -24,6 +28,16 @@ Cluster cluster(int nodes, int per_node) {
     result.network->latency = Time{5'000};
   }
   return result;
+}
+
+// Every group in one sum, as if none lay like another.
+double rate_of_all(const std::vector<std::vector<DeviceId>>& groups, const Topology& topology) {
+  LinkLoad load(topology);
+  for (const std::vector<DeviceId>& group : groups)
+    for (std::size_t i = 0; i < group.size(); ++i)
+      for (std::size_t other = 1; other < group.size(); ++other)
+        load.add(group[i], group[(i + other) % group.size()], 1.0 / static_cast<double>(group.size() - 1));
+  return load.phase(1.0, 1).rate.value;
 }
 
 std::vector<DeviceId> first(int n) {
@@ -238,4 +252,33 @@ TEST_CASE("ZeRO-1 scatters the gradients and gathers the weights, each in its ow
   CHECK(both.time == sum_of_phases(both));
   const AllReduceGroup plain(first(4), Topology(cluster(1, 4)), 4);
   CHECK(plain.sharded(8 * kMB, 4 * kMB).time == plain.best(8 * kMB).time);
+}
+
+TEST_CASE("groups that lie alike are as slow as one of them, others as the slowest") {
+  std::mt19937 random(5);
+  int between = 0;
+  for (int round = 0; round < 300; ++round) {
+    Cluster wired = cluster(2 + static_cast<int>(random() % 6), 4);
+    wired.network->per = random() % 2 == 0 ? NicPer::Node : NicPer::Device;
+    wired.network->nodes_per_switch = 1 + static_cast<int>(random() % 3);
+    wired.network->oversubscription = random() % 2 == 0 ? 1.0 : 4.0;
+    const Topology topology(wired);
+    std::vector<DeviceId> devices(static_cast<std::size_t>(wired.devices()));
+    std::iota(devices.begin(), devices.end(), 0);
+    // Strides as plans have them, now and then with two devices exchanged.
+    const int size = 2 << (random() % 2), stride = 1 << (random() % 3);
+    if (random() % 3 == 0) std::swap(devices[random() % devices.size()], devices[random() % devices.size()]);
+    std::vector<std::vector<DeviceId>> groups;
+    for (int begin = 0; begin + size * stride <= wired.devices(); begin += size * stride)
+      for (int i = 0; i < stride; ++i) {
+        groups.emplace_back();
+        for (int j = 0; j < size; ++j)
+          groups.back().push_back(devices[static_cast<std::size_t>(begin + i + j * stride)]);
+      }
+    if (groups.empty()) continue;
+    const ExchangeLink link = exchange_link(groups, ExchangeTo::All, topology, wired);
+    CHECK(link.rate == rate_of_all(groups, topology));
+    between += link.rate < wired.links.bandwidth.value ? 1 : 0;
+  }
+  CHECK(between > 50);
 }

@@ -153,6 +153,17 @@ TEST_CASE("what launch would replace in the training is replaced before the sear
   CHECK(tells(narrow, "zero: 1 is not there"));
 }
 
+TEST_CASE("stages of ZeRO that are left open are those that the framework has") {
+  const auto open_zeros = [](Framework framework) {
+    const Narrowed narrow =
+        narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto"), framework);
+    return narrow.scenario.training.open.at("zero").among;
+  };
+  CHECK(open_zeros(Framework::Megatron).empty());  // the search opens 2 and 3 on one stage alone
+  CHECK(open_zeros(Framework::Torchtitan) == std::vector<std::string>{"0", "3"});
+  CHECK(open_zeros(Framework::Torch) == std::vector<std::string>{"0", "1"});
+}
+
 TEST_CASE("torchtitan shares sequences where weights are divided, and open context is closed elsewhere") {
   const auto opened = [](const std::string& zero, const std::string& plan) {
     const Scenario scenario =
@@ -161,7 +172,7 @@ TEST_CASE("torchtitan shares sequences where weights are divided, and open conte
     return narrowed(scenario, Framework::Torchtitan);
   };
   const std::string context = "{data_parallel: auto, context_parallel: auto, recompute: auto, schedule: 1f1b}";
-  for (const char* zero : {"", ", zero: 1", ", zero: auto"}) {
+  for (const char* zero : {"", ", zero: 1", ", zero: {auto: [0, 3]}"}) {
     CAPTURE(zero);
     const Narrowed narrow = opened(zero, context);
     CHECK_FALSE(narrow.scenario.plan.open.contains("context_parallel"));
@@ -171,6 +182,9 @@ TEST_CASE("torchtitan shares sequences where weights are divided, and open conte
     CHECK(std::find(modes.begin(), modes.end(), "selective") != modes.end());
   }
   CHECK(opened(", zero: 3", context).scenario.plan.open.contains("context_parallel"));
+  CHECK(opened(", zero: auto", context).scenario.plan.open.contains("context_parallel"));
+  CHECK(opened(", zero: auto", context).scenario.training.zero == 3);
+  CHECK(tells(opened(", zero: auto", context), "zero: 3, as sequences are shared"));
   CHECK(opened(", zero: 3", context).scenario.plan.context_exchange.value == ContextExchange::AllGather);
   CHECK(opened("", "{data_parallel: auto, context_parallel: {auto: [2, 4]}, schedule: 1f1b}")
             .scenario.plan.open.contains("context_parallel"));
