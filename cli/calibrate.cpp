@@ -24,6 +24,7 @@
 #include "io/text/names.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"
+#include "study/comparison.hpp"
 #include "study/real_run.hpp"
 #include "study/what_to_measure.hpp"
 
@@ -117,6 +118,14 @@ int calibrate_scenarios(const Arguments& arguments) {
   const std::string path = arguments.last("--output", "");
   if (!path.empty()) write_output(path, profile_yaml(profile), "profile: --set 'cost={profile: " + path + "}'");
   print(path.empty() ? profile_yaml(profile) : table(profile));
+  for (const RealRun& run : runs)
+    if (const int members = all_reduce_not_measured(run, &profile); members > 0)
+      note(fmt::format(
+          "{}: no all-reduce over {} workers was measured ({}); a simulation takes the time of the "
+          "cluster's links in its place",
+          run.scenario().name, members,
+          run.ranks() != nullptr ? "over processes none is"
+                                 : fmt::format("{} workers on {} cores", run.predicted().plan.workers(), run.cores())));
   for (const Scenario& scenario : scenarios)
     note(what_to_measure(priced_with(scenario, profile)));
   return kDone;

@@ -146,7 +146,7 @@ std::vector<ComparedRow> compared_rows(const RunComparison& c) {
     predicted_bytes += t.bytes.value;
   for (const Transfer& t : c.measured.timeline.transfers)
     if (t.from != t.to) measured_bytes += t.bytes.value;  // chunks that are neighbours on one worker hand over there
-  rows.push_back({"traffic between workers", short_bytes({predicted_bytes}), short_bytes({measured_bytes}),
+  rows.push_back({"traffic between stages", short_bytes({predicted_bytes}), short_bytes({measured_bytes}),
                   predicted_bytes == measured_bytes ? "exact" : "NOT EXACT"});
   return rows;
 }
@@ -316,14 +316,17 @@ Judgement judgement_of(const RealRun& real, const std::vector<WorkerResult>& wor
   return judged(seen, parts_of(times, real.settings()), error_of_prices(predicted, false));
 }
 
+int all_reduce_not_measured(const RealRun& real, const MachineProfile* profile) {
+  for (const int members : group_sizes(real.run_plan()))
+    if (profile == nullptr || find_all_reduce(*profile, members) == nullptr) return members;
+  return 0;
+}
+
 std::string why_times_say_nothing(const RealRun& real, std::size_t timed) {
   const int workers = real.predicted().plan.workers();
-  const MachineProfile* const profile = real.scenario().profile.get();
-  for (const int members : group_sizes(real.run_plan()))
-    if (profile == nullptr || find_all_reduce(*profile, members) == nullptr)
-      return fmt::format(
-          "no all-reduce over {} workers was measured{}: memory and gradients can be judged, times cannot", members,
-          real.ranks() != nullptr ? " (over processes none is)" : "");
+  if (const int members = all_reduce_not_measured(real, real.scenario().profile.get()); members > 0)
+    return fmt::format("no all-reduce over {} workers was measured{}: memory and gradients can be judged, times cannot",
+                       members, real.ranks() != nullptr ? " (over processes none is)" : "");
   if (workers > real.cores())
     return fmt::format("{} workers on {} cores: memory and gradients can be judged, times cannot", workers,
                        real.cores());

@@ -46,6 +46,9 @@ double error_of_prices(const Answer& predicted, bool common);
 
 int exit_status(Verdict verdict);  // 0, 1, 2
 
+// Members of a group of the run whose all-reduce the profile does not have; 0: it has all.
+int all_reduce_not_measured(const RealRun& real, const MachineProfile* profile);
+
 // Why no repetition of a run of so many timed steps has times that can be judged, or "": a property of plan and
 // machine.
 std::string why_times_say_nothing(const RealRun& real, std::size_t timed);

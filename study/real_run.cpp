@@ -215,9 +215,32 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
   return execute(run_plan_, backend_, *data_, endpoints, settings, after_step);
 }
 
+namespace {
+
+// Ops take what they took in the mean over workers and full micro-batches; what did not run keeps its price.
+void take_measured(StepCosts& costs, const Schedule& schedule, const Timeline& timeline) {
+  std::vector<std::int64_t> sums(costs.duration.size()), counts(costs.duration.size());
+  const bool last_differs = costs.duration_last != costs.duration && costs.shape.micro_batches > 1;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const Lane& lane = schedule.positions[w % schedule.positions.size()];
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (last_differs && op.kind != Kind::Update && costs.is_last(op)) continue;
+      const Span& took = timeline.workers[w].compute[i];
+      const std::size_t row = std::size_t{op.virtual_stage} * kKinds + static_cast<std::size_t>(op.kind);
+      sums[row] += (took.end - took.start).value, ++counts[row];
+    }
+  }
+  for (std::size_t row = 0; row < sums.size(); ++row)
+    if (counts[row] > 0) costs.duration[row] = Time{sums[row] / counts[row]};
+}
+
+}  // namespace
+
 Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTimes& times) const {
   Answer answer = predicted_;
   answer.timeline = timeline_of(results, times.median_step);
+  take_measured(answer.costs, answer.schedule, answer.timeline);
   const Fingerprint here = fingerprint(*backend_(), PIPEWRIGHT_VERSION);
   answer.timeline.engine_reason = fmt::format("{}, {}, {}", here.processor, workers(), backend_name());
   // What the scenario says of its devices holds for none of this: no peak, no reserve, no memory but the cap.

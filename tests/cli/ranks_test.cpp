@@ -87,7 +87,7 @@ TEST_CASE("tcp: a run without arithmetic sends what is stated, whoever carries i
   const auto runs = ranks(2, validate("scenarios/validation/synthetic.yaml", "tcp", folder.path("tcp")));
   CAPTURE(runs[0].err);
   CHECK(contains(runs[0].out, "synthetic: times are the stated ones, no arithmetic was done"));
-  CHECK(contains(runs[0].out, "traffic between workers"));
+  CHECK(contains(runs[0].out, "traffic between stages"));
   CHECK(!contains(runs[0].out, "NOT EXACT"));
   CHECK(runs[1].out.empty());
 }

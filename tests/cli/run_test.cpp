@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/question/profile.hpp"
@@ -16,6 +17,7 @@
 #include "io/writers/writers.hpp"
 #include "io/yaml/fields.hpp"
 #include "io/yaml/sections.hpp"
+#include "runtime/measurement.hpp"
 #include "tests/cli/refusals.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -59,6 +61,13 @@ TEST_CASE("run: memory is what was counted, and the measured step is a document 
   const auto document = nlohmann::json::parse(file_text(path));
   CHECK(document["schema"] == "pipewright.result/1");
   CHECK(run_program({"compare", path, path}).status == 0);
+  // The table of stages has what passes took, not what they were expected to: all micro-batches of a worker together.
+  const auto micro_batches = document["plan"]["micro_batches"].get<double>();
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto &stage = document["stages"][k], &worker = document["workers"][k];
+    for (const char* pass : {"forward_s", "backward_s"})
+      CHECK(stage[pass].get<double>() * micro_batches == doctest::Approx(worker[pass].get<double>()).epsilon(1e-4));
+  }
 }
 
 TEST_CASE(
@@ -169,7 +178,7 @@ TEST_CASE("run and validate --synthetic: layers without operators, told as such,
   CHECK(contains(validated.out, "predicted, then run (synthetic: times are the stated ones, no arithmetic was done"));
   CHECK(contains(validated.out, "verdict: "));
   CHECK(contains(validated.out, "verdict: within") == (validated.status == 0));
-  const std::size_t traffic = validated.out.find("traffic between workers");
+  const std::size_t traffic = validated.out.find("traffic between stages");
   REQUIRE(traffic != std::string::npos);
   const std::string line = validated.out.substr(traffic, validated.out.find('\n', traffic) - traffic);
   CHECK((contains(line, " exact") && !contains(line, "NOT")));
@@ -271,6 +280,17 @@ TEST_CASE("calibrate: times of a run with fewer workers than the largest are of 
       CHECK(find_times(profile, times.key, 2, 1) != nullptr);  // and with all, as nothing else is known
   CHECK(std::any_of(profile.layers.begin(), profile.layers.end(),
                     [](const LayerTimes& times) { return times.samples == 2 && times.active == 1; }));
+}
+
+TEST_CASE("calibrate: sums of more workers than there are cores are not measured, and it says so") {
+  ScratchFolder folder;
+  const std::string copies = fmt::format("plan.data_parallel={}", available_cores());
+  const ProgramRun run = run_program({"calibrate", kSmall, "--set", copies, "--set", "training.micro_batches=2",
+                                      "--budget", "100 ms", "-o", folder.path("here.yaml")});
+  CHECK(run.status == 0);
+  CHECK(contains(run.err, fmt::format("no all-reduce over {} workers was measured ({} workers on {} cores); a "
+                                      "simulation takes the time of the cluster's links",
+                                      available_cores(), 2 * available_cores(), available_cores())));
 }
 
 TEST_CASE("calibrate and run: a bar on the terminal tells how far they are") {

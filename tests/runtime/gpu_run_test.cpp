@@ -225,7 +225,7 @@ TEST_CASE("gpu program: validate calibrates two virtual devices, predicts, runs 
     const auto told = [&](const std::string& text) { return run.out.find(text) != std::string::npos; };
     CHECK(told("verdict: "));
     CHECK(told("prices: ops as measured while 1 or 2 of 2 workers worked"));
-    for (const char* const row : {"peak memory, worker 0", "peak memory, worker 1", "traffic between workers"}) {
+    for (const char* const row : {"peak memory, worker 0", "peak memory, worker 1", "traffic between stages"}) {
       CAPTURE(row);
       const std::size_t at = run.out.find(row);
       REQUIRE(at != std::string::npos);
