@@ -4,11 +4,13 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "core/cost/cost_model.hpp"
 #include "core/plan/op_index.hpp"
+#include "runtime/cells.hpp"
 #include "runtime/synthetic.hpp"
 
 namespace pipewright::runtime {
@@ -385,12 +387,15 @@ class Replay {
   ArenaUse used() {
     take_steady(run_, position_, arena_);
     const Lane& lane = run_.schedule->positions[static_cast<std::size_t>(position_)];
-    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+    for (std::size_t i = 0, cell = 1; i < lane.compute.size(); i += cell) {
       const Op& op = lane.compute[i];
       const WholeAt* const whole = run_.whole.empty() ? nullptr : &run_.whole[static_cast<std::size_t>(position_)][i];
       try {
         if (whole != nullptr) begin(op, *whole);
-        if (op.kind != Kind::Update) replay(op);
+        cell = cell_size(run_, lane, i);
+        if (op.kind != Kind::Update)
+          for (const CellPart& part : parts_of_cell(run_, lane, i, cell))
+            replay(lane.compute[part.op], part.begin, part.end);
       } catch (const OutOfArena& error) {
         throw OutOfArena("op " + label(op) + ": " + error.what());
       }
@@ -411,12 +416,14 @@ class Replay {
       room_.take_weights(v);
   }
 
-  void replay(const Op& op) {
+  // Instructions [begin, end) of the op's line.
+  void replay(const Op& op, std::size_t begin, std::size_t end) {
     const ChunkCode& code = run_.code[op.virtual_stage];
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
     auto& frame = frames_[{op.virtual_stage, m}];
     if (frame.empty()) frame.assign(code.blocks.size(), -1);
-    for (const Instruction& i : code.line(op.kind, recomputed(run_.schedule->shape, op.virtual_stage, m))) {
+    const std::vector<Instruction>& line = run_.line(op);
+    for (const Instruction& i : std::span(line).subspan(begin, end - begin)) {
       if (i.verb == Verb::Allocate) {
         PP_CHECK(frame[static_cast<std::size_t>(i.block)] < 0);
         frame[static_cast<std::size_t>(i.block)] =
@@ -426,7 +433,7 @@ class Replay {
         frame[static_cast<std::size_t>(i.block)] = -1;
       }
     }
-    if (rule(op.kind).gradients) {
+    if (rule(op.kind).gradients && end == line.size()) {
       PP_CHECK(std::all_of(frame.begin(), frame.end(), [](std::int64_t address) { return address < 0; }));
       frames_.erase({op.virtual_stage, m});
     }
@@ -440,6 +447,11 @@ class Replay {
 };
 
 }  // namespace
+
+const std::vector<Instruction>& RunPlan::line(const Op& op) const {
+  const auto m = static_cast<MicroBatchId>(op.micro_batch);
+  return code[op.virtual_stage].line(op.kind, recomputed(schedule->shape, op.virtual_stage, m));
+}
 
 int RunPlan::between_copies(PositionId position, int ahead) const {
   for (std::size_t c = channels.size(); c-- > 0 && channels[c].between_copies();)  // they stand last
@@ -530,6 +542,9 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   if (training.offload_optimizer.value > 0)
     throw InputError(training.offload_optimizer.place, "training.offload_optimizer",
                      "a run updates parameters where they are; leave it out");
+  if (options.synthetic != nullptr && plan.pairs.value == Pairs::Fused)
+    throw InputError(plan.pairs.place, "plan.pairs",
+                     "a synthetic run takes the time of one op after the other; write serial");
   RunPlan run;
   run.plan = std::make_shared<const Plan>(plan), run.schedule = std::make_shared<const Schedule>(schedule);
   run.synthetic = options.synthetic != nullptr;

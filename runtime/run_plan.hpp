@@ -141,6 +141,7 @@ struct RunPlan {
   WorkerId sender(const RunChannel& channel, CopyId to) const;
   WorkerId receiver(const RunChannel& channel, CopyId from) const;
 
+  const std::vector<Instruction>& line(const Op& op) const;
   std::size_t size_of(MicroBatchId m) const { return m + 1 == schedule->shape.micro_batches ? 1 : 0; }
   // An update minimises the mean loss over its samples. With a flush these are the global batch, and every
   // micro-batch's loss is scaled by 1 / N. Asynchronous: the loss of a micro-batch is its mean, over the copies' share,

@@ -119,8 +119,10 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("plan.expert_imbalance_memory", "a run gives all experts as many rows; leave it out",
            plan.expert_imbalance_memory->place);
   refuse_exchanges(plan, training, refuse);
-  if (plan.pairs.value != Pairs::Serial)
-    refuse("plan.pairs", "a run computes the ops of a cell one after the other; write serial");
+  if (plan.pairs.value == Pairs::Fused && training.zero > 0)
+    refuse("plan.pairs",
+           "a run divides nothing among copies where the ops of a cell take turns; write serial, or zero: 0",
+           plan.pairs.place);
   if (plan.barrier.value != Barrier::Flush) refuse("plan.barrier", "a run ends a step on all stages; write flush");
   if (training.low_precision.value != LowPrecision::None)
     faults.push_back({training.low_precision.place, "training.low_precision",

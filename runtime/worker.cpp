@@ -15,6 +15,7 @@
 #include "core/check.hpp"
 #include "core/plain_words.hpp"
 #include "core/plan/op_index.hpp"
+#include "runtime/cells.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/measurement.hpp"
 
@@ -181,11 +182,14 @@ void Worker::step(std::int64_t number) {
     record_->probe = backend_->probe();
     transport_.meet();
     record_->began = steady_ns();
-    for (std::size_t i = 0; i < lane_.compute.size(); ++i) {
+    for (std::size_t i = 0, cell = 1; i < lane_.compute.size(); i += cell) {
       at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
       transport_.check_asked_to_end();
+      cell = settings_.time_layers ? 1 : cell_size(run_, lane_, i);
       if (lane_.compute[i].kind == Kind::Update)
         update(lane_.compute[i], versions_[i], i);
+      else if (cell > 1)
+        run_cell(i, cell);
       else
         run(lane_.compute[i], i);
     }
@@ -345,7 +349,7 @@ MessageSlot Worker::slot_of(int edge, bool forward, MicroBatchId m) const {
   return {way.channel, way.number % channel.slots, number, way.number >= channel.slots ? number - channel.slots : 0};
 }
 
-void Worker::run(const Op& op, std::size_t index) {
+Worker::Running Worker::begun(const Op& op, std::size_t index) {
   const auto v = static_cast<std::size_t>(op.virtual_stage);
   const ChunkCode& code = run_.code[v];
   const auto m = static_cast<MicroBatchId>(op.micro_batch);
@@ -355,7 +359,6 @@ void Worker::run(const Op& op, std::size_t index) {
   Chunk& chunk = chunks_[v];
   Frame& frame = chunk.frames[static_cast<std::size_t>(m)];
   if (frame.at.empty()) frame.at.resize(code.blocks.size()), frame.holds.resize(code.in.size());
-  const bool again = recomputed(run_.schedule->shape, op.virtual_stage, m);
   Interpreter::Place place{
       &code,
       &frame,
@@ -369,10 +372,20 @@ void Worker::run(const Op& op, std::size_t index) {
       run_.part(copy_)};
   if (whole != nullptr)
     place.gradients = whole->turn < 0 ? nullptr : chunk.whole_rounds[static_cast<std::size_t>(whole->turn)];
-  const auto& line = code.line(op.kind, again);
-  std::size_t i = 0;
-  for (; i < line.size() && line[i].verb == Verb::Receive; ++i)
-    receive(line[i], code, frame, m, place.size);
+  Running running{code, frame, m, place, run_.line(op), whole, index};
+  for (; running.next < running.line.size() && running.line[running.next].verb == Verb::Receive; ++running.next)
+    receive(running.line[running.next], code, frame, m, place.size);
+  return running;
+}
+
+void Worker::fetch(const Running& op) {
+  for (std::size_t r = 0; r < op.next; ++r)
+    transport_.fetch(message_of(op.line[r], op.code, op.m));
+}
+
+void Worker::run(const Op& op, std::size_t index) {
+  Running running = begun(op, index);
+  const auto& [code, frame, m, place, line, whole, i, next] = running;
   if (whole != nullptr) {
     wait_until(has_gathered_, whole->needs);
     begin_gathers(whole->lets);
@@ -380,19 +393,22 @@ void Worker::run(const Op& op, std::size_t index) {
   const std::int64_t start = op_began_ = steady_ns();
   if (whole != nullptr && whole->opens && place.gradients != nullptr)
     backend_->zero(place.gradients, {code.gradient_bytes});
-  for (std::size_t r = 0; r < i; ++r)
-    transport_.fetch(message_of(line[r], code, m));
+  fetch(running);
   if (settings_.time_layers)
-    time(std::span(line).subspan(i), code, frame, m, place, index);
+    time(std::span(line).subspan(next), code, frame, m, place, index);
   else
-    for (; i < line.size(); ++i)
-      follow(line[i], code, frame, m, place, index);
+    follow(running, line.size());
   backend_->finish();
   // Waiting for a receiver's slot is no work: it is idle time behind the op.
   const std::int64_t end = backend_->finished() - std::exchange(waited_, 0);
   record_->times.compute.push_back({{start}, {std::max(start, end)}});
-  note_version(op, versions);
+  note_version(op, versions_[index]);
   if (whole != nullptr) give_room(*whole);
+}
+
+void Worker::follow(Running& op, std::size_t end) {
+  for (; op.next < end; ++op.next)
+    follow(op.line[op.next], op.code, op.frame, op.m, op.place, op.index);
 }
 
 // The message that a `Receive` or `Release` is about.

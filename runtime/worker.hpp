@@ -126,8 +126,22 @@ class Worker {
   void give_back(std::byte*& block, std::int64_t bytes);
   void begin_gathers(std::int32_t count);
 
-  // One op, and the instructions of its line.
+  // An op that has what it needs, and how far its line has been followed.
+  struct Running {
+    const ChunkCode& code;
+    Frame& frame;
+    MicroBatchId m;
+    Interpreter::Place place;
+    const std::vector<Instruction>& line;
+    const WholeAt* whole;  // where gradients are divided
+    std::size_t index, next = 0;
+  };
+  Running begun(const Op& op, std::size_t index);
+  void fetch(const Running& op);
+  void follow(Running& op, std::size_t end);
+  // One op, or several that take turns (runtime/cells.hpp), and the instructions of their lines.
   void run(const Op& op, std::size_t index);
+  void run_cell(std::size_t first, std::size_t count);
   void receive(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m, std::size_t size);
   void follow(const Instruction& i, const ChunkCode& code, Frame& frame, MicroBatchId m,
               const Interpreter::Place& place, std::size_t index);

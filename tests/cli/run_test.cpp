@@ -285,8 +285,10 @@ TEST_CASE("calibrate: times of a run with fewer workers than the largest are of 
 TEST_CASE("calibrate: sums of more workers than there are cores are not measured, and it says so") {
   ScratchFolder folder;
   const std::string copies = fmt::format("plan.data_parallel={}", available_cores());
-  const ProgramRun run = run_program({"calibrate", kSmall, "--set", copies, "--set", "training.micro_batches=2",
-                                      "--budget", "100 ms", "-o", folder.path("here.yaml")});
+  const std::string devices = fmt::format("cluster.node.devices={}", 2 * available_cores());
+  const ProgramRun run =
+      run_program({"calibrate", kSmall, "--set", copies, "--set", devices, "--set", "training.micro_batches=2",
+                   "--budget", "100 ms", "-o", folder.path("here.yaml")});
   CHECK(run.status == 0);
   CHECK(contains(run.err, fmt::format("no all-reduce over {} workers was measured ({} workers on {} cores); a "
                                       "simulation takes the time of the cluster's links",

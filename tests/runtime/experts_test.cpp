@@ -12,6 +12,7 @@
 #include "core/check.hpp"
 #include "core/model/each_device.hpp"
 #include "runtime/backends/cpu.hpp"
+#include "runtime/cells.hpp"
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
@@ -155,6 +156,45 @@ TEST_CASE("Losses and weights of several steps are those with all experts on eac
   }
 }
 
+TEST_CASE("pairs: ops of a cell take turns where they wait for rows, and the bits are those of one after the other") {
+  const auto paired = [](const std::string& schedule, int stages, Keys changes) {
+    changes.insert(changes.begin(), {set("plan.stages", stages), "plan.data_parallel=2", "plan.expert_parallel=2",
+                                     "plan.schedule=" + schedule, set("training.micro_batches", 4 * stages)});
+    if (schedule == "dualpipev") changes.emplace_back("plan.virtual_stages=2");
+    return with_experts(changes);
+  };
+  for (const std::string schedule : {"dualpipe", "dualpipev"})
+    for (const Keys& more : {Keys{}, Keys{"plan.recompute=full"}}) {
+      CAPTURE(schedule);
+      Keys fused = more;
+      fused.emplace_back("plan.pairs=fused");
+      const RunCase run = paired(schedule, 2, fused), serial = paired(schedule, 2, more);
+      check_bits_of_one_worker(run, Wait::Block);
+      const auto workers = run.run(settings_of(run, 3)), alone = serial.run(settings_of(serial, 3));
+      for (std::size_t w = 0; w < workers.size(); ++w)
+        CHECK((workers[w].weights == alone[w].weights));
+      // A forward waits for its rows while a backward computes, in some cell of a worker that has experts in both.
+      bool turns = false;
+      for (const Lane& lane : run.run_plan.schedule->positions) {
+        for (std::size_t i = 0, cell = 1; i < lane.compute.size(); i += cell) {
+          cell = cell_size(run.run_plan, lane, i);
+          if (lane.compute[i].kind == Kind::Update) continue;
+          const std::vector<CellPart> parts = parts_of_cell(run.run_plan, lane, i, cell);
+          std::vector<std::size_t> next(lane.compute.size());
+          for (const CellPart& part : parts)
+            CHECK(std::exchange(next[part.op], part.end) == part.begin);
+          for (std::size_t op = i; op < i + cell; ++op)
+            CHECK(next[op] == run.run_plan.line(lane.compute[op]).size());
+          for (std::size_t p = 2; p < parts.size(); ++p)
+            turns = turns || (parts[p].op == parts[p - 2].op && parts[p].op != parts[p - 1].op);
+        }
+      }
+      CHECK(turns);
+    }
+  for (const Wait wait : {Wait::Spin, Wait::BlockThrottled})
+    check_bits_of_one_worker(paired("dualpipe", 4, {"plan.pairs=fused"}), wait);
+}
+
 TEST_CASE("Processes over tcp exchange rows with the bits of threads") {
   const RunCase run = with_experts({"plan.stages=2", "plan.data_parallel=2", "plan.expert_parallel=2"});
   check_processes(run, settings_of(run, 3), run.run(settings_of(run, 3)));
@@ -169,6 +209,10 @@ TEST_CASE("What a run with experts cannot do is refused with the key and the way
     CAPTURE(text);
     CHECK(refusal(changes).find(text) != std::string::npos);
   };
+  refuses(
+      {"plan.stages=2", "plan.schedule=dualpipe", "plan.pairs=fused", "training.zero=1", "plan.expert_parallel=1",
+       "training.micro_batches=4"},
+      "plan.pairs: a run divides nothing among copies where the ops of a cell take turns; write serial, or zero: 0");
   refuses({"training.zero=1"}, "training.zero: a run with experts on several devices divides nothing else; use 0");
   refuses({"plan.expert_exchange=all_gather"}, "plan.expert_exchange: a run sends each device the rows of its experts");
   refuses({"plan.expert_capacity=1.25"}, "plan.expert_capacity: a run gives all experts as many rows");
