@@ -5,7 +5,7 @@
 
 #include "core/check.hpp"
 #include "runtime/cells.hpp"
-#include "runtime/measurement.hpp"
+#include "runtime/clock.hpp"
 #include "runtime/worker.hpp"
 
 namespace pipewright::runtime {
