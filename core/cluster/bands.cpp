@@ -42,6 +42,11 @@ void move(CollectiveCurve& curve, double place) {
     each.start /= factor, each.hop /= factor;
     raise(each.share, factor);
   }
+  for (AllToAllWay& each : curve.all_to_all) {
+    each.start /= factor, each.hop /= factor;
+    raise(each.share, factor);
+  }
+  if (curve.handed_on) raise(*curve.handed_on, factor);
 }
 
 void move(MessageCurve& curve, double place) {

@@ -24,6 +24,12 @@ double steps(CollectiveKind kind, int members) {
 
 std::vector<CollectiveWay> ways_inside(const CollectiveCurve& curve, CollectiveKind kind, int members) {
   const double k = steps(kind, members), n = members;
+  if (kind == CollectiveKind::AllToAll && !curve.all_to_all.empty()) {
+    std::vector<CollectiveWay> ways;
+    for (const AllToAllWay& each : curve.all_to_all)
+      ways.push_back({each.start + each.hop * k, each.share * (1 - each.lost / n)});
+    return ways;
+  }
   const bool all_reduce = kind == CollectiveKind::AllReduce;
   const double start = curve.start + curve.hop * k;
   std::vector<CollectiveWay> ways = {{start, curve.small},

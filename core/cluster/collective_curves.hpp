@@ -9,6 +9,9 @@
 //     large     large_start + large_hop k             + w / (large (1 - lost/n) N)
 //     switch    its start + hop log2 n                + w / (share N)      all-reduce of at least so many members
 //
+// An all-to-all of S bytes per member has ways of its own, start + hop (n - 1) + w / (share (1 - lost/n) N); a device that
+// states none takes those of an all-gather. 8 H100, 64 MiB: 30.1 + 183.2 us.
+//
 // A larger message never takes less time. 1 KiB... A100, all-reduce of 8 over 512 B: 20.5 us; 256 MiB on H100: 1093 us.
 //                                                                     tests/core/collective_curves_test.cpp
 //
@@ -29,6 +32,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +56,13 @@ struct SwitchCurve {
   bool operator==(const SwitchCurve&) const = default;
 };
 
+// One way of an all-to-all.
+struct AllToAllWay {
+  double start = 0, hop = 0;  // us
+  double share = 1, lost = 0;
+  bool operator==(const AllToAllWay&) const = default;
+};
+
 // A message between two devices of a node, as measured over such links: over others it takes what the links say.
 struct MessageCurve {
   LinkKind links = LinkKind::Nvswitch;
@@ -71,13 +82,15 @@ struct CollectiveCurve {
   double lost_gather = 0, lost_reduce = 0;  // of `large`, over n: small groups reach less
   double ll128 = 20;                        // GB/s of protocol LL128 through one NIC
   std::vector<SwitchCurve> in_switch;
-  double band = 0;  // of its rates and starts: core/cluster/bands.hpp
+  std::vector<AllToAllWay> all_to_all;
+  std::optional<double> handed_on;  // share that kernels reach which hand tokens on in a node; absent: as an all-to-all
+  double band = 0;                  // of its rates and starts: core/cluster/bands.hpp
   Provenance provenance = Provenance::Assumed;
   std::string source;
   Place place;
 };
 
-enum class CollectiveKind { AllReduce, AllGather, ReduceScatter };
+enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll };
 
 // One way of a collective: what it takes for bytes / rate on top of its start.
 struct CollectiveWay {

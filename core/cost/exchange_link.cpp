@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "core/cluster/collective_curves.hpp"
 #include "core/cost/collectives.hpp"
 #include "core/cost/link_load.hpp"
 
 namespace pipewright::core {
 
 ExchangeLink slower(const ExchangeLink& a, const ExchangeLink& b) {
-  return {std::max(a.latency, b.latency), a.rate == 0 ? b.rate : b.rate == 0 ? a.rate : std::min(a.rate, b.rate)};
+  ExchangeLink both = a.rate == 0 ? b : a;
+  both.latency = std::max(a.latency, b.latency);
+  if (a.rate == 0 || b.rate == 0) return both;
+  both.rate = std::min(a.rate, b.rate);
+  if (b.ways.empty()) both.ways.clear();
+  return both;
 }
 
 namespace {
@@ -63,7 +70,7 @@ ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& all_groups,
   bool between = false;
   const auto node = [&](DeviceId each) { return each / cluster.devices_per_node; };
   for (const std::vector<DeviceId>& group : groups) {
-    const std::size_t n = group.size(), far = to == ExchangeTo::All ? n - 1 : 1;
+    const std::size_t n = group.size(), far = to == ExchangeTo::Next ? 1 : n - 1;
     for (std::size_t i = 0; i < n; ++i) {
       between = between || node(group[i]) != node(group.front());
       for (std::size_t other = 1; other <= far; ++other)
@@ -71,13 +78,25 @@ ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& all_groups,
     }
   }
   const CollectivePhase phase = load.phase(1.0, 1);
-  ExchangeLink link{static_cast<double>(phase.latency.value), phase.rate.value};
+  ExchangeLink link{static_cast<double>(phase.latency.value), phase.rate.value, {}};
+  const std::optional<CollectiveCurve>& curve = cluster.device.collectives;
+  const int members = static_cast<int>(groups.front().size());
+  const bool switched = !between && members > 1 && curve && cluster.links.kind == LinkKind::Nvswitch;
+  if (switched && to == ExchangeTo::HandedOn && curve->handed_on) {
+    link.rate *= *curve->handed_on;
+    return link;
+  }
+  if (switched && to != ExchangeTo::Next && !curve->all_to_all.empty()) {
+    for (const CollectiveWay& way : ways_inside(*curve, CollectiveKind::AllToAll, members))
+      link.ways.push_back({way.start * 1e3, way.rate * cluster.links.bandwidth.value});
+    return link;
+  }
   if (between && cluster.network && !cluster.network->ideal) link.rate *= cluster.network->share;
   const AllReduceGroup all = AllReduceGroup::at_once(groups, topology, cluster.devices_per_node, &cluster);
   ExchangeLink most;
   for (const AllReduceGroup::Way& way : all.gather_ways()) {
     const double hop = static_cast<double>(way.start.value) / static_cast<double>(all.members() - 1);
-    most = {most.rate == 0 ? hop : std::min(most.latency, hop), std::max(most.rate, way.rate)};
+    most = {most.rate == 0 ? hop : std::min(most.latency, hop), std::max(most.rate, way.rate), {}};
   }
   return slower(link, most);
 }

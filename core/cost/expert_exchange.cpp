@@ -106,7 +106,7 @@ TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
                        [&](const auto& each) { return each.size() == groups.front().size(); });
   };
   if (experts_ > 1) sent_ = exchange_link(across, ExchangeTo::All, topology, cluster);
-  if (!inside.empty() && same_size(inside)) inside_ = exchange_link(inside, ExchangeTo::All, topology, cluster);
+  if (!inside.empty() && same_size(inside)) inside_ = exchange_link(inside, ExchangeTo::HandedOn, topology, cluster);
   if (!between.empty()) between_ = exchange_link(between, ExchangeTo::All, topology, cluster);
   const bool uneven = (between.empty() && nodes_ > 1) || (!inside.empty() && !same_size(inside));
   if (uneven && kind_ == ExpertExchange::PerNode) kind_ = ExpertExchange::AllToAll;
@@ -145,8 +145,10 @@ double TokenExchange::time(const ExpertTokens& layer, double tokens, double row)
   const double moved = bytes(layer, share, row);
   const double sharing = split_ > 1 ? gathered(sharing_, share * layer.active * row * split_) : 0;
   if (kind_ == ExpertExchange::AllToAll) return (experts_ > 1 ? sent_.time(moved) : 0) + sharing;
-  const auto here = static_cast<double>(devices_) / nodes_;  // devices of the group on a node
-  const double handed_on = share * layer.active * row * (here - 1) / here;
+  const int here = static_cast<int>(devices_) / nodes_;  // devices of the group on a node
+  const double ends =
+      nodes_of_token(layer.experts, layer.active, experts_, std::max(1, most_nodes_ * experts_ / nodes_));
+  const double handed_on = share * ends * row * (here - 1) / here;
   return std::max(nodes_ > 1 ? between_.time(moved) : 0, here > 1 ? inside_.time(handed_on) : 0) + sharing;
 }
 

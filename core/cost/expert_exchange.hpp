@@ -8,10 +8,10 @@
 //                  behind it, scattered before the way back
 //     all_gather   the tokens of all e x devices on each; back: a reduce-scatter
 //     per_node     a row once per other node of its experts, over the network, beside the links of the nodes over which
-//                  it is handed on                                                                        [DeepEP25]
+//                  it is handed on, once per device that has some of them                                 [DeepEP25]
 //
 // 4096 tokens of 4096 values in bf16, 2 experts each, e = 8: 58 720 256 B leave a device.
-// 256 experts on 8 nodes, 8 per token, on at most 4 nodes: 3.62901 nodes, 3.17538 of them others.
+// 256 experts on 8 nodes, 8 per token, on at most 4 nodes: 3.62901 nodes, 3.17538 of them others; 7.36 of their 32 devices.
 //                                                                        tests/core/expert_exchange_test.cpp
 #pragma once
 
@@ -23,8 +23,8 @@
 
 namespace pipewright::core {
 
-// Nodes, of `nodes` that hold the experts between them, to which a token is sent: k experts drawn at random, on at most
-// `most` nodes.      most (1 - C(E most / nodes - E / nodes, k) / C(E most / nodes, k))
+// Nodes, or devices, of `nodes` that hold the experts between them, to which a token is sent: k experts drawn at random, on
+// at most `most` of them.      most (1 - C(E most / nodes - E / nodes, k) / C(E most / nodes, k))
 double nodes_of_token(double experts, double active, int nodes, int most);
 
 // Bytes that a device holds while tokens are exchanged, `tokens` of its own: what it sends and what it receives.

@@ -7,10 +7,11 @@
 // of which three figures remain, so that lists are joined without looking at their kernels again:
 //     host h = sum h_i;   device d = sum d_i;   end a = max over i of (issued_i + sum over j >= i of d_j)
 //     two lists one after the other: (h1 + h2, d1 + d2, max(a1 + d2, h1 + a2))
-// A blocking point, where the host waits for the device, brings both clocks to a: (a, a, a).
+// Where the host waits for the device, both clocks go on from the later one. Two figures more say what a device that is
+// late makes late: the host behind the last wait, and the device.
 //
 // Kernels (h, d) = (2, 1), (2, 5), (2, 1): (6, 7, 10), since the second begins at 4 and the third waits for it. Twice
-// (12, 14, 17); with a blocking point after each 20.             tests/core/kernel_queue_test.cpp
+// (12, 14, 17); with a wait in between 20.                         tests/core/kernel_queue_test.cpp
 #pragma once
 
 #include <algorithm>
@@ -21,16 +22,33 @@
 namespace pipewright::core {
 
 // `Duration`: Time, or double for ns that are rounded later. Lists begin with both clocks at 0; an empty one is all 0.
+// Of clocks at h0 and d0 a list makes
+//     host = max(h0 + host, d0 + late_host if it waits);   device = max(h0 + end, d0 + late_device or device)
 template <class Duration>
 struct KernelQueueOf {
-  Duration host{}, device{}, end{};
+  Duration host{}, device{}, end{};  // `device`: what it computes, without gaps
+  bool waits = false;
+  Duration late_host{}, late_device{};  // 0 where it does not wait
 
   // One kernel: the device begins once the host has issued it. (2, 1): (2, 1, 3).
-  static constexpr KernelQueueOf kernel(Duration host, Duration device) { return {host, device, host + device}; }
-  constexpr KernelQueueOf then(const KernelQueueOf& next) const {
-    return {host + next.host, device + next.device, std::max(end + next.device, host + next.end)};
+  static constexpr KernelQueueOf kernel(Duration host, Duration device) {
+    return {host, device, host + device, false, {}, {}};
   }
-  constexpr KernelQueueOf blocking() const { return {end, end, end}; }
+  // The host waits until the device has done all that was issued.
+  static constexpr KernelQueueOf wait() { return {{}, {}, {}, true, {}, {}}; }
+
+  constexpr KernelQueueOf then(const KernelQueueOf& next) const {
+    KernelQueueOf all{host + next.host, device + next.device, {}, waits || next.waits, {}, {}};
+    all.end = std::max(end + next.through(), host + next.end);
+    if (!all.waits) return all;
+    all.late_device = through() + next.through();
+    if (waits) all.late_host = late_host + next.host, all.late_device = std::max(all.late_device, late_host + next.end);
+    if (next.waits) {
+      all.host = std::max(all.host, end + next.late_host);
+      all.late_host = std::max(all.late_host, through() + next.late_host);
+    }
+    return all;
+  }
   // `count` times, one after the other, in O(log count).
   constexpr KernelQueueOf times(std::int64_t count) const {
     KernelQueueOf all{}, power = *this;
@@ -39,6 +57,9 @@ struct KernelQueueOf {
     return all;
   }
   bool operator==(const KernelQueueOf&) const = default;
+
+ private:
+  constexpr Duration through() const { return waits ? late_device : device; }
 };
 using KernelQueue = KernelQueueOf<Time>;
 

@@ -22,6 +22,8 @@ struct PassKernels {
     device += time;
     if (time > 0) list.push_back(Queue::kernel(host, time / kernels).times(kernels));
   }
+  // The host waits for what was issued.
+  void wait() { list.push_back(Queue::wait()); }
   // So many collectives that hold the device up for `time` together, if at all.
   void add_exchanges(double host, double time, int count) {
     device += time;
@@ -40,7 +42,8 @@ struct PassKernels {
     all = all.then(each.times(count - done));
     const auto whole = [](double ns) { return Time{rounded(ns, "a layer's time")}; };
     const Time all_device = whole(device + time);
-    return {whole(all.host), all_device, std::max(whole(all.end), all_device)};
+    return {whole(all.host), all_device,           std::max(whole(all.end), all_device),
+            all.waits,       whole(all.late_host), whole(all.late_device)};
   }
 };
 

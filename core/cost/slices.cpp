@@ -49,7 +49,13 @@ EvenSlice even_slice(const Work* work, const CostSource& source, std::int64_t sa
 // The host issues as much for a slice as for all of them, and the device, whose kernels are shorter, waits for it at least
 // as long.
 KernelQueue queue_of_slice(const KernelQueue& whole, Time device) {
-  return {whole.host, device, std::max(whole.host, whole.end - whole.device + device)};
+  const auto shorter = [&](Time late) { return std::max(Time{}, late - whole.device + device); };
+  return {whole.host,
+          device,
+          std::max(whole.host, whole.end - whole.device + device),
+          whole.waits,
+          whole.waits ? shorter(whole.late_host) : Time{},
+          whole.waits ? std::max(device, shorter(whole.late_device)) : Time{}};
 }
 
 void cut_times(LayerCosts& costs, const Scenario& scenario, const CostSource& source, std::int64_t samples, int slice) {

@@ -314,7 +314,7 @@ StepCosts::Together together(const Plan& plan, const CostModel& cost, const std:
   if (!plan.split().sends_tokens()) return result;
   const auto computing = std::make_shared<Scenario>(cost.scenario());
   ExpertExchange& exchange = computing->plan.expert_exchange.value;
-  exchange = exchange == ExpertExchange::AllToAll ? ExpertExchange::OnlySorted : ExpertExchange::Unpriced;
+  exchange = exchange == ExpertExchange::AllGather ? ExpertExchange::Unpriced : ExpertExchange::OnlySorted;
   const CostModel without(computing);
   result.computing = durations(plan, OnStages(plan, without, plan.micro_batch_size), without);
   for (std::size_t i = 0; i < duration.size(); ++i)

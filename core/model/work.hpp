@@ -64,8 +64,9 @@ enum class OperatorKind : std::uint8_t {
   Fp8Product,          // matrix products under training.low_precision, scaled by tensor or by the hardware's blocks
   Fp8BlockProduct,     // likewise, in fp8 scaled by blocks in software
   Fp4Product,          // likewise, in fp4
+  Permutation,         // of Memory, what moves rows of tokens by their experts
 };
-constexpr int kOperatorKinds = 9;
+constexpr int kOperatorKinds = 10;
 
 // Parts of a Transformer's block that selective recomputation may rebuild, as Megatron-LM names them.
 enum class Module : std::uint8_t {

@@ -59,7 +59,7 @@ enum class ExpertExchange : std::uint8_t {
   AllGather,   // all tokens to all devices of the group
   PerNode,     // once per node of its experts, handed on inside the node                               [DeepEP25]
   Unpriced,    // not written in files: in no time, for bounds that hold wherever the devices lie
-  OnlySorted,  // likewise: as AllToAll in no time, for what is computed beside it
+  OnlySorted,  // likewise: as AllToAll and PerNode in no time, for what is computed beside it
 };
 // What the slices of a sequence (plan.slices) have alike.                                  core/cost/slices.hpp
 enum class SliceLengths : std::uint8_t {

@@ -184,8 +184,10 @@ constexpr Field<Device> kDevice[] = {
     {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1",
      member<&Device::memory_efficiency, Share>},
     {"efficiency", "map of operator kind to map",
-     "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory), for layers built from "
-     "operators; default: compute_efficiency, of memory memory_efficiency",
+     "by kind (matrix_product, convolution, grouped_convolution, attention, recurrent, memory, permutation of tokens), "
+     "for layers built from "
+     "operators; permutation: of tokens by their experts; default: compute_efficiency, of memory memory_efficiency, of "
+     "permutation memory",
      read_efficiency, write_efficiency},
     {"collectives", "map",
      "how NCCL's collectives run over the links of a node, by size; default: rings at the links' bandwidth and latency",

@@ -17,6 +17,9 @@ struct AtLeast0 {
 struct UpTo1 {
   const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be in (0, 1]"; }
 };
+struct Lost {
+  const char* operator()(double value) const { return value >= 0 && value <= 1.5 ? "" : "must be in [0, 1.5]"; }
+};
 struct From0To1 {
   const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
 };
@@ -119,6 +122,24 @@ constexpr Field<MessageCurve> kMessages[] = {
      Need::Required},
 };
 
+constexpr Field<AllToAllWay> kAllToAll[] = {
+    {"start", "number >= 0", "us", member<&AllToAllWay::start, AtLeast0>, Need::Required},
+    {"hop", "number >= 0", "us, for each other member; default: 0", member<&AllToAllWay::hop, AtLeast0>},
+    {"share", "number in (0, 1]", "of the links' bandwidth, which all bytes but a device's own pass",
+     member<&AllToAllWay::share, UpTo1>, Need::Required},
+    {"lost", "number in [0, 1.5]", "of it, over the members; default: 0", member<&AllToAllWay::lost, Lost>},
+};
+
+// A list of maps, written on one line.
+template <class Entry>
+using Entries = std::vector<Entry> CollectiveCurve::*;
+template <class Entry, Entries<Entry> Member, const auto& Fields>
+void read_entries(Reader& reader, const At& at, CollectiveCurve& curve) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_fields<Entry>(reader, at.entry(i), Fields, (curve.*Member).emplace_back());
+}
+
 constexpr Field<CollectiveCurve> kCollectiveFields[] = {
     {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, AtLeast0>, Need::Required},
     {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, AtLeast0>, Need::Required},
@@ -140,11 +161,7 @@ constexpr Field<CollectiveCurve> kCollectiveFields[] = {
      member<&CollectiveCurve::ll128, Positive>},
     {"in_switch", "list of maps",
      "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none",
-     [](Reader& reader, const At& at, CollectiveCurve& curve) {
-       if (!is_list(reader, at, "a list of maps")) return;
-       for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-         read_fields<SwitchCurve>(reader, at.entry(i), kSwitch, curve.in_switch.emplace_back());
-     },
+     read_entries<SwitchCurve, &CollectiveCurve::in_switch, kSwitch>,
      [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
        std::string text;
        for (const SwitchCurve& each : curve.in_switch)
@@ -152,6 +169,21 @@ constexpr Field<CollectiveCurve> kCollectiveFields[] = {
                              each.start, each.hop, each.share);
        if (!text.empty()) out.line(key, "[" + text + "]");
      }},
+    {"all_to_all", "list of maps",
+     "ways of an all-to-all, of which it takes the least; see device.collectives.all_to_all[]; default: as an "
+     "all-gather",
+     read_entries<AllToAllWay, &CollectiveCurve::all_to_all, kAllToAll>,
+     [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
+       std::string text;
+       for (const AllToAllWay& each : curve.all_to_all)
+         text += fmt::format("{}{{start: {}, hop: {}, share: {}, lost: {}}}", text.empty() ? "" : ", ", each.start,
+                             each.hop, each.share, each.lost);
+       if (!text.empty()) out.line(key, "[" + text + "]");
+     }},
+    {"handed_on", "number in (0, 1]",
+     "share of the links' bandwidth at which tokens are handed on to the devices of a node (plan.expert_exchange: "
+     "per_node); default: as an all-to-all",
+     member<&CollectiveCurve::handed_on, UpTo1>},
     {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0",
      member<&CollectiveCurve::band, Band>},
     {"provenance", "assumed | published | measured", "how they are known", member<&CollectiveCurve::provenance>,
@@ -381,6 +413,7 @@ std::vector<SectionDoc> kernel_curve_docs() {
           document<AttentionCurve>("device.efficiency.<kind>.kernels[].forward", kCurve),
           document<CollectiveCurve>("device.collectives", kCollectiveFields),
           document<SwitchCurve>("device.collectives.in_switch[]", kSwitch),
+          document<AllToAllWay>("device.collectives.all_to_all[]", kAllToAll),
           document<MessageCurve>("device.messages", kMessages)};
 }
 

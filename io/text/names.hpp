@@ -65,7 +65,8 @@ inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", O
                                                             {"memory", OperatorKind::Memory},
                                                             {"fp8_product", OperatorKind::Fp8Product},
                                                             {"fp8_block_product", OperatorKind::Fp8BlockProduct},
-                                                            {"fp4_product", OperatorKind::Fp4Product}};
+                                                            {"fp4_product", OperatorKind::Fp4Product},
+                                                            {"permutation", OperatorKind::Permutation}};
 inline constexpr Name<SizeTerms> kSizeTerms[] = {
     {"waves", SizeTerms::Waves}, {"work", SizeTerms::Work}, {"values", SizeTerms::Values}};
 inline constexpr Name<MeasuredPass> kMeasuredPasses[] = {{"forward", MeasuredPass::Forward},

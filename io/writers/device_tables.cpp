@@ -64,7 +64,12 @@ std::string shares(const Device& device, int width) {
     const auto& stated = device.efficiency[static_cast<std::size_t>(i)];
     std::string value, from = "not stated: the device's own share of all kinds";
     if (!stated) {
-      value = fmt::format("{:.3g}", kind == OperatorKind::Memory ? device.memory_efficiency : rest);
+      const auto& memory = device.efficiency[static_cast<std::size_t>(OperatorKind::Memory)];
+      if (kind == OperatorKind::Permutation && memory) from = "not stated: as memory";
+      value = fmt::format("{:.3g}", kind == OperatorKind::Permutation && memory ? memory->curve.front().second
+                                    : kind == OperatorKind::Memory || kind == OperatorKind::Permutation
+                                        ? device.memory_efficiency
+                                        : rest);
     } else {
       if (stated->tiles)
         value = kind == OperatorKind::Convolution

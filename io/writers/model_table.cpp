@@ -98,7 +98,8 @@ constexpr const char* kind_name(OperatorKind kind) {
     case OperatorKind::Memory: return "memory";
     case OperatorKind::Fp8Product:
     case OperatorKind::Fp8BlockProduct:
-    case OperatorKind::Fp4Product: break;  // as a device runs matrix products: of no model
+    case OperatorKind::Fp4Product:
+    case OperatorKind::Permutation: break;  // as a device runs others: of no model
   }
   return "";
 }

@@ -20,8 +20,11 @@ namespace pipewright::planner {
 namespace {
 
 constexpr std::array<std::string_view, kOperatorKinds> kKindWords = {
-    "matrix products",           "convolutions",    "grouped convolutions",       "attention",      "recurrent layers",
-    "operators that move bytes", "products in fp8", "products in fp8, by blocks", "products in fp4"};
+    "matrix products",      "convolutions",
+    "grouped convolutions", "attention",
+    "recurrent layers",     "operators that move bytes",
+    "products in fp8",      "products in fp8, by blocks",
+    "products in fp4",      "permutations of tokens"};
 
 std::string known(double band, Provenance provenance) {
   return fmt::format("+-{:.4g} %, {}", 100 * band, in_words(provenance));
@@ -41,6 +44,7 @@ std::array<bool, kOperatorKinds> kinds_of(const Scenario& scenario) {
   for (const Work& work : scenario.model.works)
     for (const Operator& each : work.operators) {
       used[static_cast<std::size_t>(each.kind)] = true;
+      if (each.sent.tokens > 0) used[static_cast<std::size_t>(OperatorKind::Permutation)] = true;
       if (low && low_precision_product(each)) used[static_cast<std::size_t>(low->kind)] = true;
     }
   return used;
@@ -170,7 +174,10 @@ void move_links(Cluster& cluster, double place) {
     CollectiveCurve& curve = *device.collectives;
     for (double* share : {&curve.small, &curve.middle, &curve.large})
       *share *= lost;
+    if (curve.handed_on) *curve.handed_on *= lost;
     for (SwitchCurve& each : curve.in_switch)
+      each.share *= lost;
+    for (AllToAllWay& each : curve.all_to_all)
       each.share *= lost;
   });
 }

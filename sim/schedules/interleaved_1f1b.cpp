@@ -8,7 +8,8 @@
 //
 // moe_overlap_1f1b is the same with one forward more of warm-up, so that a forward and the backward behind it never wait for
 // one another: each such pair is a cell, made to run at once (plan.pairs). Megatron-LM has it as
-// --overlap-moe-expert-parallel-comm [Megatron26].                              tests/papers/published_orders_test.cpp
+// --overlap-moe-expert-parallel-comm [Megatron26], on one stage with one chunk, too.
+//                                                                               tests/papers/published_orders_test.cpp
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -30,10 +31,10 @@ std::string nearest_micro_batches(int micro_batches, int in_a_group) {
   return (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
 }
 
-std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& shape) {
+std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& shape, bool alone_too) {
   if (std::string why = shape_refusal(shape); !why.empty()) return why;
   const std::string name(schedule);
-  if (shape.virtual_stages < 2)
+  if (shape.virtual_stages < 2 && !(alone_too && shape.stages == 1))
     return name +
            " with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or use schedule: "
            "1f1b";
@@ -55,7 +56,7 @@ std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& 
 }
 
 std::string interleaved_1f1b_refusal(const ScheduleShape& shape) {
-  return interleaved_refusal("interleaved_1f1b", shape);
+  return interleaved_refusal("interleaved_1f1b", shape, false);
 }
 
 // The i-th op of a worker, forward: which of its v chunks, and which micro-batch. Groups go chunk by chunk; the last one
@@ -124,7 +125,7 @@ std::optional<std::int64_t> interleaved_1f1b_peak(const ScheduleShape& shape, St
 }
 
 std::string moe_overlap_refusal(const ScheduleShape& shape) {
-  return interleaved_refusal("moe_overlap_1f1b", shape);
+  return interleaved_refusal("moe_overlap_1f1b", shape, true);
 }
 
 Schedule moe_overlap_schedule(const ScheduleShape& shape) {

@@ -1,6 +1,7 @@
 #include "core/cost/kernel_queue.hpp"
 
 #include <algorithm>
+#include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,8 +26,19 @@ TEST_CASE("a list of kernels ends when the device has worked off what the host i
 // The host issues the second list from 6 on; its kernels: issued at 8, 10, 12, worked on in 10-11, 11-16, 16-17.
 TEST_CASE("the host runs ahead into the next list, unless it waits for the device in between") {
   CHECK(kThree.then(kThree) == queue(12, 14, 17));
-  CHECK(kThree.blocking() == queue(10, 10, 10));
-  CHECK(kThree.blocking().then(kThree.blocking()).end == Time{20});
+  const KernelQueue waited = kThree.then(KernelQueue::wait());
+  CHECK(waited.host == Time{10});
+  CHECK(waited.device == Time{7});
+  CHECK(waited.then(waited).end == Time{20});
+  CHECK(waited.then(kThree).device == Time{14});  // gaps are not the device's work
+}
+
+// A device that is late: at 0, while the device works until 100, the host issues (2, 1) and waits until 101.
+TEST_CASE("a host that waits is as late as its device") {
+  const KernelQueue list = kernel(2, 1).then(KernelQueue::wait()).then(kernel(3, 4));
+  CHECK(list == KernelQueue{Time{6}, Time{5}, Time{10}, true, Time{4}, Time{8}});
+  CHECK(kernel(0, 100).then(list).end == Time{108});
+  CHECK(kernel(0, 100).then(kernel(2, 1)).then(kernel(3, 4)).end == Time{105});
 }
 
 TEST_CASE("n repetitions are n lists one after the other") {
@@ -51,6 +63,33 @@ TEST_CASE("joining lists is the same as running their kernels, and it does not m
   }
   CHECK(from_left == KernelQueue{issued, Time{24}, ended});
   CHECK(from_right == from_left);
+}
+
+// Kernels and waits at random, joined in any grouping.
+TEST_CASE("with waits, too") {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    Time issued, ended;
+    std::vector<KernelQueue> lists;
+    for (int i = 0; i < 12; ++i) {
+      const bool wait = random() % 4 == 0;
+      const KernelQueue next =
+          wait ? KernelQueue::wait() : kernel(static_cast<int>(random() % 9), static_cast<int>(random() % 9));
+      issued += next.host;
+      if (wait)
+        issued = ended = std::max(issued, ended);
+      else
+        ended = std::max(issued, ended) + next.device;
+      lists.push_back(next);
+    }
+    while (lists.size() > 1) {
+      const std::size_t i = random() % (lists.size() - 1);
+      lists[i] = lists[i].then(lists[i + 1]);
+      lists.erase(lists.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    }
+    CHECK(lists.front().host == issued);
+    CHECK(lists.front().end == ended);
+  }
 }
 
 TEST_CASE("a list takes at least the host's time and at least the device's, and at most both") {

@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cluster/collective_curves.hpp"
+#include "core/cost/expert_exchange.hpp"
 #include "io/read/read_scenario.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -98,6 +99,7 @@ std::optional<CollectiveKind> kind(const std::string& name) {
   if (name == "all_gather" || name == "all-gather" || name == "AllGather") return CollectiveKind::AllGather;
   if (name == "reduce_scatter" || name == "reduce-scatter" || name == "ReduceScatter")
     return CollectiveKind::ReduceScatter;
+  if (name == "alltoall" || name == "all-to-all") return CollectiveKind::AllToAll;
   return std::nullopt;
 }
 
@@ -118,9 +120,9 @@ double steps(CollectiveKind kind, int members) {
   return (kind == CollectiveKind::AllReduce ? 2.0 : 1.0) * (members - 1);
 }
 
-// Errors by the smallest size of the rows, in bytes.
+// Errors by the smallest size of the rows, in bytes; of all-to-alls, or of the others.
 Mean inside_a_node(const std::string& file, const char* group, const char* size, double smallest,
-                   const std::vector<std::string>& devices) {
+                   const std::vector<std::string>& devices, bool to_all = false) {
   Mean mean;
   for (const Row& row : rows(file)) {
     const std::string device = row.text("device").substr(0, 4);
@@ -128,6 +130,7 @@ Mean inside_a_node(const std::string& file, const char* group, const char* size,
     const double bytes = row.value(size), us = row.value("time_us");
     const bool wanted = std::find(devices.begin(), devices.end(), device) != devices.end();
     if (!judged(row) || !what || !wanted || bytes < smallest || us <= 0) continue;
+    if ((*what == CollectiveKind::AllToAll) != to_all) continue;
     const Preset& here = presets().at(device);
     mean.add(collective_us(here.curve, *what, static_cast<int>(row.value(group)), bytes, here.links), us);
   }
@@ -143,6 +146,16 @@ TEST_CASE("Inside a node: all-reduce, all-gather and reduce-scatter of 2, 4 and 
   CHECK(all.percent() <= 8);
   CHECK(inside_a_node("nccl_nvlink.csv", "gpus", "bytes", kMiB, devices).percent() <= 10);
   CHECK(inside_a_node("nccl_nvlink.csv", "gpus", "bytes", 64 * kMiB, devices).percent() <= 5);
+}
+
+TEST_CASE("Inside a node: all-to-alls within 12 % on average, among up to 72 devices within 20 %") {
+  const std::vector<std::string> devices = {"A100", "H100", "B200"}, racks = {"GB20", "GB30"};
+  const Mean all = inside_a_node("nccl_nvlink.csv", "gpus", "bytes", 0, devices, true);
+  CHECK(all.count == 151);
+  CHECK(all.percent() <= 12);
+  CHECK(inside_a_node("nccl_nvlink.csv", "gpus", "bytes", 64 * kMiB, devices, true).percent() <= 5);
+  CHECK(inside_a_node("collectives.csv", "group_size", "tensor_bytes", 0, racks, true).percent() <= 20);
+  CHECK(inside_a_node("collectives.csv", "group_size", "tensor_bytes", kMiB, racks, true).percent() <= 13);
 }
 
 TEST_CASE("One NVLink domain of 72: groups of 4 to 72 GB200 and GB300 within 12 % on average") {
@@ -195,6 +208,44 @@ TEST_CASE("256 MiB on 2 to 64 nodes with EFA: the best of repeated runs within 8
   CHECK(best.count == 14);
   CHECK(best.percent() <= 8);
   CHECK(median.percent() <= 17);
+}
+
+// Eight devices and more: 4096 tokens, 8 of 256 experts each, hidden 7168, fp8 out and bf16 back. A figure counts the rows
+// that each device gets (NVLink), or each node (RDMA), the own one among them.
+TEST_CASE("DeepEP's kernels: bandwidths that are published for them within 10 % on average") {
+  Mean mean;
+  for (const Row& row : rows("all-to-all.csv")) {
+    if (row.text("mode") != "normal") continue;
+    const bool nvlink = row.text("link") == "NVLink", blackwell = row.text("device").starts_with("SM100");
+    const std::string &ep = row.text("ep"), per_node = ep.find(" x ") == std::string::npos ? "" : ep.substr(4);
+    const int nodes = !per_node.empty() ? std::atoi(per_node.c_str()) : std::max(1, std::atoi(ep.c_str()) / 8);
+    Scenario scenario;
+    const bool h800 = row.text("device").starts_with("H800");
+    scenario.cluster.device = read_device(source_folder() + "/configs/devices/" +
+                                          (blackwell ? "b200-sxm-180g"
+                                           : h800    ? "h800-sxm-80g"
+                                                     : "h100-sxm-80g") +
+                                          ".yaml");
+    scenario.cluster.nodes = nodes, scenario.cluster.devices_per_node = 8;
+    scenario.cluster.links.kind = LinkKind::Nvswitch;
+    scenario.cluster.links.bandwidth = Bandwidth{blackwell ? 900e9 : h800 ? 200e9 : 450e9};
+    scenario.cluster.network = Network{};
+    scenario.cluster.network->bandwidth = Bandwidth{50e9}, scenario.cluster.network->per = NicPer::Device;
+    scenario.cluster.network->share = 0.92;  // InfiniBand, as the presets have it
+    scenario.plan.placement = PlacementOrder::Data;
+    scenario.plan.data_parallel.value = scenario.plan.expert_parallel.value = 8 * nodes;
+    scenario.plan.expert_exchange.value = ExpertExchange::PerNode;
+    scenario.plan.expert_nodes = Placed<std::int64_t>{4, {}};
+    const TokenExchange exchange(scenario, Topology(scenario.cluster));
+    for (const char* const way : {"dispatch_GBps", "combine_GBps"}) {
+      const double bytes = way[0] == 'd' ? 7168 * (1 + 4.0 / 128) : 7168 * 2;
+      const double copies = nvlink ? nodes_of_token(256, 8, 8, 8) : nodes_of_token(256, 8, nodes, std::min(nodes, 4));
+      const double ns = exchange.time({4096, 8, 256, 7168}, 4096, bytes);
+      mean.add(4096 * copies * bytes / ns, row.value(way));
+    }
+  }
+  CHECK(mean.count == 18);
+  CHECK(mean.percent() <= 10);
 }
 
 TEST_CASE("Messages inside a node within 25 % on average, where the links' bandwidth alone is 70 % off or more") {

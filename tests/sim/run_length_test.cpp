@@ -35,8 +35,11 @@ void scale(StepCosts& costs, std::int64_t factor) {
   for (auto* ready : {&costs.ready_before_end, &costs.ready_before_end_last})
     for (std::vector<Time>& chunk : *ready)
       scale(chunk, factor);
-  for (StepCosts::Slice& slice : costs.slices)
+  for (StepCosts::Slice& slice : costs.slices) {
     scale(slice.duration, factor);
+    for (std::vector<Time>& chunk : slice.ready_before_end)
+      scale(chunk, factor);
+  }
   for (std::vector<Collective>& buckets : costs.collectives)
     scale(buckets, factor);
   for (auto* each : {&costs.gathers, &costs.gathers_of_few, &costs.moves})

@@ -307,6 +307,9 @@ TEST_CASE("PipeDream-2BW updates (U) every three micro-batches, and never waits 
 }
 
 TEST_CASE("interleaved 1F1B with pairs is one forward ahead of interleaved 1F1B") {
+  CHECK(drawn("moe_overlap_1f1b", {.stages = 1, .micro_batches = 3}) == R"(
+01aa2bbcc
+)");
   CHECK(drawn("moe_overlap_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}) == R"(
 010123.aa2bb3aa.bb.ccddccdd
 .0101aa2bb3aa2bb3ccddccdd..

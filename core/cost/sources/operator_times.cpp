@@ -101,12 +101,12 @@ void OperatorTimes::choose_kernel(const Efficiency& attention) {
 
 std::string OperatorTimes::efficiencies() const {
   static constexpr std::array<const char*, kOperatorKinds> kNames = {
-      "matrix_product", "convolution", "grouped_convolution", "attention",  "recurrent",
-      "memory",         "fp8_product", "fp8_block_product",   "fp4_product"};
+      "matrix_product", "convolution", "grouped_convolution", "attention",   "recurrent",
+      "memory",         "fp8_product", "fp8_block_product",   "fp4_product", "permutation"};
   std::vector<KindPriced> kinds;
   for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
     const auto& stated = device_.efficiency[kind];
-    const bool of_low = kind > of(OperatorKind::Memory);
+    const bool of_low = kind > of(OperatorKind::Memory) && kind < of(OperatorKind::Permutation);
     if (!stated || (of_low && (!low_ || of(low_->kind) != kind))) continue;
     const bool attention = kind == of(OperatorKind::Attention) && kernels_;
     const bool by_size = (kind == of(OperatorKind::MatrixProduct) && tiles_) || (of_low && low_tiles_) || attention ||
@@ -194,8 +194,10 @@ double OperatorTimes::time(const Operator& op, PassKind pass, double samples, do
   const OperatorKind kind = low && device_.efficiency[of(low_->kind)] ? low_->kind : op.kind;
   const double compute = kind == OperatorKind::Memory ? device_.compute_efficiency : share(kind, flops);
   const double arithmetic = flops > 0 ? flops / ((low ? low_rates_.peak : peak_) * compute) : 0;
-  const double memory = bytes > 0 ? bytes / (bandwidth_ * share(OperatorKind::Memory, bytes)) : 0;
-  const auto& stated = device_.efficiency[of(kind)];
+  const bool permutes = op.sent.tokens > 0 && device_.efficiency[of(OperatorKind::Permutation)];
+  const OperatorKind moving = permutes ? OperatorKind::Permutation : OperatorKind::Memory;
+  const double memory = bytes > 0 ? bytes / (bandwidth_ * share(moving, bytes)) : 0;
+  const auto& stated = device_.efficiency[of(permutes ? OperatorKind::Permutation : kind)];
   const Time fixed = stated ? stated->fixed : Time{};
   return std::max(arithmetic, memory) * 1e9 + kernels * static_cast<double>((device_.launch_overhead + fixed).value);
 }
