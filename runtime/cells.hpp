@@ -2,8 +2,8 @@
 // another.
 //
 // A line's instructions fall into parts, each up to where the op waits for rows of others. The ops of a cell take turns,
-// a part each; ops of one micro-batch in one chunk, as a backward behind its recomputation, follow one another. What is
-// sent arrives in the order of the turns, as all members of a group have the same cells.
+// a part each; ops of one micro-batch in one chunk, as a backward behind its recomputation, and those that add to the same
+// gradients follow one another: a thread. What is sent arrives in the order of the turns, as all members of a group have the same cells.
 //     F: a [send] wait b,  B: c [send] wait d      runs as a [send] c [send] wait b wait d
 //                                                         tests/runtime/experts_test.cpp "pairs"
 #pragma once
@@ -24,5 +24,8 @@ struct CellPart {
 };
 // Of so many ops from `first` on, in the order in which they run.
 std::vector<CellPart> parts_of_cell(const RunPlan& run, const Lane& lane, std::size_t first, std::size_t count);
+
+// Threads of the widest cell: so many times a worker sends rows before it reads any.
+std::size_t most_threads(const RunPlan& run);
 
 }  // namespace pipewright::runtime

@@ -12,11 +12,12 @@
 #include "core/plan/op_index.hpp"
 #include "runtime/cells.hpp"
 #include "runtime/synthetic.hpp"
+#include "runtime/walk.hpp"
 
 namespace pipewright::runtime {
 namespace {
 
-constexpr int kGradientSlots = 2, kSlotsBetweenCopies = 2;
+constexpr int kGradientSlots = 2, kSlotsBetweenCopies = 2;  // at least
 
 // ---- what comes before what -----------------------------------------------------------------------------------------
 
@@ -160,7 +161,8 @@ MessageOps ops_of(const RunPlan& run, const Places& places, VirtualStageId from,
   return {places.forward(from, m), held ? places.last(to, m) : places.forward(to, m)};
 }
 
-void add_channels(RunPlan& run, const Places& places) {
+// Slots of each channel with which an op that begins finds one free.
+std::vector<int> add_channels(RunPlan& run, const Places& places) {
   const Schedule& schedule = *run.schedule;
   const auto micro_batches = static_cast<std::size_t>(schedule.shape.micro_batches);
   int edges = 0;
@@ -226,13 +228,26 @@ void add_channels(RunPlan& run, const Places& places) {
   if (!run.channels.empty() && runnable_order(run, places, limits).empty())
     for (std::size_t c = 0; c < run.channels.size(); ++c)
       run.channels[c].slots = unlimited[c];
+  return unlimited;
+}
+
+// Ops of a cell take turns, so that neither of the counts above need be enough: then a slot for every message is.
+void widen_for_cells(RunPlan& run, const std::vector<int>& unlimited) {
+  if (most_threads(run) == 1 || runs_through(run)) return;
+  for (std::size_t c = 0; c < unlimited.size(); ++c)
+    run.channels[c].slots = unlimited[c];
+  if (runs_through(run)) return;
+  for (std::size_t c = 0; c < unlimited.size(); ++c)
+    run.channels[c].slots = static_cast<int>(run.channels[c].micro_batches.size());
+  PP_CHECK(runs_through(run));
 }
 
 void add_between_copies(RunPlan& run, int group, int ahead, std::array<std::int64_t, 2> (*bytes_of)(const ChunkCode&)) {
   const Seating seating = run.schedule->seating();
+  const int slots = std::max(kSlotsBetweenCopies, static_cast<int>(most_threads(run)));
   for (PositionId p = 0; p < std::ssize(run.schedule->positions); ++p) {
     RunChannel channel;
-    channel.from = channel.to = p, channel.slots = kSlotsBetweenCopies, channel.group = group, channel.ahead = ahead;
+    channel.from = channel.to = p, channel.slots = slots, channel.group = group, channel.ahead = ahead;
     for (const ChunkCode& code : run.code)
       for (std::size_t size = 0; size < 2 && seating.holds(seating.stage_at(p), code.virtual_stage); ++size)
         channel.bytes[size] = std::max(channel.bytes[size], bytes_of(code)[size]);
@@ -381,8 +396,8 @@ void add_whole(RunPlan& run) {
 // The replay: the same walk as the executor's, on addresses alone.
 class Replay {
  public:
-  Replay(const RunPlan& run, PositionId position, Bytes cap)
-      : run_(run), position_(position), arena_(run.alignment, cap), room_(run, arena_) {}
+  Replay(const RunPlan& run, PositionId position, Bytes cap, bool one_by_one)
+      : run_(run), position_(position), one_by_one_(one_by_one), arena_(run.alignment, cap), room_(run, arena_) {}
 
   ArenaUse used() {
     take_steady(run_, position_, arena_);
@@ -392,7 +407,7 @@ class Replay {
       const WholeAt* const whole = run_.whole.empty() ? nullptr : &run_.whole[static_cast<std::size_t>(position_)][i];
       try {
         if (whole != nullptr) begin(op, *whole);
-        cell = cell_size(run_, lane, i);
+        cell = one_by_one_ ? 1 : cell_size(run_, lane, i);
         if (op.kind != Kind::Update)
           for (const CellPart& part : parts_of_cell(run_, lane, i, cell))
             replay(lane.compute[part.op], part.begin, part.end);
@@ -441,6 +456,7 @@ class Replay {
 
   const RunPlan& run_;
   PositionId position_;
+  bool one_by_one_;
   Arena arena_;
   WholeRoom room_;
   std::map<std::pair<VirtualStageId, MicroBatchId>, std::vector<std::int64_t>> frames_;
@@ -569,10 +585,11 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                                    chunk.parts > 1 ? run.alignment.value : 1);
     run.chunks.push_back(chunk);
   }
-  add_channels(run, Places(schedule));
+  const std::vector<int> unlimited = add_channels(run, Places(schedule));
   add_rings(run);
   for (int ahead = 1; ahead < plan.expert_parallel; ++ahead)
     add_between_copies(run, plan.expert_parallel, ahead, [](const ChunkCode& code) { return code.exchange_bytes; });
+  widen_for_cells(run, unlimited);
   add_versions(run, options);
   add_whole(run);
   return run;
@@ -631,8 +648,8 @@ std::int64_t WholeRoom::gradients(VirtualStageId v, std::int32_t turn) const {
   return found == gradients_.end() ? -1 : found->second;
 }
 
-ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap) {
-  return Replay(run, position, cap).used();
+ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap, bool one_by_one) {
+  return Replay(run, position, cap, one_by_one).used();
 }
 
 }  // namespace pipewright::runtime

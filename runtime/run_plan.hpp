@@ -167,8 +167,8 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
 
 // What a worker at this position will use of its arena over one step, from sizes alone. `steady` blocks (weights,
 // gradients, states, slots) first, in the order in which the executor takes them. Throws OutOfArena, where `cap` > 0
-// does not hold it, with the op named.
-ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap = {});
+// does not hold it, with the op named. `one_by_one`: where ops of a cell do not take turns, as their layers are timed.
+ArenaUse replayed(const RunPlan& run, PositionId position, Bytes cap = {}, bool one_by_one = false);
 
 // What a worker holds from the first step to the last, in the order in which it takes it: addresses in the arena.
 struct SteadyChunk {

@@ -51,9 +51,8 @@ std::optional<Pass> pass_of(const Instruction& i) {
   }
 }
 
-// What the worker's arena is laid over: as large as was counted.
-std::unique_ptr<DeviceMemory> reserved(const RunPlan& run, PositionId position, Backend& backend, Bytes cap) {
-  const ArenaUse use = replayed(run, position, cap);
+// What the worker's arena is laid over.
+std::unique_ptr<DeviceMemory> reserved(const ArenaUse& use, Backend& backend) {
   try {
     return backend.reserve(use.extent);
   } catch (const OutOfArena& error) {
@@ -84,8 +83,9 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       mover_(backend_->mover(MoverFor::Worker)),
       beside_(backend_->mover(MoverFor::Sums)),
       gathering_(run.whole.empty() ? nullptr : backend_->mover(MoverFor::Gathers)),
-      memory_(reserved(run, position_, *backend_, settings.memory_cap)),
-      arena_(run.alignment, settings.memory_cap),
+      counted_(replayed(run, position_, settings.memory_cap, settings.time_layers)),
+      memory_(reserved(counted_, *backend_)),
+      arena_(run.alignment, counted_.extent),
       room_(run, arena_),
       interpreter_(*backend_),
       closes_(closes_round(lane_.compute, run)),

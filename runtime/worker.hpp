@@ -197,6 +197,7 @@ class Worker {
   const Lane& lane_;
   const std::vector<OpVersions>& versions_;
   std::unique_ptr<Mover> mover_, beside_, gathering_;  // of this thread; of the streams of sums and of gathers
+  ArenaUse counted_;                                   // what the arena will be used for
   std::unique_ptr<DeviceMemory> memory_;
   Arena arena_;
   WholeRoom room_;

@@ -22,9 +22,9 @@ void Worker::run_cell(std::size_t first, std::size_t count) {
   std::vector<std::int64_t> took(count);
   for (const CellPart& part : parts_of_cell(run_, lane_, first, count)) {
     at_op_.store(static_cast<int>(part.op), std::memory_order_relaxed);
-    const std::int64_t begin = steady_ns();
+    const std::int64_t begin = steady_ns(), waited = waited_;
     follow(ops[part.op - first], part.end);
-    took[part.op - first] += steady_ns() - begin;
+    took[part.op - first] += steady_ns() - begin - (waited_ - waited);
   }
   backend_->finish();
   const std::int64_t end = std::max(start, backend_->finished() - std::exchange(waited_, 0));

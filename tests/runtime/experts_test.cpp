@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +14,12 @@
 #include "core/model/each_device.hpp"
 #include "runtime/backends/cpu.hpp"
 #include "runtime/cells.hpp"
+#include "runtime/walk.hpp"
 #include "tests/runtime/rank_processes.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
 #include "tests/runtime/step_runner.hpp"
+#include "tests/support/run_program.hpp"
 
 using namespace pipewright::tests;
 using namespace pipewright::tests::runtime_test;
@@ -193,6 +196,63 @@ TEST_CASE("pairs: ops of a cell take turns where they wait for rows, and the bit
     }
   for (const Wait wait : {Wait::Spin, Wait::BlockThrottled})
     check_bits_of_one_worker(paired("dualpipe", 4, {"plan.pairs=fused"}), wait);
+}
+
+// With two slots for gradients, worker 0 could send one at its op 4B3 only when a cell of worker 1 has run that waits for it.
+TEST_CASE("pairs wait for no slot that only they could free") {
+  const auto run = [](Keys changes) {
+    const Keys first = {"cluster.node.devices=4",      "plan.stages=2",
+                        "plan.virtual_stages=3",       "plan.schedule=moe_overlap_1f1b",
+                        "plan.micro_batch_group=4",    "training.micro_batches=6",
+                        "training.micro_batch_size=1", "plan.pairs=fused"};
+    changes.insert(changes.begin(), first.begin(), first.end());
+    return RunCase(changes, {}, "experts.yaml");
+  };
+  RunPlan narrow = run({}).run_plan;
+  CHECK(runs_through(narrow));
+  for (RunChannel& channel : narrow.channels)
+    if (!channel.forward) channel.slots = std::min(channel.slots, 2);
+  CHECK_FALSE(runs_through(narrow));
+  for (const char* const recompute : {"plan.recompute=none", "plan.recompute=full"}) {
+    const RunCase fused = run({recompute}), serial = run({recompute, "plan.pairs=serial"});
+    const auto at_once = fused.run(settings_of(fused, 1)), alone = serial.run(settings_of(serial, 1));
+    for (std::size_t w = 0; w < at_once.size(); ++w)
+      CHECK((at_once[w].weights == alone[w].weights));
+  }
+}
+
+// Three ops that all send before one receives; gradients of one chunk from two ops of a cell, or from parts of one op that are
+// no neighbours in it.
+TEST_CASE("pairs in files: cells of any width, gradients whole when they are sent") {
+  const ScratchFolder folder;
+  int number = 0;
+  for (const std::string ops :
+       {"(0F0;0F1;0F2)OVERLAP_F_B,0F3,0B0,0B1,0B2,0B3", "0F0,0F1,0F2,0F3,(0B0;0B1;0B2)OVERLAP_F_B,0B3",
+        "0F0,0F1,0F2,0F3,0B0,0B1,0I2,(0B3;0W2)OVERLAP_F_B",
+        "0F0,(0I0;0F1;0W0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,(0F3;0B2)OVERLAP_F_B,0B3"}) {
+    CAPTURE(ops);
+    const std::string file = folder.path("order-" + std::to_string(++number) + ".csv");
+    std::ofstream(file) << ops << "\n";
+    const RunCase run =
+        with_experts({"plan.stages=1", "plan.data_parallel=4", "plan.expert_parallel=2",
+                      "plan.schedule={file: " + file + "}", "training.micro_batches=4", "plan.pairs=fused"});
+    for (const Wait wait : {Wait::Block, Wait::Spin})
+      check_bits_of_one_worker(run, wait);
+  }
+}
+
+// Ops whose layers are timed run one after the other: the arena is as large as they need it, one_by_one.
+TEST_CASE("pairs are timed layer by layer in the memory of one op after the other") {
+  const RunCase run =
+      with_experts({"plan.stages=2", "plan.data_parallel=4", "plan.expert_parallel=4", "plan.schedule=dualpipe",
+                    "training.micro_batches=16", "training.micro_batch_size=3", "model.layers.1.repeat=1",
+                    "model.layers.1.ops.2.hidden=128", "plan.pairs=fused"});
+  CHECK(replayed(run.run_plan, 1, {}, true).extent > replayed(run.run_plan, 1).extent);
+  LayerRounds rounds(
+      run.run_plan, [](WorkerId) { return cpu_backend(); }, *run.data, one_step());
+  const auto workers = rounds.measured(0.01, {}, 3);
+  for (std::size_t w = 0; w < workers.size(); ++w)
+    CHECK(workers[w].memory == replayed(run.run_plan, static_cast<PositionId>(w) % run.plan.positions(), {}, true));
 }
 
 TEST_CASE("Processes over tcp exchange rows with the bits of threads") {
