@@ -110,7 +110,8 @@ class Nearness {
     const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
       return find_schedule(name)->facts.takes_chunks == chunks;
     });
-    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush) {
+    const bool pairs = is(Framework::Megatron) && asked.facts.pairs, no_tokens = pairs && !plan_.split().sends_tokens();
+    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush && (!pairs || no_tokens)) {
       request().schedule.value = nearest, request().given = nullptr;  // one worker: all orders take as long
       return;
     }
@@ -119,7 +120,6 @@ class Nearness {
       request().virtual_stages.value = 1, request().partition.value = Balanced{};
       one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
     }
-    const bool no_tokens = is(Framework::Megatron) && asked.facts.pairs && !plan_.split().sends_tokens();
     const auto runs = words(framework_).runs;
     if (asked.name == nearest || (runs != nullptr && runs(asked) && !no_tokens && !sliced)) return;
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;

@@ -87,6 +87,10 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
   const std::string overlapped = file(overlap, written(overlap), megatron_launch);
   CHECK(contains(overlapped, "--overlap-moe-expert-parallel-comm\n"));
   CHECK(contains(overlapped, "--microbatch-group-size-per-virtual-pipeline-stage 4\n"));
+  const Launched alone = launched(
+      with_experts("stages: 1, schedule: moe_overlap_1f1b, data_parallel: 8, expert_parallel: 4"), Framework::Megatron);
+  CHECK(alone.nearest.differences.empty());
+  CHECK(contains(file(alone, written(alone), megatron_launch), "--overlap-moe-expert-parallel-comm\n"));
   const Launched whole = launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4"), Framework::Megatron);
   CHECK(whole.nearest.differences == List{"schedule: moe_overlap_1f1b needs expert_parallel there; interleaved_1f1b"});
   const Launched torch = launched(
