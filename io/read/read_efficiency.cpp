@@ -140,6 +140,20 @@ void read_entries(Reader& reader, const At& at, CollectiveCurve& curve) {
     read_fields<Entry>(reader, at.entry(i), Fields, (curve.*Member).emplace_back());
 }
 
+std::string entry_text(const SwitchCurve& each) {
+  return fmt::format("{{members: {}, start: {}, hop: {}, share: {}}}", each.members, each.start, each.hop, each.share);
+}
+std::string entry_text(const AllToAllWay& each) {
+  return fmt::format("{{start: {}, hop: {}, share: {}, lost: {}}}", each.start, each.hop, each.share, each.lost);
+}
+template <class Entry, Entries<Entry> Member, std::string (*Text)(const Entry&)>
+void write_entries(YamlText& out, std::string_view key, const CollectiveCurve& curve) {
+  std::string text;
+  for (const Entry& each : curve.*Member)
+    text += (text.empty() ? "" : ", ") + Text(each);
+  if (!text.empty()) out.line(key, "[" + text + "]");
+}
+
 constexpr Field<CollectiveCurve> kCollectiveFields[] = {
     {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, AtLeast0>, Need::Required},
     {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, AtLeast0>, Need::Required},
@@ -162,24 +176,12 @@ constexpr Field<CollectiveCurve> kCollectiveFields[] = {
     {"in_switch", "list of maps",
      "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none",
      read_entries<SwitchCurve, &CollectiveCurve::in_switch, kSwitch>,
-     [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
-       std::string text;
-       for (const SwitchCurve& each : curve.in_switch)
-         text += fmt::format("{}{{members: {}, start: {}, hop: {}, share: {}}}", text.empty() ? "" : ", ", each.members,
-                             each.start, each.hop, each.share);
-       if (!text.empty()) out.line(key, "[" + text + "]");
-     }},
+     write_entries<SwitchCurve, &CollectiveCurve::in_switch, entry_text>},
     {"all_to_all", "list of maps",
      "ways of an all-to-all, of which it takes the least; see device.collectives.all_to_all[]; default: as an "
      "all-gather",
      read_entries<AllToAllWay, &CollectiveCurve::all_to_all, kAllToAll>,
-     [](YamlText& out, std::string_view key, const CollectiveCurve& curve) {
-       std::string text;
-       for (const AllToAllWay& each : curve.all_to_all)
-         text += fmt::format("{}{{start: {}, hop: {}, share: {}, lost: {}}}", text.empty() ? "" : ", ", each.start,
-                             each.hop, each.share, each.lost);
-       if (!text.empty()) out.line(key, "[" + text + "]");
-     }},
+     write_entries<AllToAllWay, &CollectiveCurve::all_to_all, entry_text>},
     {"handed_on", "number in (0, 1]",
      "share of the links' bandwidth at which tokens are handed on to the devices of a node (plan.expert_exchange: "
      "per_node); default: as an all-to-all",
