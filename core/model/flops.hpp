@@ -7,6 +7,7 @@
 //                  three forward passes for forward and backward      Megatron-LM, num_floating_point_operations (2025)
 //                  Of a Mamba-2 mixer its two products and 7 FLOPs per token, inner feature and state, no convolution.
 //                  (Megatron-LM itself takes 2 hidden for the inner features, whatever the mixer's heads are.)
+//                  Of a gated delta net its two products, its convolution, and 8 FLOPs per token, head and value feature squared.
 //     megatron21   all pairs of attention, and four forward passes: the forward runs twice (full recomputation); three
 //                  of the logits, which are not recomputed                                      [Megatron21] equation 3
 // 1.7 B model (24 layers, hidden 2304, 2048 tokens): 30.21 TFLOP per sample by `megatron21`.

@@ -41,6 +41,7 @@
 namespace pipewright::core {
 
 std::int64_t features_of(const StateSpace& spec);  // of its input
+std::int64_t features_of(const DeltaNet& spec);    // likewise
 
 class LayerBuilder {
  public:
@@ -83,6 +84,8 @@ class LayerBuilder {
   Value experts(Value x, Value routes, const Experts& experts);  // likewise, each times the router's share
   // What lies between the products of a Mamba-2 mixer: {tokens, z, x, B, C, dt side by side} -> {tokens, inner features}
   Value state_space(Value x, const StateSpace& spec);
+  // Likewise of a gated delta net: {tokens, q, k, v, z, b, a side by side} -> {tokens, features of all values}
+  Value gated_delta_net(Value x, const DeltaNet& spec);
   // The same values: no operator, no bytes. A layer that does nothing else hands on its input, which then counts where
   // it was produced.
   Value reshape(Value x, Shape shape);

@@ -1,5 +1,5 @@
 // What the operators of a layer share: checks of shapes, sizes of windows, arithmetic of activations. Inside core/model
-// only, for layer_builder.cpp, layer_products.cpp and layer_memory_operators.cpp.
+// only, for the layer_*.cpp.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +64,23 @@ inline std::string_view name_of(Activation kind) {
     case Activation::Sigmoid: return "sigmoid";
   }
   return "";
+}
+
+inline double real(std::int64_t value) {
+  return static_cast<double>(value);
+}
+
+// Chunks that a scan or linear attention cuts L tokens into, of Q tokens and what is left: sums over them of Q, Q^2, Q^3, and
+// how many there are. L = 7, Q = 3: 7, 19, 55; 3.
+struct Chunks {
+  double tokens = 0, squares = 0, cubes = 0, count = 0;
+  double pairs() const { return (squares + tokens) / 2; }  // of a token and those up to it
+  double earlier() const { return (squares - tokens) / 2; }
+};
+inline Chunks chunks_of(std::int64_t tokens, std::int64_t chunk) {
+  const double whole = real(tokens / chunk), q = real(chunk), rest = real(tokens % chunk);
+  return {real(tokens), whole * q * q + rest * rest, whole * q * q * q + rest * rest * rest,
+          whole + (rest > 0 ? 1 : 0)};
 }
 
 // The last dimension becomes `features`.

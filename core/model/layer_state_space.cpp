@@ -31,25 +31,12 @@ using namespace layer_rules;
 
 namespace {
 
-double real(std::int64_t value) {
-  return static_cast<double>(value);
-}
-
 void check(const StateSpace& spec) {
   need_at_least_1(spec.heads, "heads"), need_at_least_1(spec.head_size, "head size");
   need_at_least_1(spec.groups, "groups"), need_at_least_1(spec.state, "state");
   need_at_least_1(spec.kernel, "kernel"), need_at_least_1(spec.chunk, "chunk");
   if (spec.heads % spec.groups != 0)
     throw InputError(number(spec.groups) + " groups do not divide " + number(spec.heads) + " heads; use a divisor");
-}
-
-// Tokens of each chunk, squared and in pairs (q + 1) q / 2, summed up; and how many chunks there are.
-struct Chunks {
-  double squares = 0, pairs = 0, count = 0;
-};
-Chunks chunks_of(std::int64_t tokens, std::int64_t chunk) {
-  const double whole = real(tokens / chunk), q = real(chunk), rest = real(tokens % chunk);
-  return {whole * q * q + rest * rest, whole * q * (q + 1) / 2 + rest * (rest + 1) / 2, whole + (rest > 0 ? 1 : 0)};
 }
 
 // What the kernels read and write.
@@ -123,7 +110,7 @@ LayerBuilder::Value LayerBuilder::state_space(Value x, const StateSpace& spec) {
   add("state_passing", kMemory, 2 * states, states32 + t.states, 3.0 * states32 + t.states, 0);
   add("chunk_scores", kProducts, 2 * state * scores, 2.0 * t.shared + t.scores,
       2.0 * (t.scores + 2.0 * t.shared + t.gradient32), 0);
-  const double masked = 2 * d * chunks.pairs;
+  const double masked = 2 * d * chunks.pairs();
   Operator& scan = add("chunk_scan", kProducts, masked + 2 * tokens * d * state,
                        4.0 * t.inner + t.shared + t.scores + t.states + decays, {}, spec.heads);
   // The gate (x, z, output and its gradient read, two gradients written), then the gradients of the states, of X, C, the

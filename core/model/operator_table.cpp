@@ -161,6 +161,15 @@ constexpr Parameter kStateSpace[] = {
     {"chunk", "tokens of a chunk", 1, 100'000'000, 128, ""},
 };
 
+constexpr Parameter kGatedDeltaNet[] = {
+    {"heads", "of the values", 1, 65536, {}, ""},
+    {"key_heads", "of queries and keys, which heads share; 0: heads", 0, 65536, 0, ""},
+    {"key_size", "features of a query or key", 1, kLarge, 128, ""},
+    {"value_size", "features of a head's values", 1, kLarge, 128, ""},
+    {"kernel", "tokens that the convolution sees", 1, 4096, 4, ""},
+    {"chunk", "tokens of a chunk", 1, 100'000'000, 64, ""},
+};
+
 Value global_average_pool(LayerBuilder& layer, Inputs x, const FamilyValues&) {
   return layer.global_average_pool(x[0]);
 }
@@ -264,6 +273,12 @@ constexpr std::array kOperatorRules = {
                  [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
                    return layer.state_space(
                        x[0], {v["heads"], v["head_size"], v["groups"], v["state"], v["kernel"], v["chunk"]});
+                 }},
+    OperatorRule{"gated_delta_net", "what lies between the products of a gated delta net", kGatedDeltaNet, 1, 1,
+                 [](LayerBuilder& layer, Inputs x, const FamilyValues& v) {
+                   const std::int64_t heads = v["heads"], keys = v["key_heads"] == 0 ? heads : v["key_heads"];
+                   return layer.gated_delta_net(x[0],
+                                                {heads, keys, v["key_size"], v["value_size"], v["kernel"], v["chunk"]});
                  }},
     OperatorRule{"flatten", "the same values in one dimension", {}, 1, 1, flatten},
     OperatorRule{"image_to_tokens", "pixels as tokens, channels as features", {}, 1, 1, image_to_tokens},

@@ -126,6 +126,15 @@ struct StateSpace {
   bool operator==(const StateSpace&) const = default;
 };
 
+// What lies between the two products of a gated delta net.                                                [GatedDelta24]
+struct DeltaNet {
+  std::int64_t heads = 1, key_heads = 1;          // of values; of queries and keys, each shared by as many of the first
+  std::int64_t key_size = 128, value_size = 128;  // features of such heads
+  std::int64_t kernel = 4;                        // of the causal convolution, in tokens
+  std::int64_t chunk = 64;                        // tokens whose pairs are computed one by one
+  bool operator==(const DeltaNet&) const = default;
+};
+
 // What tells one step of an operation from another: the shapes say the rest. Steps of other operations have none.
 struct Embedding {
   std::int64_t vocabulary = 1;

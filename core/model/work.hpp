@@ -77,7 +77,7 @@ enum class Module : std::uint8_t {
   ExpertActivation,  // moe_act: of the experts, whose output is not kept either
   Experts,           // moe: router, exchange and products of the experts, shared ones among them
   Operators,         // operators, of no operator: all but what `Replay` saves of a block's
-  StateSpace,        // between the products of a Mamba-2 mixer; never rebuilt alone
+  StateSpace,        // between the products of a Mamba-2 mixer or a gated delta net; never rebuilt alone
 };
 constexpr int kModules = 8;
 // Of them; AttentionCore, Norm: 0b110.
@@ -174,6 +174,7 @@ struct Operator {
   double all_pairs_flops = 0;
   double other_gate_flops = 0;  // part of forward_flops that computes a gate other than SwiGLU's
   bool causal = false;          // attention: of all pairs, each query sees the keys before it
+  double in_turn = 0;           // parts of a sample that wait for the one before: chunks of linear attention
   ProductOfLayer shape;         // of a product
   AttentionShape attention;     // of fused attention; heads 0: it is none
   ConvolutionShape convolution;

@@ -307,7 +307,7 @@ TEST_CASE("A hybrid's blocks have one part each, and patterns that contradict th
     return std::string();
   };
   const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  CHECK(says(refused({}, "M*X-"), "model.pattern: has another letter at place 3; write a text of the letters M*-E"));
+  CHECK(says(refused({}, "M*X-"), "model.pattern: has another letter at place 3; write a text of the letters MG*-E"));
   CHECK(says(refused({}, "M\u2013\u2013X"), "model.pattern: has another letter at place 2; write a text"));
   CHECK(refused({heads}, std::string(50'000, 'M').c_str()).size() < 300);
   CHECK(says(refused({heads}, "M*-"), "model.pattern: M*- has 3 letters for layers: 4; write one a layer"));

@@ -163,13 +163,16 @@ class PassesOfWork {
   }
 
   double forward_time(const Here& here) const {
-    return times_.time(here.op, PassKind::Forward, here.samples, here.op.forward_flops * here.flops,
-                       bytes(here, here.op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels);
+    return std::max(
+        here.by.forward_ns,
+        times_.time(here.op, PassKind::Forward, here.samples, here.op.forward_flops * here.flops,
+                    bytes(here, here.op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels));
   }
   double input_time(const Here& here) const {
-    return times_.time(here.op, PassKind::Input, here.samples,
-                       (here.op.input_flops + here.op.rebuilt_flops) * here.flops,
-                       bytes(here, here.op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back);
+    return std::max(
+        here.by.backward_ns,
+        times_.time(here.op, PassKind::Input, here.samples, (here.op.input_flops + here.op.rebuilt_flops) * here.flops,
+                    bytes(here, here.op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back));
   }
 
   // The first products of a shared expert run while tokens are sent, its last while they come back; backwards the other

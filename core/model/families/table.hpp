@@ -27,7 +27,7 @@ struct FamilyParameter {
   std::int64_t least = 1, most = 1'000'000;
   std::optional<std::int64_t> otherwise;  // default; absent: must be given
   std::string_view choices = "";          // "a | b | c"; the first is the default. yes/no is "no | yes"
-  std::string_view letters = "";          // "M*-E"; default: no text
+  std::string_view letters = "";          // "MG*-E"; default: no text
 
   bool is_number() const { return choices.empty() && letters.empty(); }
 };

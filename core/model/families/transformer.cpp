@@ -52,9 +52,15 @@ AttentionCore core_of(const Transformer& t, std::int64_t queries, std::int64_t k
 Value ordinary_attention(LayerBuilder& b, const Transformer& t, Value x, std::int64_t window, bool causal) {
   const std::int64_t s = b.shape(x)[0], d = t.head_size;
   const std::int64_t query_key = (t.heads + t.key_heads) * d, values = t.key_heads * d;
-  Value qkv = b.linear(
-      x,
-      {.features = query_key + values, .bias = t.attention_bias != Transformer::Bias::None, .split = Split::Columns});
+  const std::int64_t gate = t.attention_gate ? t.heads * d : 0;
+  const Value opened = b.linear(x, {.features = query_key + values + gate,
+                                    .bias = t.attention_bias != Transformer::Bias::None,
+                                    .split = Split::Columns});
+  const auto gated = [&](Value attended) {
+    return gate > 0 ? b.multiply(attended, b.activation(b.slice(opened, {s, gate}), Activation::Sigmoid)) : attended;
+  };
+  const bool cut = gate > 0 && t.qk_norm == Transformer::QkNorm::None;
+  Value qkv = cut ? b.slice(opened, {s, query_key + values}) : opened;
   if (t.sinks) qkv = b.parameters(qkv, t.heads);
   AttentionCore core = core_of(t, s, s, window, causal);
   core.bias = t.positions == Transformer::Positions::RelativeBias;
@@ -62,7 +68,7 @@ Value ordinary_attention(LayerBuilder& b, const Transformer& t, Value x, std::in
   const bool rotary = t.positions == Transformer::Positions::Rotary;
   if (t.qk_norm == Transformer::QkNorm::None) {
     const double share = static_cast<double>(query_key) / static_cast<double>(query_key + values);
-    return b.attention({rotary ? b.rotary(qkv, share * rotated) : qkv}, core);
+    return gated(b.attention({rotary ? b.rotary(qkv, share * rotated) : qkv}, core));
   }
   Value qk = b.slice(qkv, {s, query_key});
   const Value v = b.slice(qkv, {s, values});
@@ -73,7 +79,7 @@ Value ordinary_attention(LayerBuilder& b, const Transformer& t, Value x, std::in
   } else {
     qk = b.norm(qk, {.kind = t.norm, .bias = t.norm_bias});
   }
-  return b.attention({rotary ? b.rotary(qk, rotated) : qk, v}, core);
+  return gated(b.attention({rotary ? b.rotary(qk, rotated) : qk, v}, core));
 }
 
 // Multi-head latent attention. Keys and values are opened from the compressed vector for every head, as in training;
@@ -161,7 +167,7 @@ Value feed_forward(LayerBuilder& b, const Transformer& t, Value x, bool is_spars
   return dropped(b, t, y);
 }
 
-// ---- Mamba-2 --------------------------------------------------------------------------------------------------------
+// ---- Mamba-2, gated delta nets --------------------------------------------------------------------------------------
 
 // One product opens z, x, B, C and dt side by side, one closes; no biases.                             [DaoGu24] section 7
 //     parameters: h (2 d + 2 g N + n) + (k + 1)(d + 2 g N) + 3 n + d + d h, d = n p
@@ -169,6 +175,14 @@ Value mixer(LayerBuilder& b, const Transformer& t, Value x) {
   const Value opened = b.linear(x, {.features = features_of(t.mixer), .bias = false, .split = Split::Columns});
   return dropped(b, t,
                  b.linear(b.state_space(opened, t.mixer), {.features = t.hidden, .bias = false, .split = Split::Rows}));
+}
+
+// Likewise q, k, v, z, b and a.                                                     [GatedDelta24] section 3.4, figure 1
+//     parameters: h (2 G K + 2 H V + 2 H) + k (2 G K + H V) + 2 H + V + h H V
+Value delta_net(LayerBuilder& b, const Transformer& t, Value x) {
+  const Value opened = b.linear(x, {.features = features_of(t.delta), .bias = false, .split = Split::Columns});
+  return dropped(
+      b, t, b.linear(b.gated_delta_net(opened, t.delta), {.features = t.hidden, .bias = false, .split = Split::Rows}));
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
@@ -199,6 +213,7 @@ Value block(LayerBuilder& b, const Transformer& t, Value x, const BlockKind& kin
   if (kind.part != '\0')
     return residual(b, t, x, [&](Value y) {
       return kind.part == 'M'   ? mixer(b, t, y)
+             : kind.part == 'G' ? delta_net(b, t, y)
              : kind.part == '*' ? self_attention(b, t, y, kind)
                                 : feed_forward(b, t, y, kind.part == 'E');
     });
@@ -306,10 +321,11 @@ void need(bool holds, const std::string& message) {
 
 void check_pattern(const Transformer& t) {
   if (t.pattern.empty()) return;
-  const std::size_t other = t.pattern.find_first_not_of("M*-E");
+  const std::size_t other = t.pattern.find_first_not_of("MG*-E");
   need(other == std::string::npos, "pattern has the letter \"" +
                                        t.pattern.substr(other == std::string::npos ? 0 : other, 1) +
-                                       "\"; use M (Mamba-2), * (attention), - (dense feed-forward) and E (experts)");
+                                       "\"; use M (Mamba-2), G (gated delta net), * (attention), - (dense "
+                                       "feed-forward) and E (experts)");
   need(t.pattern.size() == static_cast<std::size_t>(t.layers), "pattern has " + std::to_string(t.pattern.size()) +
                                                                    " letters for layers: " + std::to_string(t.layers) +
                                                                    "; use one a layer");
@@ -337,6 +353,8 @@ void check(const Transformer& t) {
   need(t.rotary_size <= t.head_size, "rotary features " + std::to_string(t.rotary_size) + " are more than a head's " +
                                          std::to_string(t.head_size) + "; use at most that many");
   need(!t.squared || !t.gated, "a squared activation (relu2) has no gate; add gated: no, or use another activation");
+  need(!t.attention_gate || t.latent.rank == 0,
+       "attention_gate is not built with key_value_rank; leave one of the two out");
   check_pattern(t);
   const std::int64_t longest = std::max(t.encoder_layers > 0 ? t.sequence_length : 0, decoder_length(t));
   if (t.positions == Transformer::Positions::Learned && t.image == 0)

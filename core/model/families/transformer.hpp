@@ -7,7 +7,7 @@
 //
 // Tensor parallelism as in [Shoeybi19]: queries, keys, values and the first product of a feed-forward network are split
 // by columns, the attention's output and the second product by rows, embedding and head by vocabulary; heads and groups of
-// Mamba-2 mixers with them; norms, routers and the down-projections of latent attention stand whole on every device.
+// Mamba-2 mixers and both kinds of heads of gated delta nets with them; norms, routers and the down-projections of latent attention stand whole on every device.
 //
 // Left out: rotary tables, the scaling of embeddings by a constant, auxiliary losses of routers (no parameters, and no
 // FLOPs worth a line), and attention sinks cost no time. Of fused attention neither softmax nor dropout, soft caps or
@@ -88,6 +88,7 @@ struct Transformer {
   Bias attention_bias = Bias::None;
   bool feed_forward_bias = false;
   QkNorm qk_norm = QkNorm::None;
+  bool attention_gate = false;      // a sigmoid of as many further features as queries scales its output (Qwen3-Next)
   bool attention_soft_cap = false;  // scores pass cap * tanh(score / cap) (Gemma 2)
   bool final_soft_cap = false;      // and so do the logits
   bool sinks = false;               // one trained logit per head (gpt-oss)
@@ -106,10 +107,12 @@ struct Transformer {
   Moe moe;
   std::vector<char> sparse;  // by block: uses `moe`; empty: all, if there are experts
   Latent latent;
-  // Hybrid stacks (Nemotron-H): by block the one part that it has, in the letters of Megatron-LM's --hybrid-layer-pattern:
-  // M a Mamba-2 mixer, * attention, - a dense feed-forward, E experts. Empty: every block has attention and feed-forward.
+  // Hybrid stacks (Nemotron-H, Qwen3-Next): by block the one part that it has, in the letters of Megatron-LM's
+  // --hybrid-layer-pattern: M a Mamba-2 mixer, G a gated delta net, * attention, - a dense feed-forward, E experts. Empty:
+  // every block has attention and feed-forward.
   std::string pattern;
   StateSpace mixer;
+  DeltaNet delta;
   // Multi-token prediction of DeepSeek-V3: each module is a block more, fed by the block before and the embedding of
   // the next token, with the main model's tables. `stated_modules`: of the architecture; of them `modules` are built.
   std::int64_t modules = 0, stated_modules = 0;

@@ -194,6 +194,9 @@ constexpr std::array kDecoderParameters = {
                     .choices = "none | qkv | all"},
     FamilyParameter{.name = "feed_forward_bias", .meaning = "of both products", .choices = "no | yes"},
     FamilyParameter{.name = "qk_norm", .meaning = "norms of queries and keys", .choices = "none | head | all"},
+    FamilyParameter{.name = "attention_gate",
+                    .meaning = "a sigmoid of further features of the queries' product scales its output (Qwen3-Next)",
+                    .choices = "no | yes"},
     FamilyParameter{.name = "parts",
                     .meaning = "sequential: the feed-forward reads the attention's sum; parallel: both read the input",
                     .choices = "sequential | parallel"},
@@ -234,6 +237,12 @@ constexpr std::array kDecoderParameters = {
     kMambaState,
     kMambaKernel,
     kMambaChunk,
+    kDeltaHeads,
+    kDeltaKeyHeads,
+    kDeltaKeySize,
+    kDeltaValueSize,
+    kDeltaKernel,
+    kDeltaChunk,
     kFlash,
     kNoDropout};
 
@@ -383,6 +392,9 @@ Transformer decoder_of(const FamilyValues& values) {
   t.qk_norm = values.is("qk_norm", "none")   ? Transformer::QkNorm::None
               : values.is("qk_norm", "head") ? Transformer::QkNorm::Head
                                              : Transformer::QkNorm::All;
+  t.attention_gate = values.is("attention_gate", "yes");
+  if (t.attention_gate && t.latent.rank > 0)
+    values.refuse("attention_gate", "is not built with key_value_rank; leave one of the two out");
   t.parallel_parts = values.is("parts", "parallel");
   t.rotary_size = values["rotary_size"];
   if (t.positions == Transformer::Positions::None && t.rotary_size > 0)
@@ -510,6 +522,26 @@ std::pair<std::int64_t, std::int64_t> window_rule(const std::vector<std::int64_t
   return {window, full == windows.end() ? 0 : full - windows.begin() + 1};
 }
 
+// Sizes of the blocks of a pattern that are neither attention nor feed-forward.
+void mixer_form(Form& form, const Transformer& t) {
+  if (t.pattern.find('M') != std::string::npos) {
+    form.number("mamba_heads", t.mixer.heads);
+    form.number("mamba_head_size", t.mixer.head_size, kMamba.head_size);
+    form.number("mamba_groups", t.mixer.groups, kMamba.groups);
+    form.number("mamba_state", t.mixer.state, kMamba.state);
+    form.number("mamba_kernel", t.mixer.kernel, kMamba.kernel);
+    form.number("mamba_chunk", t.mixer.chunk, kMamba.chunk);
+  }
+  if (t.pattern.find('G') != std::string::npos) {
+    form.number("delta_heads", t.delta.heads);
+    form.number("delta_key_heads", t.delta.key_heads, t.delta.heads);
+    form.number("delta_key_size", t.delta.key_size, kDelta.key_size);
+    form.number("delta_value_size", t.delta.value_size, kDelta.value_size);
+    form.number("delta_kernel", t.delta.kernel, kDelta.kernel);
+    form.number("delta_chunk", t.delta.chunk, kDelta.chunk);
+  }
+}
+
 FamilyForm decoder_form(const Transformer& t) {
   using Bias = Transformer::Bias;
   using Norms = Transformer::Norms;
@@ -548,6 +580,7 @@ FamilyForm decoder_form(const Transformer& t) {
             "none");
   form.yes("feed_forward_bias", t.feed_forward_bias);
   form.word("qk_norm", t.qk_norm == QkNorm::None ? "none" : t.qk_norm == QkNorm::Head ? "head" : "all", "none");
+  form.yes("attention_gate", t.attention_gate);
   form.word("parts", t.parallel_parts ? "parallel" : "sequential", "sequential");
   form.word("positions", t.positions == Transformer::Positions::None ? "none" : "rotary", "rotary");
   form.number("rotary_size", t.rotary_size);
@@ -577,14 +610,7 @@ FamilyForm decoder_form(const Transformer& t) {
   form.number("value_size", t.latent.value_size);
   form.number("next_token_modules", t.modules);
   form.word("pattern", t.pattern.c_str(), "");
-  if (t.pattern.find('M') != std::string::npos) {
-    form.number("mamba_heads", t.mixer.heads);
-    form.number("mamba_head_size", t.mixer.head_size, kMamba.head_size);
-    form.number("mamba_groups", t.mixer.groups, kMamba.groups);
-    form.number("mamba_state", t.mixer.state, kMamba.state);
-    form.number("mamba_kernel", t.mixer.kernel, kMamba.kernel);
-    form.number("mamba_chunk", t.mixer.chunk, kMamba.chunk);
-  }
+  mixer_form(form, t);
   return form.done();
 }
 
@@ -626,7 +652,8 @@ const Family kVitFamily{"vit", "Vision Transformer: patches, a class token, a cl
                         kVitParameters, built<vit_of>};
 const Family kDecoderFamily{"decoder",
                             "Llama-like decoder: rotary positions, grouped queries, experts, latent attention, "
-                            "hybrids with Mamba-2 [Touvron23] [DeepSeekII24] [NemotronH25]",
+                            "hybrids with Mamba-2 or gated delta nets [Touvron23] [DeepSeekII24] [NemotronH25] "
+                            "[GatedDelta24]",
                             kDecoderParameters, built<decoder_of>};
 
 }  // namespace pipewright::core
