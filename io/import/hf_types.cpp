@@ -263,6 +263,24 @@ void qwen3_moe(const HfReading& r) {
   qwen3(r), read_qwen_experts(r);
 }
 
+// Gated delta nets and attention with a gate, each with a feed-forward behind it.                        [GatedDelta24]
+void qwen3_next(const HfReading& r) {
+  Transformer& t = r.out.transformer;
+  HfFields& c = r.config;
+  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  read_decoder(r), read_heads(r), read_rotated_share(r, "partial_rotary_factor", 0.25);
+  t.activation = activation(c, "hidden_act", "silu");
+  t.qk_norm = Transformer::QkNorm::Head;
+  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  c.need_off("use_sliding_window", "is not built: attention sees all tokens before; set it to false");
+  if (c.count_or_0("num_experts") > 0) {
+    read_qwen_experts(r);
+    t.moe.shared_feed_forward = c.count("shared_expert_intermediate_size");
+    t.moe.shared_gate = true;
+  }
+  read_hf_delta(r);
+}
+
 // Gemma: GELU as gate, tied tables, heads whose size is stated.
 void gemma(const HfReading& r) {
   Transformer& t = r.out.transformer;
@@ -560,13 +578,30 @@ void vit(const HfReading& r) {
 }
 
 constexpr HfType kTypes[] = {
-    {"bert", bert},   {"deepseek_v2", deepseek}, {"deepseek_v3", deepseek_v3},
-    {"gemma", gemma}, {"gemma2", gemma2},        {"gemma3_text", gemma3},
-    {"gpt2", gpt2},   {"gpt_neox", gpt_neox},    {"gpt_oss", gpt_oss},
-    {"llama", llama}, {"mistral", mistral},      {"mixtral", mixtral},
-    {"mpt", mpt},     {"nemotron", nemotron},    {"nemotron_h", nemotron_h},
-    {"olmo2", olmo2}, {"qwen2", qwen2},          {"qwen2_moe", qwen2_moe},
-    {"qwen3", qwen3}, {"qwen3_moe", qwen3_moe},  {"t5", t5},
+    {"bert", bert},
+    {"deepseek_v2", deepseek},
+    {"deepseek_v3", deepseek_v3},
+    {"gemma", gemma},
+    {"gemma2", gemma2},
+    {"gemma3_text", gemma3},
+    {"gpt2", gpt2},
+    {"gpt_neox", gpt_neox},
+    {"gpt_oss", gpt_oss},
+    {"llama", llama},
+    {"mistral", mistral},
+    {"mixtral", mixtral},
+    {"mpt", mpt},
+    {"nemotron", nemotron},
+    {"nemotron_h", nemotron_h},
+    {"olmo2", olmo2},
+    {"qwen2", qwen2},
+    {"qwen2_moe", qwen2_moe},
+    {"qwen3", qwen3},
+    {"qwen3_5_moe_text", qwen3_next},
+    {"qwen3_5_text", qwen3_next},
+    {"qwen3_moe", qwen3_moe},
+    {"qwen3_next", qwen3_next},
+    {"t5", t5},
     {"vit", vit},
 };
 

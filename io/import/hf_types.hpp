@@ -28,6 +28,10 @@ std::span<const HfType> hf_types();  // by name
 // Blocks of one part each, Mamba-2 mixers and experts of nemotron_h. `transformer` has the rest.
 void read_hf_hybrid(const HfReading& reading);
 
+// Layers of two blocks each, a gated delta net or attention and then a feed-forward or experts, of qwen3_next and its
+// successors. `transformer` has the rest, by layer.
+void read_hf_delta(const HfReading& reading);
+
 // What every type states beside its shapes: rotary base and scaling, epsilon of the norms. `transformer` is read.
 void read_hf_trained_as(const HfReading& reading);
 

@@ -25,24 +25,45 @@ TEST_CASE("Published configurations have their published numbers of parameters")
     const char* name;
     std::int64_t parameters;
   };
-  constexpr Row rows[] = {{"llama3-8b", 8'030'261'248},       {"llama3-70b", 70'553'706'496},
-                          {"mistral-7b", 7'241'732'096},      {"mixtral-8x7b", 46'702'792'704},
-                          {"qwen2-7b", 7'615'616'512},        {"qwen2-moe-a2.7b", 14'315'784'192},
-                          {"qwen3-8b", 8'190'735'360},        {"qwen3-30b-a3b", 30'532'122'624},
-                          {"gemma-7b", 8'537'680'896},        {"gemma2-2b", 2'614'341'888},
-                          {"gemma3-1b", 999'885'952},         {"gpt2", 124'439'808},
-                          {"gpt-neox-20b", 20'554'567'680},   {"gpt-oss-20b", 20'914'757'184},
-                          {"gpt-oss-120b", 116'829'156'672},  {"deepseek-v2-lite", 15'706'484'224},
-                          {"deepseek-v3", 671'026'419'200},   {"bert-base", 109'482'240},
-                          {"t5-base", 222'903'552},           {"vit-base-16", 86'567'656},
-                          {"llama3.1-8b", 8'030'261'248},     {"llama3.1-70b", 70'553'706'496},
-                          {"qwen3-0.6b", 596'049'920},        {"llama3.1-405b", 405'853'388'800},
-                          {"qwen3-1.7b", 1'720'574'976},      {"qwen3-4b", 4'022'468'096},
-                          {"qwen3-14b", 14'768'307'200},      {"qwen3-32b", 32'762'123'264},
-                          {"olmo2-7b", 7'298'617'344},        {"olmo2-13b", 13'716'198'400},
-                          {"olmo2-32b", 32'234'279'936},      {"mpt-7b", 6'649'286'656},
-                          {"mpt-30b", 29'957'200'896},        {"nemotron-3-nano-30b-a3b", 31'577'937'344 + 23 * 128},
-                          {"nemotron-4-15b", 15'628'775'424}, {"nemotron-4-340b", 341'029'195'776}};
+  constexpr Row rows[] = {{"llama3-8b", 8'030'261'248},
+                          {"llama3-70b", 70'553'706'496},
+                          {"mistral-7b", 7'241'732'096},
+                          {"mixtral-8x7b", 46'702'792'704},
+                          {"qwen2-7b", 7'615'616'512},
+                          {"qwen2-moe-a2.7b", 14'315'784'192},
+                          {"qwen3-8b", 8'190'735'360},
+                          {"qwen3-30b-a3b", 30'532'122'624},
+                          {"gemma-7b", 8'537'680'896},
+                          {"gemma2-2b", 2'614'341'888},
+                          {"gemma3-1b", 999'885'952},
+                          {"gpt2", 124'439'808},
+                          {"gpt-neox-20b", 20'554'567'680},
+                          {"gpt-oss-20b", 20'914'757'184},
+                          {"gpt-oss-120b", 116'829'156'672},
+                          {"deepseek-v2-lite", 15'706'484'224},
+                          {"deepseek-v3", 671'026'419'200},
+                          {"bert-base", 109'482'240},
+                          {"t5-base", 222'903'552},
+                          {"vit-base-16", 86'567'656},
+                          {"llama3.1-8b", 8'030'261'248},
+                          {"llama3.1-70b", 70'553'706'496},
+                          {"qwen3-0.6b", 596'049'920},
+                          {"llama3.1-405b", 405'853'388'800},
+                          {"qwen3-1.7b", 1'720'574'976},
+                          {"qwen3-4b", 4'022'468'096},
+                          {"qwen3-14b", 14'768'307'200},
+                          {"qwen3-32b", 32'762'123'264},
+                          {"olmo2-7b", 7'298'617'344},
+                          {"olmo2-13b", 13'716'198'400},
+                          {"olmo2-32b", 32'234'279'936},
+                          {"mpt-7b", 6'649'286'656},
+                          {"mpt-30b", 29'957'200'896},
+                          {"nemotron-3-nano-30b-a3b", 31'577'937'344 + 23 * 128},
+                          {"nemotron-4-15b", 15'628'775'424},
+                          {"nemotron-4-340b", 341'029'195'776},
+                          {"qwen3-next-80b-a3b", 79'674'391'296},
+                          {"qwen3.5-35b-a3b", 34'660'610'688},
+                          {"qwen3.5-9b", 8'953'803'264}};
   for (const auto& [name, parameters] : rows) {
     CAPTURE(name);
     const Model model = read_hf_config(shipped(name), {});
@@ -73,7 +94,7 @@ TEST_CASE("Every model type has a shipped configuration, and each is described b
     CHECK(seen.find("\"model_type\": \"" + std::string(type) + "\"") != std::string::npos);
     ++types;
   }
-  CHECK(types == 22);
+  CHECK(types == 25);
 }
 
 TEST_CASE("Of experts, those that a token is sent to are active") {
@@ -182,7 +203,7 @@ TEST_CASE("An unknown model_type is refused with the known ones") {
       hf_refusal("{\"model_type\": \"lama\"}") ==
       "config.json:1:16: model_type: unknown \"lama\"; did you mean \"llama\"? known: bert, deepseek_v2, deepseek_v3, "
       "gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, mpt, nemotron, nemotron_h, "
-      "olmo2, qwen2, qwen2_moe, qwen3, qwen3_moe, t5, vit");
+      "olmo2, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, t5, vit");
   CHECK(hf_refusal("{}") ==
         "config.json: is not a Hugging Face configuration: model_type is missing; name a config.json of a model, e.g. "
         "with "
