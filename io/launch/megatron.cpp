@@ -225,13 +225,14 @@ std::vector<std::string> unsaid(const Transformer& t) {
   add(t.positions == Transformer::Positions::None && t.pattern.empty(), "ALiBi (if its positions are by it)");
   add(t.parallel_parts, "attention and feed-forward side by side");
   add(t.qk_norm == Transformer::QkNorm::All, "norms of queries and keys over all heads");
+  add(t.qk_norm == Transformer::QkNorm::Head && !t.pattern.empty(),
+      "norms of queries and keys (hybrid_stack_spec has none: use a spec of yours with q_layernorm and k_layernorm)");
   add(t.attention_soft_cap || t.final_soft_cap, "soft caps");
   add(t.sinks, "attention sinks");
   add((t.attention_bias == Transformer::Bias::All) != t.feed_forward_bias,
       "biases of the attention or of the feed-forward alone");
   add(t.moe.router_bias, "bias of the router");
   add(t.moe.expert_bias, "biases of the experts");
-  add(t.moe.shared_gate, "gate of the shared expert");
   return parts;
 }
 
@@ -262,6 +263,15 @@ void expert_flags(Flags& flags, const Answer& written) {
 void hybrid_flags(Flags& flags, const Answer& written, const Transformer& t) {
   flags.add("--hybrid-layer-pattern={}", shell_word(hybrid_pattern(written.plan, written.scenario->model, t)));
   flags.line("--spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec");
+  if (t.pattern.find('G') != std::string::npos) {
+    const DeltaNet& delta = t.delta;
+    flags.add(
+        "--linear-num-value-heads {} --linear-num-key-heads {} --linear-value-head-dim {} --linear-key-head-dim {} "
+        "--linear-conv-kernel-dim {}",
+        delta.heads, delta.key_heads, delta.value_size, delta.key_size, delta.kernel);
+    if (delta.chunk != 64)
+      flags.remark(fmt::format("delta_chunk {}: Megatron-LM has no flag for it, its delta rule takes 64", delta.chunk));
+  }
   if (t.pattern.find('M') == std::string::npos) return;
   const StateSpace& mixer = t.mixer;
   flags.add("--mamba-num-heads {} --mamba-head-dim {} --mamba-num-groups {} --mamba-state-dim {}", mixer.heads,
@@ -294,14 +304,17 @@ void model_flags(Flags& flags, const Answer& written) {
   if (t.positions == Transformer::Positions::None) flags.line("--position-embedding-type none");
   if (!t.feed_forward_bias && t.attention_bias != Transformer::Bias::All) flags.line("--disable-bias-linear");
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
-  if (t.qk_norm == Transformer::QkNorm::Head) flags.line("--qk-layernorm");
+  if (t.qk_norm == Transformer::QkNorm::Head && !hybrid) flags.line("--qk-layernorm");
+  if (t.attention_gate) flags.line("--attention-output-gate");
   if (!t.tied) flags.line("--untie-embeddings-and-output-weights");
   if (t.moe.experts > 0)
     flags.add("--num-experts {} --moe-router-topk {} --moe-ffn-hidden-size {}", t.moe.experts, t.moe.active,
               t.moe.feed_forward);
   expert_flags(flags, written);
   if (t.moe.experts > 0 && !t.sparse.empty()) flags.add("--moe-layer-freq '{}'", sparse_of(t));
-  if (t.moe.shared_feed_forward > 0) flags.add("--moe-shared-expert-intermediate-size {}", t.moe.shared_feed_forward);
+  if (t.moe.shared_feed_forward > 0)
+    flags.add("--moe-shared-expert-intermediate-size {}{}", t.moe.shared_feed_forward,
+              t.moe.shared_gate ? " --moe-shared-expert-gate" : "");
   if (t.latent.rank > 0)
     flags.add("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}{}",
               t.latent.rank, t.latent.nope_size, t.latent.rope_size, t.latent.value_size,

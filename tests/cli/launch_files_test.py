@@ -238,6 +238,18 @@ assert "  --mamba-num-heads 64 --mamba-head-dim 64 --mamba-num-groups 8 --mamba-
 assert "  --spec megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec\n" in nano and "  --squared-relu\n" in nano
 assert "\n  pretrain_hybrid.py " in nano and "pretrain_gpt" not in nano
 assert "--num-layers" not in nano and "--pipeline-model-parallel-layout" not in nano and "ALiBi" not in nano, nano
+# Gated delta nets have a letter and sizes of their own, attention and the shared expert their gates.
+gated = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/qwen3-next-80b-a3b.json", "--set",
+                 "plan.stages=2", "--set", "plan.tensor_parallel=2")
+assert parses_as_shell(gated) and "--qk-layernorm" not in gated, gated
+assert ("add Megatron-LM's own: norms of queries and keys (hybrid_stack_spec has none: use a spec of yours with q_layernorm and "
+        "k_layernorm)\n") in gated, gated
+segments = re.search(r"^  --hybrid-layer-pattern='([G*E|]+)'$", gated, re.M)[1].split("|")
+assert len(segments) == 2 and "".join(segments) == 12 * "GEGEGE*E", segments
+assert ("  --linear-num-value-heads 32 --linear-num-key-heads 16 --linear-value-head-dim 128 --linear-key-head-dim 128 "
+        "--linear-conv-kernel-dim 4\n") in gated and "--mamba" not in gated, gated
+assert "  --attention-output-gate\n" in gated and "--moe-shared-expert-intermediate-size 512 --moe-shared-expert-gate\n" in gated, gated
+assert "--rotary-base 10000000\n" in gated and "--rotary-percent 0.25\n" in gated and "\n  pretrain_hybrid.py " in gated, gated
 run = started.run([PIPEWRIGHT, "launch", f"{SOURCE}/scenarios/what_if/llama3-70b.yaml", "--for", "torchtitan", *hybrid],
                   capture_output=True, text=True, check=False)
 assert run.returncode == 2 and "is a hybrid stack (model.pattern), of which torchtitan has none; --for megatron has" in run.stderr, run
