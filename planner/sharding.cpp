@@ -175,7 +175,26 @@ std::string no_offloading(const Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+void check_optimizer(const Training& training, PlanErrors& errors) {
+  const auto refuse = [&](const Place& place, const char* key, std::string why) {
+    errors.add(or_else(place, training.place), std::string("training.") + key, std::move(why));
+  };
+  if (training.optimizer == Optimizer::Muon && training.zero >= kGradientsSharded)
+    refuse(training.zero_place, "zero",
+           fmt::format("{} divides matrices, and muon needs whole ones; write 0 or 1", training.zero));
+  if (training.optimizer == Optimizer::Muon && training.offload_optimizer.value > 0)
+    refuse(training.offload_optimizer.place, "offload_optimizer", "a host does not run muon's products; leave it out");
+  if (training.master_weights.value == MasterWeights::Remainder && training.precision != Precision::Bf16)
+    refuse(training.master_weights.place, "master_weights",
+           "remainder is of bf16 weights; write precision: bf16, or fp32");
+}
+
+}  // namespace
+
 void check_host_update(const Scenario& scenario, PlanErrors& errors) {
+  check_optimizer(scenario.training, errors);
   const Placed<double>& asked = scenario.training.offload_optimizer;
   if (asked.value <= 0) return;
   if (scenario.cost != CostSourceKind::Roofline)

@@ -10,6 +10,7 @@
 #include "core/cost/host_update.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/cost/muon.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -72,7 +73,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   const Scenario& scenario = cost.scenario();
   const Training& training = scenario.training;
   const Bytes weight = weight_bytes(training.precision), gradient = gradient_bytes(training),
-              optimizer = optimizer_bytes(training.precision, training.optimizer);
+              optimizer = optimizer_bytes(training);
   const bool versions = !has_flush(shell);
   const Recompute mode = mode_of(shell);
   const std::vector<Bytes> over = bytes_over_cuts(scenario.model, layers.activation);
@@ -98,7 +99,9 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
     kept = as_activation(kept);
-    Bytes states = states_on_device(of_parameters(optimizer), training);
+    const std::int64_t matrices = muon_parameters(scenario, static_cast<LayerId>(i)).all;
+    const Bytes less = matrices * (optimizer - optimizer_bytes(training, true));
+    Bytes states = states_on_device(of_parameters(optimizer) - less, training);
     if (training.zero == 1) states = Bytes{states.value / most_members};
     Bytes resident = checked_sum(of_parameters(gradient), states), stash;
     const WeightBytes weights = weight_bytes(layer.held(), low_precision_parameters(scenario, static_cast<LayerId>(i)),

@@ -303,6 +303,13 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                      plan.offload_layers ? "plan.offload_layers" : "plan.schedule",
                      std::string("a run keeps activations where they are made; ") +
                          (plan.offload_layers ? "leave it out" : "use another schedule"));
+  if (training.optimizer == Optimizer::Muon)
+    throw InputError(training.place, "training.optimizer", "a run has no muon; use adam");
+  if (training.moments.value != Moments::Fp32)
+    throw InputError(training.moments.place, "training.moments", "a run keeps moments in fp32; leave it out");
+  if (training.master_weights.value != MasterWeights::Fp32)
+    throw InputError(training.master_weights.place, "training.master_weights",
+                     "a run keeps its own in fp32; leave it out");
   if (training.offload_optimizer.value > 0)
     throw InputError(training.offload_optimizer.place, "training.offload_optimizer",
                      "a run updates parameters where they are; leave it out");

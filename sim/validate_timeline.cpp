@@ -56,18 +56,78 @@ class Check {
       ++i;
     return i;
   }
-  // While tokens travel, computing has what is left of the device; whichever takes longer is how long both take.
-  Time together(std::span<const Op> cell) const {
-    Time computing, travelling, rebuilding;
+  // Two queues, one of what is computed and one of exchanges, moment by moment: what is at the head of each runs once what
+  // it waits for is done, computing slower while an exchange runs.
+  struct Piece {
+    double left;
+    bool exchange;
+    int after = -1;  // a piece that must be done; -1: none
+  };
+  void add_part(std::vector<Piece>& pieces, const StepCosts::Part& part, int& last) const {
+    const auto add = [&](Time time, bool exchange, int after) {
+      pieces.push_back({static_cast<double>(time.value), exchange, after});
+      return static_cast<int>(pieces.size()) - 1;
+    };
+    const bool later = costs_.together->delay_wgrad;
+    last = add(later ? part.computing - part.weights : part.computing, false, last);
+    const int computed = last;
+    if (part.exchange > Time{}) last = add(part.exchange, true, computed);
+    if (later) add(part.weights, false, computed);
+  }
+  double run(std::vector<Piece> pieces) const {
+    double now = 0;
+    std::vector<char> done(pieces.size());
+    for (std::size_t left = pieces.size(); left > 0;) {
+      int running[2] = {-1, -1};
+      for (std::size_t i = pieces.size(); i-- > 0;)
+        if (!done[i]) running[pieces[i].exchange ? 1 : 0] = static_cast<int>(i);
+      for (int& one : running)
+        if (one >= 0 && pieces[at(one)].after >= 0 && !done[at(pieces[at(one)].after)]) one = -1;
+      const double pace = running[1] >= 0 ? 1 - costs_.together->share : 1;
+      double next = HUGE_VAL;
+      if (running[0] >= 0) next = pieces[at(running[0])].left / pace;
+      if (running[1] >= 0) next = std::min(next, pieces[at(running[1])].left);
+      now += next;
+      for (const int one : running) {
+        if (one < 0) continue;
+        Piece& piece = pieces[at(one)];
+        piece.left -= next * (piece.exchange ? 1 : pace);
+        if (piece.left < 1e-3) done[at(one)] = 1, --left;
+      }
+    }
+    return now;
+  }
+  // Of a cell: forwards in turns with the other ops, these first, what lies between two exchanges at once.
+  bool takes_its_time(std::span<const Op> cell, Time taken) const {
+    Time serial, rebuilding;
+    std::vector<StepCosts::Part> chains[2];
     for (const Op& op : cell) {
       const Time alone = costs_.time_of(op);
-      const Time own = costs_.together->computing[at(op.virtual_stage) * kKinds + at(static_cast<int>(op.kind))];
-      computing += own, travelling += alone - own;
+      serial += alone;
       if (op.kind == Kind::R || op.kind == Kind::W) rebuilding += alone;
+      const std::size_t row = at(op.virtual_stage) * kKinds + at(static_cast<int>(op.kind));
+      const auto& all = costs_.together->parts;
+      std::vector<StepCosts::Part> parts{{alone, {}, {}}};
+      if (row < all.size() && !all[row].empty()) parts = all[row];
+      std::vector<StepCosts::Part>& chain = chains[op.kind == Kind::F ? 1 : 0];
+      if (!chain.empty() && chain.back().exchange == Time{}) {
+        parts.front().computing += chain.back().computing, parts.front().weights += chain.back().weights;
+        chain.pop_back();
+      }
+      chain.insert(chain.end(), parts.begin(), parts.end());
     }
-    if (costs_.together->pair) return *costs_.together->pair + rebuilding;
-    const double slower = costs_.together->share * static_cast<double>(travelling.value);
-    return std::max(travelling, Time{std::llround(static_cast<double>(computing.value) + slower)});
+    if (costs_.together->pair) return taken == *costs_.together->pair + rebuilding;
+    std::vector<Piece> pieces;
+    int last[2] = {-1, -1};
+    // Part i of n stands at i / n of its chain.
+    std::map<std::pair<double, int>, const StepCosts::Part*> order;
+    for (const int c : {0, 1})
+      for (std::size_t i = 0; i < chains[c].size(); ++i)
+        order[{static_cast<double>(i * chains[1 - c].size()), c}] = &chains[c][i];
+    for (const auto& [place, part] : order)
+      add_part(pieces, *part, last[place.second]);
+    const double all = std::min(static_cast<double>(serial.value), run(std::move(pieces)));
+    return std::abs(static_cast<double>(taken.value) - all) <= 1;  // both are rounded, sums in another order
   }
 
   // Strict order, no overlap, durations as priced, makespan the last end.
@@ -85,7 +145,7 @@ class Check {
         const bool inside = behind_in_cell(ops.compute, i);
         if (const std::size_t last_one = last_of_cell(ops.compute, i); last_one > i && !inside) {
           const Span of_last = spans.compute[last_one];
-          if (of_last.end - span.start != together({ops.compute.data() + i, last_one - i + 1}))
+          if (!takes_its_time({ops.compute.data() + i, last_one - i + 1}, of_last.end - span.start))
             return where(worker, ops.compute[i]) + " and what runs with it do not take the time they are priced at";
         } else if (!inside && !takes_its_time(worker, i))
           return where(worker, ops.compute[i]) + " does not take the time it is priced at";

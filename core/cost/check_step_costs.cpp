@@ -29,6 +29,17 @@ std::string check_durations(const StepCosts& costs) {
         return "negative duration of virtual stage " + std::to_string(i / kKinds) + ", kind " +
                std::to_string(i % kKinds);
   }
+  if (costs.together && !costs.together->parts.empty() && costs.together->parts.size() != expected)
+    return "cells: parts of each op of a chunk are needed";
+  for (std::size_t i = 0; costs.together && i < costs.together->parts.size(); ++i) {
+    Time all;
+    for (const StepCosts::Part& part : costs.together->parts[i]) {
+      if (part.weights < Time{} || part.computing < part.weights || part.exchange < Time{})
+        return "cells: a part takes negative time";
+      all += part.computing + part.exchange;
+    }
+    if (!costs.together->parts[i].empty() && all != costs.duration[i]) return "cells: parts are not their op";
+  }
   if (costs.contention) {
     const auto& [computing, collectives] = *costs.contention;
     if (computing.size() != expected || collectives.size() != static_cast<std::size_t>(costs.shape.chunks()))

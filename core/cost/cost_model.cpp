@@ -304,13 +304,35 @@ std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage) {
          ceil_div(held.of_experts, plan.expert_copies());
 }
 
-Bytes optimizer_bytes(Precision precision, Optimizer optimizer) {
-  const Bytes master{weight_bytes(precision).value < 4 ? 4 : 0};
-  switch (optimizer) {
+Bytes master_bytes(const Training& training) {
+  if (weight_bytes(training.precision).value == 4) return {};
+  switch (training.master_weights.value) {
+    case MasterWeights::Fp32: return Bytes{4};
+    case MasterWeights::Fp16:
+    case MasterWeights::Remainder: return Bytes{2};
+    case MasterWeights::None: break;
+  }
+  return {};
+}
+
+Bytes optimizer_bytes(const Training& training, bool matrix) {
+  const Bytes master = master_bytes(training);
+  const auto moment = [&] {
+    switch (training.moments.value) {
+      case Moments::Fp32: return Bytes{4};
+      case Moments::Fp16:
+      case Moments::Bf16: return Bytes{2};
+      case Moments::Fp8:
+      case Moments::Int8: break;
+    }
+    return Bytes{1};
+  }();
+  switch (training.optimizer) {
     case Optimizer::Sgd: return master;
-    case Optimizer::Momentum: return master + Bytes{4};
-    case Optimizer::RmsProp: return master + Bytes{4};
-    case Optimizer::Adam: return master + Bytes{8};
+    case Optimizer::Momentum:
+    case Optimizer::RmsProp: return master + moment;
+    case Optimizer::Adam: return master + 2 * moment;
+    case Optimizer::Muon: return master + (matrix ? 1 : 2) * moment;
   }
   return master;
 }

@@ -62,6 +62,8 @@ class CostSource {
   virtual Time op_overhead() const = 0;
   // Optimizer step over `parameters` of a stage.
   virtual Time update(std::int64_t parameters) const = 0;
+  // Orthogonalising the matrices of these layers, of which a worker has a share: core/cost/muon.hpp.
+  virtual Time orthogonalise(LayerRange, int) const { return {}; }
   // Casting so many weights of linear layers, which follows it (core/cost/low_precision.hpp).
   virtual Time cast(std::int64_t) const { return {}; }
   // Where workers hand messages over themselves, as cores of one machine do: what the sender's copy and the receiver's
@@ -75,6 +77,14 @@ class CostSource {
     double forward = 0, input = 0;
   };
   virtual AttentionShares attention_shares(const Work& work, std::int64_t samples) const;  // slices.cpp
+  // What the ways of tokens to experts and back cut the passes over a layer into, in shares of any unit, in the order of
+  // the forward: computing before, between and behind n exchanges, and how long each of these takes. By FLOPs and alike,
+  // where the source knows no better.
+  struct ExchangeCuts {
+    std::vector<double> forward, input, weight;  // n + 1 each
+    std::vector<double> exchanges;
+  };
+  virtual ExchangeCuts exchange_cuts(const Work& work, std::int64_t samples) const;  // cell_parts.cpp
   // The all-reduce of one bucket, where the source knows better than the topology.
   virtual std::optional<Time> all_reduce(int, Bytes) const { return {}; }
   // "" or a sentence on prices at this size that are less sure than others.
@@ -151,8 +161,11 @@ class CostModel {
 // bf16 with Adam and gradients accumulated in fp32: 2 + 4 + 12 = 18 B, as Megatron-LM.
 Bytes weight_bytes(Precision precision);         // fp32, tf32: 4; fp16, bf16: 2
 Bytes gradient_bytes(const Training& training);  // as the weight, unless training.gradient_precision says otherwise
-// States in fp32, and 4 B for the fp32 master of fp16 and bf16.
-Bytes optimizer_bytes(Precision precision, Optimizer optimizer);
+// The moments of an optimizer, and the master copy of fp16 and bf16: in fp32 each, unless training.moments and
+// master_weights say otherwise. Adam in bf16: 4 + 8 = 12; moments in bf16 and the master's remainder 2 + 4 = 6. `matrix`: of
+// one that Muon updates, with one moment.
+Bytes optimizer_bytes(const Training& training, bool matrix = false);
+Bytes master_bytes(const Training& training);
 
 // Optimizer states of `parameters` (those on one device) that a worker of the stage holds and updates: all of them, or
 // with training.zero from 1 on their share of it.                                                            [ZeRO20]

@@ -189,7 +189,7 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
     fixed.between = checked_sum(checked_sum(fixed.between, std::int64_t{2} * held * u), next);
   }
   if (training.precision == Precision::Fp16 && gradient_bytes(training).value == 2) {
-    const Bytes states = optimizer_bytes(training.precision, training.optimizer);
+    const Bytes states = optimizer_bytes(training);
     for (int i = 0; i < plan.seating().held(); ++i)
       fixed.between =
           checked_sum(fixed.between,
@@ -202,10 +202,8 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
 void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scenario) {
   const Training& training = scenario.training;
   const FrameworkMemory& framework = training.framework;
-  const std::int64_t most = framework.bytes_of_logit(),
-                     states = optimizer_bytes(training.precision, training.optimizer).value;
-  const std::int64_t later =
-      states - optimizer_bytes(training.precision, Optimizer::Sgd).value;  // all but the master weights
+  const std::int64_t most = framework.bytes_of_logit(), states = optimizer_bytes(training).value;
+  const std::int64_t later = states - master_bytes(training).value;
   for (StageId k = 0; k < plan.stages; ++k) {
     double missing = 0;
     const Seating seating = plan.seating();

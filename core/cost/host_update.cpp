@@ -11,7 +11,7 @@ std::int64_t updated_by_host(std::int64_t parameters, const Training& training) 
 }
 
 Bytes host_state_bytes(const Training& training) {
-  const Bytes states = optimizer_bytes(training.precision, training.optimizer);
+  const Bytes states = optimizer_bytes(training);
   const bool own = training.precision == Precision::Fp32 || training.precision == Precision::Tf32;
   return own ? states + weight_bytes(training.precision) : states;
 }

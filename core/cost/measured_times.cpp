@@ -31,6 +31,7 @@ std::string update_operation(Optimizer optimizer) {
     case Optimizer::Momentum: return "update momentum";
     case Optimizer::RmsProp: return "update rmsprop";
     case Optimizer::Adam: return "update adam";
+    case Optimizer::Muon: break;  // not measured
   }
   return "";
 }
@@ -79,6 +80,9 @@ std::optional<CostSource::Passes> MeasuredTimes::price(const Work& work, std::in
 
 std::optional<Time> MeasuredTimes::update(std::int64_t parameters) const {
   if (parameters == 0) return Time{};
+  if (scenario_.training.moments.value != Moments::Fp32 ||
+      scenario_.training.master_weights.value != MasterWeights::Fp32)
+    return std::nullopt;
   const std::string operation = update_operation(scenario_.training.optimizer);
   const OperationSize size{1, parameters, 1, 0, static_cast<double>(parameters)};
   const auto in = [&](Precision precision) {

@@ -12,6 +12,7 @@
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/host_update.hpp"
 #include "core/cost/low_precision.hpp"
+#include "core/cost/muon.hpp"
 #include "core/question/memory_anchor.hpp"
 
 namespace pipewright::core {
@@ -253,7 +254,10 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   const auto held = [&](HeldParameters all, int state) {
     return training.zero >= state ? sharded(all, plan, stage) : all.all;
   };
-  const Bytes per_state = optimizer_bytes(training.precision, training.optimizer);
+  const Bytes per_state = optimizer_bytes(training), less = per_state - optimizer_bytes(training, true);
+  const auto held_states = [&](HeldParameters all, HeldParameters matrices) {
+    return bytes(held(all, kOptimizerSharded), per_state) - bytes(held(matrices, kOptimizerSharded), less);
+  };
   const bool low = low_precision(training) != nullptr, alone = plan.expert_copies() == 1;
   const auto held_weights = [&](HeldParameters all, Bytes of_all) {
     const auto of_experts = [&] {
@@ -263,9 +267,9 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return low ? Bytes{held({of_all.value, of_experts()}, kWeightsSharded)}
                : bytes(held(all, kWeightsSharded), weight_bytes(training.precision));
   };
-  HeldParameters parameters;
-  Bytes weights, copies, of_experts;  // the last: of both, where no other device holds the same
-  Bytes measured, of_measured;        // states of layers that state them, which no zero divides again; of them, weights
+  HeldParameters parameters, matrices;  // the latter: of Muon
+  Bytes weights, copies, of_experts;    // the last: of both, where no other device holds the same
+  Bytes measured, of_measured;  // states of layers that state them, which no zero divides again; of them, weights
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
     if (const auto& states = scenario.model.layers[static_cast<std::size_t>(layer)].states) {
@@ -276,24 +280,24 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     const HeldParameters of_layer{all, scenario.model.layers[static_cast<std::size_t>(layer)].expert_parameters};
     parameters.all = checked_sum(parameters.all, all, "the parameters");
     parameters.of_experts += of_layer.of_experts;
+    const HeldParameters of_muon = muon_parameters(scenario, layer);
+    matrices.all += of_muon.all, matrices.of_experts += of_muon.of_experts;
     const WeightBytes of_weights =
         weight_bytes(all, low_precision_parameters(scenario, layer++), training, device_of(plan, scenario, stage));
     weights = checked_sum(weights, of_weights.held), copies = checked_sum(copies, of_weights.copies);
     if (alone && all > 0)
       of_experts += share_of(of_weights.held + of_weights.copies,
                              static_cast<double>(of_layer.of_experts) / static_cast<double>(all));
-    chunk.rounding +=
-        rounding(held_weights(of_layer, of_weights.held), allocator) +
-        rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
-        rounding(states_on_device(bytes(held(of_layer, kOptimizerSharded), per_state), training), allocator);
+    chunk.rounding += rounding(held_weights(of_layer, of_weights.held), allocator) +
+                      rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
+                      rounding(states_on_device(held_states(of_layer, of_muon), training), allocator);
   }
   const Bytes gradients = bytes(parameters.all, gradient_bytes(training));
   const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
   chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), of_measured);
   chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
                                 bytes(parameters.all, training.framework.bytes_per_parameter));
-  chunk.optimizer = checked_sum(states_on_device(bytes(held(parameters, kOptimizerSharded), per_state), training),
-                                measured - of_measured);
+  chunk.optimizer = checked_sum(states_on_device(held_states(parameters, matrices), training), measured - of_measured);
   chunk.on_host = share_of(bytes(held(parameters, kOptimizerSharded), host_state_bytes(training)),
                            training.offload_optimizer.value);
   if (!plan.resharding || plan.sharded_over(stage) == 1) return;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cost/buckets.hpp"
+#include "core/cost/cell_parts.hpp"
 #include "core/cost/contention.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
@@ -192,6 +193,17 @@ OpTimes op_times(const Plan& plan, VirtualStageId v, const Model& model, const L
           backward(Gradients::Input, before).end - before.end, weight.end};
 }
 
+// The optimizer's step, then the casts of what it has made.
+Time update_time(const Plan& plan, StageId stage, const Scenario& scenario, const CostSource& source,
+                 LayerRange layers) {
+  const Training& training = scenario.training;
+  const int members = training.zero >= kOptimizerSharded ? plan.sharded_over(stage) : 1;
+  return checked_sum(
+      checked_sum(source.update(updated_parameters(parameters_of(scenario.model, layers), plan, stage, training)),
+                  source.orthogonalise(layers, members)),
+      source.cast(low_precision_parameters(scenario, layers)));
+}
+
 std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
   const Model& model = cost.scenario().model;
@@ -200,7 +212,6 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     const CostSource& source = cost.source(device_class);
     const Time overhead = source.op_overhead();
     const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
-    const HeldParameters parameters = parameters_of(model, range);
     const OpTimes times = op_times(plan, v, model, on_stages.of(plan.stage_of(v)), host_of(cost, device_class));
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
@@ -208,9 +219,7 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     row[of(Kind::BW)] = op(times.both);
     row[of(Kind::B)] = op(times.input);
     row[of(Kind::W)] = op(times.weight);
-    row[of(Kind::Update)] =
-        checked_sum(source.update(updated_parameters(parameters, plan, plan.stage_of(v), cost.scenario().training)),
-                    source.cast(low_precision_parameters(cost.scenario(), range)));
+    row[of(Kind::Update)] = update_time(plan, plan.stage_of(v), cost.scenario(), source, range);
   }
   return duration;
 }
@@ -308,17 +317,27 @@ std::vector<int> loads_for(int workers, std::vector<int> loads) {
 }
 
 // What the ops of cells compute, and what they wait for meanwhile.
-StepCosts::Together together(const Plan& plan, const CostModel& cost, const std::vector<Time>& duration) {
-  StepCosts::Together result{.computing = duration, .share = plan.exchange_share.value, .pair = std::nullopt};
+StepCosts::Together together(const Plan& plan, const CostModel& cost, const OnStages& all,
+                             const std::vector<Time>& duration) {
+  StepCosts::Together result{
+      .parts = {}, .share = plan.exchange_share.value, .delay_wgrad = plan.delay_wgrad.value, .pair = std::nullopt};
   if (plan.pair_time) result.pair = plan.pair_time->value;
   if (!plan.split().sends_tokens()) return result;
-  const auto computing = std::make_shared<Scenario>(cost.scenario());
-  ExpertExchange& exchange = computing->plan.expert_exchange.value;
+  const auto alone = std::make_shared<Scenario>(cost.scenario());
+  ExpertExchange& exchange = alone->plan.expert_exchange.value;
   exchange = exchange == ExpertExchange::AllGather ? ExpertExchange::Unpriced : ExpertExchange::OnlySorted;
-  const CostModel without(computing);
-  result.computing = durations(plan, OnStages(plan, without, plan.micro_batch_size), without);
-  for (std::size_t i = 0; i < duration.size(); ++i)
-    result.computing[i] = std::min(result.computing[i], duration[i]);
+  const CostModel without(alone);
+  const OnStages computing(plan, without, plan.micro_batch_size);
+  const std::vector<Time> computed = durations(plan, computing, without);
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const StageId stage = plan.stage_of(v);
+    const CellParts parts(plan, v, cost.scenario().model, cost.source(all.class_of(stage)), all.of(stage),
+                          computing.of(stage));
+    for (int kind = 0; kind < kKinds; ++kind) {
+      const std::size_t row = at(v) * kKinds + at(kind);
+      result.parts.push_back(parts.of(static_cast<Kind>(kind), duration[row], std::min(duration[row], computed[row])));
+    }
+  }
   return result;
 }
 
@@ -377,7 +396,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
     const OnStages of_slice(plan, cost, plan.micro_batch_size, 0, slice);
     costs.slices.push_back({durations(plan, of_slice, cost), ready_before_end(plan, cost, of_slice)});
   }
-  if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, costs.duration);
+  if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, full, costs.duration);
   if (costs.shape.seating().any_reduced())
     costs.contention = contention_of(plan, cost, costs.duration, [&](const CostModel& beside) {
       return durations(plan, OnStages(plan, beside, plan.micro_batch_size), beside);
@@ -522,9 +541,7 @@ Time StepPricer::all_reduce(StageId k, const Bucket& bucket) {
 
 Time StepPricer::tail(StageId k, LayerRange layers) {
   const Scenario& scenario = cost_.scenario();
-  Time tail = checked_sum(
-      cost_.source().update(updated_parameters(parameters_of(scenario.model, layers), plan_, k, scenario.training)),
-      cost_.source().cast(low_precision_parameters(scenario, layers)));
+  Time tail = update_time(plan_, k, scenario, cost_.source(), layers);
   if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
   const std::vector<Bucket> all =  // in order of completion
       buckets(plan_, plan_.seating().chunk_of(k, 0), layers, scenario.model, scenario.training);

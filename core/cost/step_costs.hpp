@@ -76,10 +76,16 @@ struct StepCosts {
   };
   std::vector<Slice> slices;
   // Where the ops of a cell run at once (core/cost/cells.hpp); none: one after the other.
+  struct Part {
+    Time computing, weights;  // the latter: of it gradients of weights
+    Time exchange;            // then tokens travel to their experts or back
+    bool operator==(const Part&) const = default;
+  };
   struct Together {
-    std::vector<Time> computing;  // `duration` without what tokens take to their experts and back
-    double share = 0;             // of a device's processors that this takes from computing
-    std::optional<Time> pair;     // stated: a forward with a backward
+    std::vector<std::vector<Part>> parts;  // of `duration`; [chunk * kKinds + kind]; empty: it computes all the time
+    double share = 0;                      // of a device's processors that an exchange takes from computing
+    bool delay_wgrad = false;              // tokens travel as soon as `computing` without `weights` is done
+    std::optional<Time> pair;              // stated: a forward with a backward
   };
   std::optional<Together> together;
   // What computing and collectives take from one another while both run on a worker (Device::contention), each as a

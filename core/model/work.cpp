@@ -77,8 +77,8 @@ double Work::product_flops() const {
 }
 
 bool dropped_with(const KeptTensors& kept, Modules rebuilt) {
-  if (rebuilt.has(Module::Experts)) rebuilt.add(Module::ExpertActivation);
-  const bool output_too = kept.made_by == Module::Norm || kept.made_by == Module::ExpertActivation;
+  rebuilt = with_experts(rebuilt);
+  const bool output_too = Modules{Module::Norm, Module::ExpertActivation, Module::LatentUp}.has(kept.made_by);
   return rebuilt.has(kept.made_by) && (output_too || kept.read_by.within(rebuilt));
 }
 

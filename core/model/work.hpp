@@ -78,9 +78,11 @@ enum class Module : std::uint8_t {
   Experts,           // moe: router, exchange and products of the experts, shared ones among them
   Operators,         // operators, of no operator: all but what `Replay` saves of a block's
   StateSpace,        // between the products of a Mamba-2 mixer or a gated delta net; never rebuilt alone
+  LatentUp,       // mla_up_proj: latent attention's products out of its latents, rotations; outputs are not kept either
+  SharedExperts,  // shared_experts: those that every token uses
 };
-constexpr int kModules = 8;
-// Of them; AttentionCore, Norm: 0b110.
+constexpr int kModules = 10;
+// Some of them; AttentionCore, Norm: 0b110.
 class Modules {
  public:
   constexpr Modules() = default;
@@ -96,6 +98,12 @@ class Modules {
  private:
   std::uint32_t bits_ = 0;
 };
+
+// The experts' module holds two that can be run again alone.
+constexpr Modules with_experts(Modules modules) {
+  if (modules.has(Module::Experts)) modules.add(Module::ExpertActivation), modules.add(Module::SharedExperts);
+  return modules;
+}
 
 // One call of a matrix product C[m, n] = A[m, k] B[k, n], `batch` of them together.
 struct ProductShape {
@@ -185,7 +193,7 @@ struct Operator {
 
 // A product of experts that every token uses.
 inline bool of_shared_expert(const Operator& op) {
-  return op.product && op.module == Module::Experts && !op.expert && !op.routed;
+  return op.product && op.module == Module::SharedExperts && !op.routed;
 }
 
 // What no part of a sample's tokens can compute by itself, or with the keys and values of the others.
@@ -264,13 +272,13 @@ struct Work {
 };
 
 // What is kept where `rebuilt` modules are run again before the backward: not what one of them makes and nobody else reads,
-// nor the outputs of norms and of the experts' activations, whoever reads them.
+// nor the outputs of norms, of the experts' activations and of latent attention's products, whoever reads them.
 //     fp16, 34 s h + 5 a s^2 of a GPT block; AttentionCore: 34 s h          [Korthikanti22] section 4, 5
 bool dropped_with(const KeptTensors& kept, Modules rebuilt);
 Amount kept_without(const Work& work, Modules rebuilt);
 // Whether an operator runs again then.
 constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {
-  return rebuilt.has(op.module) || (op.module == Module::ExpertActivation && rebuilt.has(Module::Experts));
+  return with_experts(rebuilt).has(op.module);
 }
 
 // Bytes of one sample that a device keeps of a block under these checkpoints, and the most that it holds while the block's

@@ -123,6 +123,8 @@ struct Training {
   bool ragged = false;                                    // allow a smaller last micro-batch
   Precision precision = Precision::Fp32;
   Optimizer optimizer = Optimizer::Sgd;
+  Placed<Moments> moments{Moments::Fp32, {}};
+  Placed<MasterWeights> master_weights{MasterWeights::Fp32, {}};
   // Of the gradients that are accumulated; absent: as the weights. Megatron-LM accumulates bf16 training in fp32.
   std::optional<Precision> gradient_precision;
   // What is divided among the data-parallel workers of a stage: from 1 on the optimizer's states, and its work; from 2 on
@@ -223,6 +225,7 @@ struct RuntimePolicy {
   Placed<Pairs> pairs{Pairs::Serial, {}};
   std::optional<Placed<Time>> pair_time;  // how long such a cell takes; none: as computing and exchanges say
   Placed<double> exchange_share{0, {}};   // of a device's processors that the exchange of tokens takes from computing
+  Placed<bool> delay_wgrad{false, {}};    // weights' gradients are computed beside the exchange that follows
   Bytes reserve_pipeline;                 // taken on every device when K > 1, in addition to the device's reserve
 
   // Tokens of the fullest device over the mean: 1 where every device of a stage has all of its experts.

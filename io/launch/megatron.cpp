@@ -98,11 +98,12 @@ void parallel_flags(Flags& flags, const Answer& written) {
               shell_word(megatron_layout(chunks_of(plan, written.scenario->model))));
   if (plan.facts.states_group && plan.micro_batch_group)
     flags.add("--microbatch-group-size-per-virtual-pipeline-stage {}", plan.micro_batch_group->value);
-  if (plan.facts.pairs) flags.line("--overlap-moe-expert-parallel-comm");
+  if (plan.facts.pairs)
+    flags.add("--overlap-moe-expert-parallel-comm{}", plan.delay_wgrad.value ? " --delay-wgrad-compute" : "");
   if (plan.tensor_parallel > 1 && plan.stages > 1 && !plan.scatter_gather)
     flags.line("--no-scatter-gather-tensors-in-pipeline");
   if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");
-  if (training.zero >= 1) flags.line("--use-distributed-optimizer");
+  if (training.zero >= 1 && training.optimizer != Optimizer::Muon) flags.line("--use-distributed-optimizer");
   if (training.offload_optimizer.value > 0)  // as its guide has it
     flags.add("--optimizer-cpu-offload --optimizer-offload-fraction {:.4g} --use-precision-aware-optimizer",
               training.offload_optimizer.value);
@@ -349,7 +350,14 @@ void training_flags(Flags& flags, const Answer& written) {
   low_precision_flags(flags, training);
   if (training.precision != Precision::Fp32 && training.gradient_precision == Precision::Fp32)
     flags.line("--accumulate-allreduce-grads-in-fp32");
-  flags.add("--optimizer {}", training.optimizer == Optimizer::Adam ? "adam" : "sgd");
+  flags.add("--optimizer {}", training.optimizer == Optimizer::Adam   ? "adam"
+                              : training.optimizer == Optimizer::Muon ? (training.zero > 0 ? "dist_muon" : "muon")
+                                                                      : "sgd");
+  const MasterWeights masters = training.master_weights.value;
+  if (training.moments.value != Moments::Fp32 || masters != MasterWeights::Fp32)
+    flags.add("--use-precision-aware-optimizer --exp-avg-dtype {} --exp-avg-sq-dtype {} --main-params-dtype {}",
+              name(training.moments.value), name(training.moments.value),
+              masters == MasterWeights::Fp16 ? "fp16" : "fp32");
   if (training.optimizer == Optimizer::Sgd) flags.line("--sgd-momentum 0.0");
   if (training.optimizer == Optimizer::Momentum) flags.line("--sgd-momentum 0.9  # yours");
   if (const auto& whole = written.report.campaign; whole != nullptr && whole->steps >= 1)

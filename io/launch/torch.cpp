@@ -240,6 +240,7 @@ std::string optimizer_of(const Scenario& scenario, bool divided) {
     case Optimizer::RmsProp:
       name = "torch.optim.RMSprop", settings += fmt::format(", alpha={}, eps={}", run.betas[1], run.epsilon);
       break;
+    case Optimizer::Muon:  // written as adam
     case Optimizer::Adam:
       name = "torch.optim.AdamW";
       settings += fmt::format(", betas=({}, {}), eps={}, weight_decay=0.0", run.betas[0], run.betas[1], run.epsilon);

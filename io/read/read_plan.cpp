@@ -473,6 +473,14 @@ constexpr Field<PlanRequest> kPlan[] = {
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        if (plan.exchange_share.value > 0) out.line(key, value_text(plan.exchange_share));
      }},
+    {"delay_wgrad", "true | false",
+     "of pairs: fused: gradients of weights are computed beside the exchange that follows, which does not wait for "
+     "them "
+     "(Megatron-LM's delay_wgrad_compute, DualPipe); default: false",
+     read_as<&PlanRequest::delay_wgrad>,
+     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
+       if (plan.delay_wgrad.value) out.line(key, value_text(plan.delay_wgrad));
+     }},
     {"tensor_overlap", "true | false",
      "what a tensor-parallel group gathers and scatters runs beside the products next to it, in tensor_parallel parts "
      "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
@@ -533,9 +541,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      "that adds least time and fits the device; selective: attention cores are rebuilt, or what recompute_modules "
      "says; default: none",
      read_recompute, write_recompute},
-    {"recompute_modules", "list of core_attn | layernorm | mlp | moe_act | moe, or [operators]",
+    {"recompute_modules",
+     "list of core_attn | layernorm | mlp | mla_up_proj | moe_act | shared_experts | moe, or [operators]",
      "what selective rebuilds, by Megatron-LM's names: attention cores that keep their scores; norms, whose outputs "
-     "are not kept; dense feed-forwards; activations of experts, likewise; whole layers of experts. operators: "
+     "are not kept; dense feed-forwards; queries, keys and values of latent attention out of their latents, likewise; "
+     "activations of experts, likewise; experts that every token uses; whole layers of experts. operators: "
      "torchtitan's selective checkpoints, which of every block save attention and every second product and repeat the "
      "rest; default: [core_attn]",
      read_modules, write_modules},

@@ -52,8 +52,18 @@ constexpr Field<Training> kTraining[] = {
     {"precision", "fp32 | tf32 | fp16 | bf16",
      "of weights, gradients and the peak rate; sizes of activations and stashes are taken as stated; default: fp32",
      read_precision<&Training::precision>, write_as<&Training::precision>},
-    {"optimizer", "sgd | momentum | rmsprop | adam", "its state takes memory; default: sgd",
+    {"optimizer", "sgd | momentum | rmsprop | adam | muon",
+     "its state takes memory; muon: matrices of the layers by orthogonalised momentum, embedding, head and norms by "
+     "adam; "
+     "default: sgd",
      member<&Training::optimizer>},
+    {"moments", "fp32 | fp16 | bf16 | fp8 | int8",
+     "of the optimizer's moments (Megatron-LM's exp_avg_dtype and exp_avg_sq_dtype; int8: 8-bit Adam); default: fp32",
+     read_as<&Training::moments>, write_unless<&Training::moments, Moments::Fp32>},
+    {"master_weights", "fp32 | fp16 | remainder | none",
+     "copies of 16-bit weights that the optimizer updates; remainder: of a bf16 weight the 16 bits that it lacks "
+     "(Transformer Engine's store_param_remainders); default: fp32",
+     read_as<&Training::master_weights>, write_unless<&Training::master_weights, MasterWeights::Fp32>},
     {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
      "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
      read_precision<&Training::gradient_precision>, write_as<&Training::gradient_precision>},

@@ -30,7 +30,17 @@ inline constexpr Name<NicPer> kNicPers[] = {{"node", NicPer::Node}, {"device", N
 inline constexpr Name<Optimizer> kOptimizers[] = {{"sgd", Optimizer::Sgd},
                                                   {"momentum", Optimizer::Momentum},
                                                   {"rmsprop", Optimizer::RmsProp},
-                                                  {"adam", Optimizer::Adam}};
+                                                  {"adam", Optimizer::Adam},
+                                                  {"muon", Optimizer::Muon}};
+inline constexpr Name<Moments> kMomentNames[] = {{"fp32", Moments::Fp32},
+                                                 {"fp16", Moments::Fp16},
+                                                 {"bf16", Moments::Bf16},
+                                                 {"fp8", Moments::Fp8},
+                                                 {"int8", Moments::Int8}};
+inline constexpr Name<MasterWeights> kMasterWeightNames[] = {{"fp32", MasterWeights::Fp32},
+                                                             {"fp16", MasterWeights::Fp16},
+                                                             {"remainder", MasterWeights::Remainder},
+                                                             {"none", MasterWeights::None}};
 inline constexpr Name<Recompute> kRecomputes[] = {
     {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
     {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};
@@ -52,9 +62,14 @@ inline constexpr Name<LowPrecision> kLowPrecisions[] = {{"none", LowPrecision::N
 // As Megatron-LM's --recompute-modules.
 inline constexpr Name<BucketRule> kBucketRuleNames[] = {
     {"pytorch", BucketRule::PyTorch}, {"megatron", BucketRule::Megatron}, {"deepspeed", BucketRule::DeepSpeed}};
-inline constexpr Name<Module> kModuleNames[] = {
-    {"core_attn", Module::AttentionCore},  {"layernorm", Module::Norm}, {"mlp", Module::FeedForward},
-    {"moe_act", Module::ExpertActivation}, {"moe", Module::Experts},    {"operators", Module::Operators}};
+inline constexpr Name<Module> kModuleNames[] = {{"core_attn", Module::AttentionCore},
+                                                {"layernorm", Module::Norm},
+                                                {"mlp", Module::FeedForward},
+                                                {"moe_act", Module::ExpertActivation},
+                                                {"moe", Module::Experts},
+                                                {"operators", Module::Operators},
+                                                {"mla_up_proj", Module::LatentUp},
+                                                {"shared_experts", Module::SharedExperts}};
 inline constexpr Name<Provenance> kProvenances[] = {
     {"assumed", Provenance::Assumed}, {"published", Provenance::Published}, {"measured", Provenance::Measured}};
 inline constexpr Name<OperatorKind> kOperatorKindNames[] = {{"matrix_product", OperatorKind::MatrixProduct},
@@ -158,6 +173,12 @@ constexpr std::span<const Name<NicPer>> names_of(NicPer) {
 }
 constexpr std::span<const Name<Optimizer>> names_of(Optimizer) {
   return kOptimizers;
+}
+constexpr std::span<const Name<Moments>> names_of(Moments) {
+  return kMomentNames;
+}
+constexpr std::span<const Name<MasterWeights>> names_of(MasterWeights) {
+  return kMasterWeightNames;
 }
 constexpr std::span<const Name<Recompute>> names_of(Recompute) {
   return kRecomputes;

@@ -36,6 +36,9 @@ void scenario(JsonFields& json, const Scenario& s) {
   });
   json.field("precision", s.training.precision).field("optimizer", s.training.optimizer);
   json.field("gradient_precision", s.training.gradient_precision.value_or(s.training.precision));
+  json.when(s.training.moments.value != Moments::Fp32, [&] { json.field("moments", s.training.moments.value); });
+  json.when(s.training.master_weights.value != MasterWeights::Fp32,
+            [&] { json.field("master_weights", s.training.master_weights.value); });
   json.field("zero", s.training.zero);
   json.when(s.training.offload_optimizer.value > 0,
             [&] { json.field("offload_optimizer", s.training.offload_optimizer.value); });
@@ -77,6 +80,7 @@ void plan(JsonFields& json, const Plan& p) {
   json.when(p.uneven_slices(), [&] { json.field("slice_lengths", p.slice_lengths.value); });
   json.when(p.pairs.value != Pairs::Serial, [&] {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
+    json.when(p.delay_wgrad.value, [&] { json.field("delay_wgrad", true); });
     json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });
   });
   json.when(p.offload_layers.has_value(), [&] {

@@ -88,6 +88,7 @@ const char* optimizer_name(Optimizer optimizer) {
     case Optimizer::Sgd: return "sgd";
     case Optimizer::Momentum: return "momentum";
     case Optimizer::RmsProp: return "rmsprop";
+    case Optimizer::Muon: return "muon";
     case Optimizer::Adam: break;
   }
   return "adam";
@@ -247,6 +248,25 @@ void settle_host_update(Training& training, Framework framework, const Told& dif
   if (training.zero > 0) return;
   differs("zero: 0 is not there with offload_optimizer; optimizer states are divided: 1");
   training.zero = 1;
+}
+
+// What Transformer Engine's Adam keeps: Megatron-LM's precision-aware optimizer, with ZeRO.             [Megatron26]
+void settle_states(Training& training, Framework framework, const Told& differs) {
+  Moments& moments = training.moments.value;
+  MasterWeights& masters = training.master_weights.value;
+  const bool aware = framework == Framework::Megatron && training.optimizer == Optimizer::Adam && training.zero > 0;
+  if (moments != Moments::Fp32 && (!aware || moments == Moments::Int8)) {
+    differs("moments: in fewer bits are not there; fp32");
+    moments = Moments::Fp32;
+  }
+  if (masters == MasterWeights::None || (masters != MasterWeights::Fp32 && !aware)) {
+    differs("master_weights: are whole there; fp32");
+    masters = MasterWeights::Fp32;
+  }
+  if (aware && moments != Moments::Fp32 && masters == MasterWeights::Fp32 && training.precision == Precision::Bf16) {
+    differs("master_weights: fp32 lacks the 16 bits that the weights have, with moments in fewer bits; remainder");
+    masters = MasterWeights::Remainder;
+  }
 }
 
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
@@ -427,7 +447,8 @@ void check_model(const Scenario& scenario, Framework framework) {
 void settle_training(Scenario& scenario, Framework framework, bool copies, bool stages, const Told& differs) {
   Training& training = scenario.training;
   const bool adam_alone = framework == Framework::Torchtitan && training.optimizer != Optimizer::Adam;
-  if (adam_alone || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch)) {
+  const bool muon = training.optimizer == Optimizer::Muon && framework != Framework::Megatron;
+  if (adam_alone || muon || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch)) {
     differs(fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
     training.optimizer = Optimizer::Adam;
   }
@@ -436,6 +457,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
     training.precision = Precision::Bf16;
     if (training.gradient_precision == Precision::Fp16) training.gradient_precision = Precision::Bf16;
   }
+  settle_states(training, framework, differs);
   settle_low_precision(training, framework, differs);
   settle_experts(scenario, framework, stages, differs);
   settle_gradient_precision(training, framework, differs);

@@ -142,6 +142,9 @@ class Nearness {
       if (!(written.*key.stated)) (request().*key.asked).reset();
     if (written.pairs && std::exchange(request().shared_experts_beside.value, false))
       differs("shared_experts_beside is not there beside another micro-batch; shared experts wait: false");
+    const bool put_off = written.pairs && is(Framework::Megatron);
+    if (std::exchange(request().delay_wgrad.value, request().delay_wgrad.value && put_off) && !put_off)
+      differs("delay_wgrad is not there; gradients of weights with those of inputs: false");
     auto& group = request().micro_batch_group;
     if (!group || is(Framework::Megatron)) return;
     if (group->value != plan_.stages)

@@ -291,10 +291,9 @@ Bytes Evaluator::least_states(const Layout& layout) {
     return state / (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) * alike : 1);
   };
   const auto of_bytes = [&](Bytes state, int zero) { return held(static_cast<double>(state.value), zero); };
-  const double each = held(least_weight_bytes(training), kWeightsSharded) +
-                      of_bytes(gradient_bytes(training), kGradientsSharded) +
-                      of_bytes(optimizer_bytes(training.precision, training.optimizer), kOptimizerSharded) *
-                          (1 - training.offload_optimizer.value);
+  const double each =
+      held(least_weight_bytes(training), kWeightsSharded) + of_bytes(gradient_bytes(training), kGradientsSharded) +
+      of_bytes(optimizer_bytes(training, true), kOptimizerSharded) * (1 - training.offload_optimizer.value);
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
   const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
   return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};

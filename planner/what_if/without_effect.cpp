@@ -107,6 +107,12 @@ class WithoutEffect {
     if (training.low_precision.value != LowPrecision::None && scenario_.cost != CostSourceKind::Roofline)
       lines_.push_back(
           "training.low_precision has no effect on times: only cost: roofline prices products by precision");
+    if (training.moments.value != Moments::Fp32 && training.optimizer == Optimizer::Sgd)
+      lines_.push_back("training.moments has no effect: sgd keeps none");
+    if (training.master_weights.value != MasterWeights::Fp32 && weight_bytes(training.precision).value == 4)
+      lines_.push_back("training.master_weights has no effect: weights are in fp32");
+    if (training.optimizer == Optimizer::Muon && scenario_.cost != CostSourceKind::Roofline)
+      lines_.push_back("training.optimizer: muon has no effect on times: only cost: roofline prices its step");
     if (training.low_precision_weights && training.low_precision.value == LowPrecision::None)
       lines_.push_back("training.low_precision_weights has no effect: training.low_precision is none");
   }
@@ -151,7 +157,14 @@ class WithoutEffect {
           fmt::format("plan.pairs: fused has no effect: {} has no cell of a forward and a backward", plan_.schedule));
     if (!fused && (request.pair_time || request.exchange_share.value > 0))
       lines_.push_back("plan.pair_time and exchange_share have no effect: they need plan.pairs: fused");
-    else if (fused && request.exchange_share.value > 0 && (!sent_ || request.pair_time))
+    if (request.delay_wgrad.value && !(fused && cells && sent_ && !request.pair_time))
+      lines_.push_back(fmt::format("plan.delay_wgrad has no effect: {}",
+                                   !fused              ? "it needs plan.pairs: fused"
+                                   : request.pair_time ? "plan.pair_time says how long a cell takes"
+                                   : sent_             ? "no cell has a forward and a backward"
+                                                       : "no token is sent; it needs expert_parallel"));
+    if (!fused) return;
+    if (request.exchange_share.value > 0 && (!sent_ || request.pair_time))
       lines_.push_back(request.pair_time
                            ? "plan.exchange_share has no effect: plan.pair_time says how long a cell takes"
                            : "plan.exchange_share has no effect: no token is sent; it needs expert_parallel");

@@ -24,6 +24,7 @@ int states(Optimizer optimizer) {
     case Optimizer::Momentum:
     case Optimizer::RmsProp: return 1;
     case Optimizer::Adam: return 2;
+    case Optimizer::Muon: break;  // of no run
   }
   PP_CHECK(false);
   return 0;
@@ -680,6 +681,7 @@ void CpuBackend<S>::update(const OptimizerSettings& o, std::int64_t step, const 
     case Optimizer::Adam:
       return kernels::adam(elements, rate, beta1, beta2, epsilon, correction(o.beta1), correction(o.beta2), w, g, out,
                            state(0), state(1));
+    case Optimizer::Muon: PP_CHECK(false);  // of no run
   }
 }
 

@@ -428,6 +428,7 @@ class GridBackend : public Backend {
       case Optimizer::Momentum: return GpuOptimizer::Momentum;
       case Optimizer::RmsProp: return GpuOptimizer::RmsProp;
       case Optimizer::Adam: return GpuOptimizer::Adam;
+      case Optimizer::Muon: break;  // of no run
     }
     PP_CHECK(false);
     return GpuOptimizer::Sgd;

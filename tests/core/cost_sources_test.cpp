@@ -325,8 +325,8 @@ TEST_CASE("The table names every cost source once") {
 TEST_CASE("Bytes per parameter: 12 with fp32 RMSProp, 16 with mixed-precision Adam") {
   const auto total = [](Precision precision, Optimizer optimizer) {
     Training training;
-    training.precision = precision;
-    return weight_bytes(precision) + gradient_bytes(training) + optimizer_bytes(precision, optimizer);
+    training.precision = precision, training.optimizer = optimizer;
+    return weight_bytes(precision) + gradient_bytes(training) + optimizer_bytes(training);
   };
   CHECK(total(Precision::Fp32, Optimizer::RmsProp) == Bytes{12});
   CHECK(total(Precision::Tf32, Optimizer::Adam) == Bytes{16});

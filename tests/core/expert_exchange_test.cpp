@@ -112,9 +112,11 @@ TEST_CASE("shared experts compute while tokens travel: of an exchange the rest i
     auto x = b.input({4096, 4096});
     for (int i = 0; i < layers; ++i) {
       const auto y = b.experts(x, {.experts = 8, .active = 2, .hidden = 14336, .gated = true});
+      b.within(Module::SharedExperts);
       const auto opened = b.linear(x, {.features = 4096, .bias = false, .split = Split::Columns});
       const auto shared =
           b.linear(b.gated(opened, Activation::Silu), {.features = 4096, .bias = false, .split = Split::Rows});
+      b.within(Module::Experts);
       x = b.add(y, shared);
     }
     scenario.model.works = {b.finish({x})};
@@ -145,6 +147,7 @@ TEST_CASE("a repeated forward hides exchanges behind what it computes alone") {
     b.within(Module::Experts);
     const auto x = b.input({4096, 4096});
     const auto y = b.experts(x, {.experts = 8, .active = 2, .hidden = 14336, .gated = true});
+    b.within(Module::SharedExperts);
     const auto opened = b.linear(x, {.features = 4096, .bias = false, .split = Split::Columns});
     b.linear(b.gated(opened, Activation::Silu), {.features = 4096, .bias = false, .split = Split::Rows});
     scenario.model.works = {b.finish({y})};

@@ -24,8 +24,9 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
-        "micro_batch_size, micro_batches, ragged, precision, optimizer, gradient_precision, low_precision, "
-        "low_precision_weights, offload_optimizer, zero, update_bytes, "
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, "
+        "low_precision, "
+        "low_precision_weights, offload_optimizer, offload_weights, zero, update_bytes, "
         "attention_kernel, execution, checkpoint_early_stop, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: "
@@ -71,6 +72,7 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
   holds(plan("expert_model_parallel_size"),
         "unknown key \"plan.expert_model_parallel_size\"; use plan.expert_parallel");
   holds(plan("offload_optimizer"), "unknown key \"plan.offload_optimizer\"; use training.offload_optimizer");
+  holds(plan("delay_wgrad_compute"), "unknown key \"plan.delay_wgrad_compute\"; use plan.delay_wgrad");
   holds(plan("tp_comm_overlap"), "unknown key \"plan.tp_comm_overlap\"; use plan.tensor_overlap");
   for (const char* key : {"offload", "cpu_offload", "offload_param"}) {
     const std::string message = plan(key);

@@ -87,12 +87,15 @@ std::set<std::string> written_paths() {
     full->answer.plan.facts.*key.stated = true, full->answer.plan.*key.asked = Placed<std::int64_t>{2, {}};
   full->answer.plan.slice_lengths.value = SliceLengths::Even;
   full->answer.plan.pairs.value = Pairs::Fused, full->answer.plan.pair_time = Placed<Time>{Time{1}, {}};
+  full->answer.plan.delay_wgrad.value = true;
   full->answer.plan.context_parallel = 4, full->answer.plan.context_inner = Placed<std::int64_t>{2, {}};
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{.over = 2};
   full->answer.plan.bucket_rule = BucketRule::Megatron;
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
   full->answer.plan.tensor_overlap.value = true;
   full->scenario->training.offload_optimizer.value = 0.5;
+  full->scenario->training.moments.value = Moments::Bf16;
+  full->scenario->training.master_weights.value = MasterWeights::Remainder;
   for (ChunkMemory& chunk : full->answer.memory.chunks)
     chunk.on_host = Bytes{1};
   report.fits = false;

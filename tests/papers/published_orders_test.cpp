@@ -292,7 +292,7 @@ TEST_CASE("cells that run at once: the published times of every order with pairs
     const GivenSchedule given = read_schedule_csv(published() + "orders/" + each.at("order"));
     const Schedule schedule = find_schedule(kGivenSchedule)->generate(shape_of(given));
     StepCosts costs = costs_of(each, schedule.shape);
-    costs.together = {.computing = costs.duration, .share = 0, .pair = std::nullopt};
+    costs.together = {.parts = {}, .share = 0, .delay_wgrad = false, .pair = std::nullopt};
     if (!each.at("fb").empty()) costs.together->pair = Time{std::stoll(each.at("fb"))};
     const Timeline timeline = static_order(schedule, costs);
     CHECK(validate(timeline, schedule, costs) == "");

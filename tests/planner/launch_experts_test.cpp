@@ -1,4 +1,5 @@
 // Experts and low precision: what launch files make of them.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,18 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
       with_experts("stages: 1, schedule: moe_overlap_1f1b, data_parallel: 8, expert_parallel: 4"), Framework::Megatron);
   CHECK(alone.nearest.differences.empty());
   CHECK(contains(file(alone, written(alone), megatron_launch), "--overlap-moe-expert-parallel-comm\n"));
+  const std::string fused = "pairs: fused, delay_wgrad: true";
+  const Launched delayed =
+      launched(with_experts("stages: 1, schedule: moe_overlap_1f1b, data_parallel: 8, expert_parallel: 4, " + fused),
+               Framework::Megatron);
+  CHECK(delayed.nearest.differences.empty());
+  CHECK(contains(file(delayed, written(delayed), megatron_launch),
+                 "--overlap-moe-expert-parallel-comm --delay-wgrad-compute\n"));
+  const Launched not_there =
+      launched(with_experts(pairs + "data_parallel: 4, expert_parallel: 4, " + fused, "zero: 0"), Framework::Torch);
+  CHECK(std::ranges::find(not_there.nearest.differences,
+                          "delay_wgrad is not there; gradients of weights with those of inputs: false") !=
+        not_there.nearest.differences.end());
   const Launched whole = launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4"), Framework::Megatron);
   CHECK(whole.nearest.differences == List{"schedule: moe_overlap_1f1b needs expert_parallel there; interleaved_1f1b"});
   const Launched torch = launched(
@@ -128,4 +141,31 @@ TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's 
   CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
   CHECK(titan.nearest.differences.front() ==
         "low_precision: its converters of linear layers are not written here; none");
+}
+
+TEST_CASE("launch: optimizers' states in fewer bits are Megatron-LM's precision-aware optimizer") {
+  using Lines = std::vector<std::string>;
+  const auto with = [](const std::string& training, Framework framework) {
+    return launched(with_experts("stages: 1, data_parallel: 8, expert_parallel: 4", training), framework);
+  };
+  const Launched remainder = with("zero: 1, moments: bf16, master_weights: remainder", Framework::Megatron);
+  CHECK(remainder.nearest.differences.empty());
+  CHECK(contains(
+      file(remainder, written(remainder), megatron_launch),
+      "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --main-params-dtype fp32\n"));
+  const Launched whole = with("zero: 1, moments: fp8", Framework::Megatron);
+  CHECK(whole.nearest.differences ==
+        Lines{"master_weights: fp32 lacks the 16 bits that the weights have, with moments in fewer bits; remainder"});
+  const Launched alone = with("zero: 0, moments: int8, master_weights: none", Framework::Megatron);
+  CHECK(alone.nearest.differences ==
+        Lines{"moments: in fewer bits are not there; fp32", "master_weights: are whole there; fp32"});
+  Scenario scenario = with_experts("stages: 1, data_parallel: 8, expert_parallel: 4");
+  scenario.training.optimizer = Optimizer::Muon;
+  const Launched matrices = launched(scenario, Framework::Megatron);
+  CHECK(matrices.nearest.differences.empty());
+  const std::string text = file(matrices, written(matrices), megatron_launch);
+  CHECK(contains(text, "--optimizer dist_muon\n"));
+  CHECK(!contains(text, "--use-distributed-optimizer"));
+  const Lines differences = launched(scenario, Framework::Torch).nearest.differences;
+  CHECK(std::ranges::find(differences, "optimizer: muon is not there; adam") != differences.end());
 }

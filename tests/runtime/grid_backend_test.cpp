@@ -306,7 +306,7 @@ TEST_CASE("grid backend: what a worker holds all the time are the bytes of the t
         const std::int64_t n = parameter.tensor.elements;
         weights += rounded_up(n * weight_bytes(precision).value, 64);
         gradients += rounded_up(n * gradient_bytes(training).value, 64);
-        states += rounded_up(4 * n, 64) * (optimizer_bytes(precision, Optimizer::Adam).value / 4);
+        states += rounded_up(4 * n, 64) * (optimizer_bytes(training).value / 4);
       }
       const ArenaUse use = replayed(plan, p);
       CHECK(use.by_tag[static_cast<std::size_t>(Tag::Weights)] == Bytes{weights});

@@ -18,20 +18,42 @@ using namespace pipewright::tests;
 
 namespace {
 
-Time& of(std::vector<Time>& table, VirtualStageId v, Kind kind) {
-  return table[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(kind)];
-}
+using Part = StepCosts::Part;
 
-// Two stages; a forward of 55 us, of them 25 for tokens under way, a backward of 85, of them likewise 25.
-StepCosts with_exchanges() {
-  StepCosts costs = plain_costs({.stages = 2, .micro_batches = 4}, {us(55), us(55)}, {us(85), us(85)}, {});
-  costs.together = {.computing = costs.duration, .share = 0.15, .pair = std::nullopt};
-  for (const VirtualStageId v : {0, 1})
-    of(costs.together->computing, v, Kind::F) = us(30), of(costs.together->computing, v, Kind::BW) = us(60);
+// One layer with experts on each of two stages, as in core/cost/cells.hpp: forwards of 60 us, 40 of them exchanges, backwards
+// of 80, and `weights` for gradients of the experts' weights in these.
+StepCosts with_exchanges(Time weights = us(10)) {
+  const Time backward = us(70) + weights;
+  StepCosts costs = plain_costs({.stages = 2, .micro_batches = 4}, {us(60), us(60)}, {backward, backward}, {});
+  costs.together = {.parts = std::vector<std::vector<Part>>(costs.duration.size()),
+                    .share = 0,
+                    .delay_wgrad = false,
+                    .pair = std::nullopt};
+  for (const VirtualStageId v : {0, 1}) {
+    const auto row = static_cast<std::size_t>(v) * kKinds;
+    costs.together->parts[row + static_cast<std::size_t>(Kind::F)] = {
+        {us(10), {}, us(20)}, {us(10), {}, us(20)}, {{}, {}, {}}};
+    costs.together->parts[row + static_cast<std::size_t>(Kind::BW)] = {
+        {{}, {}, us(20)}, {us(10) + weights, weights, us(20)}, {us(20), us(10), {}}};
+  }
   return costs;
 }
 
 const std::vector<Op> kCell = {{Kind::F, 0, 1, 0, 1}, {Kind::BW, 1, 0}};
+
+// Up to four parts that make up an op, exchanges between them; none of every third op.
+std::vector<Part> random_parts(Time time, const auto& below) {
+  std::vector<Part> parts;
+  if (below(3) == 0) return parts;
+  const auto some = [&](Time of) { return Time{below(static_cast<int>(of.value) + 1)}; };
+  for (int more = below(4); more > 0 && time > Time{1}; --more) {
+    const Time computing = some(time - Time{1}), exchange = Time{1} + some(time - Time{1} - computing);
+    parts.push_back({computing, some(computing), exchange});
+    time -= computing + exchange;
+  }
+  parts.push_back({time, some(time), {}});
+  return parts;
+}
 
 Schedule in_order(GivenSchedule given) {
   settle(given);
@@ -43,19 +65,34 @@ Schedule in_order(GivenSchedule given) {
 
 }  // namespace
 
-TEST_CASE("a cell takes what it computes and a share of what is under way, or what is under way") {
+TEST_CASE("a cell of one layer: both streams in turns, weights' gradients with their part or behind its exchange") {
   StepCosts costs = with_exchanges();
-  CHECK(cell_time(costs, kCell) == Time{97'500});
-  CHECK(ends_in_cell(costs, kCell) == std::vector{Time{38'304}, Time{97'500}});  // 55 of 140 parts
-  costs.together->share = 0;
-  CHECK(cell_time(costs, kCell) == us(90));
-  for (const VirtualStageId v : {0, 1})
-    of(costs.together->computing, v, Kind::F) = us(10), of(costs.together->computing, v, Kind::BW) = us(20);
-  CHECK(cell_time(costs, kCell) == us(110));                 // 45 + 65 under way
-  CHECK(cell_time(costs, std::vector{kCell[0]}) == us(55));  // alone
+  CHECK(validate(costs) == "");
+  CHECK(cell_time(costs, kCell) == us(80));
+  CHECK(ends_in_cell(costs, kCell) == std::vector{Time{34'286}, us(80)});  // 60 of 140 parts
+  costs.together->delay_wgrad = true;
+  CHECK(cell_time(costs, kCell) == us(80));
+  StepCosts longer = with_exchanges(us(20));
+  CHECK(cell_time(longer, kCell) == us(90));
+  longer.together->delay_wgrad = true;
+  CHECK(cell_time(longer, kCell) == us(80));
+  CHECK(cell_time(longer, std::vector{kCell[0]}) == us(60));  // alone
   CHECK(cell_of(costs, kCell).size() == 2);
   costs.together.reset();
   CHECK(cell_of(costs, kCell).size() == 1);
+}
+
+// At half the pace: the forward's attention 0-20 beside combine (B), its dispatch 20-40, the backward's experts 20-50 (10 of
+// 20 beside it), its dispatch 50-70, experts 50-70, combine 70-90, the backward's attention 70-100.
+TEST_CASE("computing beside an exchange has what is left of the device") {
+  StepCosts costs = with_exchanges();
+  costs.together->share = 0.5;
+  CHECK(cell_time(costs, kCell) == us(100));
+  for (const double share : {0.0, 0.15, 0.3, 0.9}) {  // of cells that only compute nothing is taken
+    StepCosts none = plain_costs({.stages = 2, .micro_batches = 4}, {us(60), us(60)}, {us(80), us(80)}, {});
+    none.together = {.parts = {}, .share = share, .delay_wgrad = false, .pair = std::nullopt};
+    CHECK(cell_time(none, kCell) == us(140));
+  }
 }
 
 TEST_CASE("a stated length is that of a forward with a backward; a recomputation comes on top") {
@@ -63,7 +100,7 @@ TEST_CASE("a stated length is that of a forward with a backward; a recomputation
   costs.together->pair = us(100);
   CHECK(cell_time(costs, kCell) == us(100));
   const std::vector<Op> rebuilt = {{Kind::F, 0, 1, 0, 1}, {Kind::R, 1, 0, 0, 1}, {Kind::BW, 1, 0}};
-  CHECK(cell_time(costs, rebuilt) == us(155));
+  CHECK(cell_time(costs, rebuilt) == us(160));
 }
 
 TEST_CASE("both engines give cells the same times, and the checker finds no fault") {
@@ -83,9 +120,9 @@ TEST_CASE("both engines give cells the same times, and the checker finds no faul
     const Schedule schedule = rule.generate(shape);
     StepCosts costs = random_costs(schedule.shape, random, Wires::Chain, round % 3 == 0 ? 3 : 30);
     costs.duration_last = costs.duration, costs.messages_last = costs.messages;
-    costs.together = {.computing = costs.duration, .share = below(2) * 0.2, .pair = std::nullopt};
-    for (Time& time : costs.together->computing)
-      time = Time{below(static_cast<int>(time.value) + 1)};
+    costs.together = {.parts = {}, .share = below(2) * 0.2, .delay_wgrad = below(2) == 0, .pair = std::nullopt};
+    for (const Time time : costs.duration)
+      costs.together->parts.push_back(random_parts(time, below));
     if (below(3) == 0) costs.together->pair = Time{below(60)};
     const Timeline timeline = static_order(schedule, costs);
     CAPTURE(round);
@@ -112,7 +149,7 @@ TEST_CASE("cells that wait for themselves or for one another are refused, with t
     StepCosts costs =
         plain_costs(schedule->shape, std::vector<Time>(stages, us(1)), std::vector<Time>(stages, us(2)), {});
     CHECK(static_order(*schedule, costs).makespan > Time{});  // one after the other
-    costs.together = {.computing = costs.duration, .share = 0, .pair = std::nullopt};
+    costs.together = {.parts = {}, .share = 0, .delay_wgrad = false, .pair = std::nullopt};
     CHECK_THROWS_WITH_AS(static_order(*schedule, costs), doctest::Contains(op), InputError);
   }
 }

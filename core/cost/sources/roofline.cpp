@@ -60,6 +60,7 @@
 #include "core/cost/issue_times.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/measured_times.hpp"
+#include "core/cost/muon.hpp"
 #include "core/cost/sources/work_passes.hpp"
 
 namespace pipewright::core {
@@ -99,6 +100,34 @@ class Roofline final : public CostSource {
                  of_attention = works_.price(attention, static_cast<double>(samples));
     const auto share = [](Time part, Time all) { return all > Time{} ? std::min(1.0, ratio(part, all)) : 0.0; };
     return {share(of_attention.forward, of_all.forward), share(of_attention.backward_input, of_all.backward_input)};
+  }
+  // What more operators add: a dispatch counts before its exchange, a combine behind.
+  ExchangeCuts exchange_cuts(const Work& work, std::int64_t samples) const override {
+    ExchangeCuts cuts;
+    Work upto;
+    Passes before;
+    double sent = 0;
+    const auto cut = [&] {
+      const Passes now = works_.price(upto, static_cast<double>(samples));
+      const auto more = [&](Time Passes::*pass, double less) {
+        return std::max(0.0, static_cast<double>((now.*pass - before.*pass).value) - less);
+      };
+      cuts.forward.push_back(more(&Passes::forward, sent));
+      cuts.input.push_back(more(&Passes::backward_input, sent));
+      cuts.weight.push_back(more(&Passes::backward_weight, 0));
+      before = now, sent = 0;
+    };
+    for (const Operator& op : work.operators) {
+      const bool travels = op.expert && op.sent.tokens > 0, back = op.name == "combine";
+      if (travels && back) cut();
+      upto.operators.push_back(op);
+      if (!travels) continue;
+      cuts.exchanges.push_back(works_.exchange_time(op, static_cast<double>(samples)));
+      sent += cuts.exchanges.back();
+      if (!back) cut();
+    }
+    cut();
+    return cuts;
   }
   std::vector<int> loads() const override { return measured_ ? measured_->loads() : std::vector<int>{}; }
   Passes price_at(const Model& model, LayerId id, std::int64_t samples, int active) const override {
@@ -141,6 +170,22 @@ class Roofline final : public CostSource {
     return host.around_pass(stages);
   }
 
+  // Five iterations of three products each, of all matrices on the device or of a worker's share of them.
+  Time orthogonalise(LayerRange layers, int members) const override {
+    if (scenario_.training.optimizer != Optimizer::Muon) return {};
+    double all = 0, largest = 0;
+    for (LayerId i = layers.begin; i < layers.end; ++i) {
+      const std::int32_t work = scenario_.model.layers[static_cast<std::size_t>(i)].work;
+      if (work < 0) continue;
+      for (const Operator& op : scenario_.model.works[static_cast<std::size_t>(work)].operators) {
+        if (!muon_matrix(op)) continue;
+        const MuonMatrix matrix = muon_matrix_of(op, operators_.split());
+        const double one = 5 * (2 * alone(matrix.m, matrix.n, matrix.m) + alone(matrix.m, matrix.m, matrix.m));
+        all += one * matrix.count, largest = std::max(largest, one);
+      }
+    }
+    return Time{rounded(std::max(all / members, largest), "the optimizer's time")};
+  }
   Time cast(std::int64_t low) const override {
     const double bytes = cast_bytes(low, scenario_.training, device_);
     return bytes > 0 ? transfer_time(bytes, operators_.moved_at(bytes)) : Time{};
@@ -171,6 +216,26 @@ class Roofline final : public CostSource {
   }
 
  private:
+  // One product, rows x depth times depth x columns, that nobody divides.
+  double alone(double rows, double depth, double columns) const {
+    Operator op{.name = "muon", .kind = OperatorKind::MatrixProduct};
+    op.shape = {.rows = rows, .columns = columns, .depth = depth};
+    op.product = op.routed = op.gathered = true;  // in the precision of training, whole
+    const double moved = operators_.weight() * (rows * depth + depth * columns + rows * columns);
+    return operators_.time(op, PassKind::Forward, 1, 2 * rows * depth * columns, moved);
+  }
+  // Of a parameter's states, on average over the model.
+  double state_bytes() const {
+    const auto other = static_cast<double>(optimizer_bytes(scenario_.training).value);
+    if (scenario_.training.optimizer != Optimizer::Muon) return other;
+    double all = 0, matrices = 0;
+    for (std::size_t i = 0; i < scenario_.model.layers.size(); ++i) {
+      all += static_cast<double>(scenario_.model.layers[i].held());
+      matrices += static_cast<double>(muon_parameters(scenario_, static_cast<LayerId>(i)).all);
+    }
+    const auto of_matrix = static_cast<double>(optimizer_bytes(scenario_.training, true).value);
+    return all > 0 ? other - (other - of_matrix) * matrices / all : other;
+  }
   // The step over parameters whose states are on the device.
   Time update_here(std::int64_t parameters) const {
     if (parameters == 0) return {};
@@ -178,10 +243,10 @@ class Roofline final : public CostSource {
       if (const std::optional<Time> known = measured_->update(parameters))
         return checked_sum(*known, device_.host.step);
     const Precision precision = scenario_.training.precision;
-    const Bytes states = optimizer_bytes(precision, scenario_.training.optimizer);
-    const Bytes once = 2 * weight_bytes(precision) + gradient_bytes(scenario_.training) + 2 * states;
-    const Bytes moved = scenario_.training.update_bytes.value_or(once);
-    const double bytes = static_cast<double>(parameters) * static_cast<double>(moved.value);
+    const double once = static_cast<double>((2 * weight_bytes(precision) + gradient_bytes(scenario_.training)).value) +
+                        2 * state_bytes();
+    const std::optional<Bytes> stated = scenario_.training.update_bytes;
+    const double bytes = static_cast<double>(parameters) * (stated ? static_cast<double>(stated->value) : once);
     const Bandwidth rate = scenario_.model.works.empty() ? operators_.byte_rate() : operators_.moved_at(bytes);
     return checked_sum(transfer_time(bytes, rate), checked_sum(device_.launch_overhead, device_.host.step));
   }

@@ -80,7 +80,7 @@ class PassesOfWork {
     Amount within;  // the modules that are run again
     int reductions = 0;
     for (std::size_t module = 0; module < work_.reduced_within.size(); ++module)
-      if (plan_.recompute_modules.has(static_cast<Module>(module)))
+      if (with_experts(plan_.recompute_modules).has(static_cast<Module>(module)))
         within += work_.reduced_within[module].bytes, reductions += work_.reduced_within[module].times;
     if (split_.sends_tokens() && plan_.recompute_modules.has(Module::Experts) && reductions >= work_.expert_layers)
       within = of_all(within), reductions = times(reductions);

@@ -91,16 +91,20 @@ Value latent_attention(LayerBuilder& b, const Transformer& t, Value x, bool caus
   const auto part = [&](std::int64_t size) { return static_cast<double>(size) / static_cast<double>(key_size); };
   Value compressed = x;
   if (l.query_rank > 0) compressed = b.norm(b.linear(x, {.features = l.query_rank, .bias = false}), norm_of(t));
+  const Module around = b.within(Module::LatentUp);
   const Value queries =
       b.rotary(b.linear(compressed, {.features = t.heads * key_size, .bias = false, .split = Split::Columns}),
                part(l.rope_size));
+  b.within(around);
   const Value down = b.linear(x, {.features = l.rank + l.rope_size, .bias = false});
   const Value normed = b.norm(b.slice(down, {s, l.rank}), norm_of(t));
   const Value rotated = b.rotary(b.slice(down, {s, l.rope_size}), 1);
+  b.within(Module::LatentUp);
   const Value opened =
       b.linear(normed, {.features = t.heads * (l.nope_size + l.value_size), .bias = false, .split = Split::Columns});
   const Value keys = b.concat({b.slice(opened, {s, t.heads * l.nope_size}), b.for_heads(rotated, t.heads)});
   const Value values = b.slice(opened, {s, t.heads * l.value_size});
+  b.within(around);
   AttentionCore core = core_of(t, s, s, 0, causal);
   core.key_heads = t.heads, core.key_size = key_size, core.value_size = l.value_size;
   return b.attention({queries, keys, values}, core);
@@ -154,7 +158,9 @@ Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
                        .bias = moe.expert_bias,
                        .squared = t.squared});
   if (moe.shared_feed_forward == 0) return y;
+  const Module around = b.within(Module::SharedExperts);
   const Value shared = dense(b, t, x, moe.shared_feed_forward);
+  b.within(around);
   if (!moe.shared_gate) return b.add(y, shared);
   const Value gate = b.activation(b.linear(x, {.features = 1, .bias = false, .routed = true}), Activation::Sigmoid);
   return b.add(y, b.scale_rows(shared, gate));
