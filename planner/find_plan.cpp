@@ -593,7 +593,7 @@ Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   if (rule != nullptr) {
     if (errors.count() == 0) check_slices(scenario, plan), check_pipelines(scenario, *rule, plan);
     settle_division(scenario, plan, errors), check_offloading(scenario, plan, errors),
-        check_host_update(scenario, errors);
+        check_host_update(scenario, errors), check_host_weights(scenario, plan, errors);
   }
   errors.attempt([&] { partition(scenario, cost, plan); });
   errors.throw_if_any();

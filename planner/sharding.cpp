@@ -208,6 +208,30 @@ void check_host_update(const Scenario& scenario, PlanErrors& errors) {
                            measured->name));
 }
 
+void check_host_weights(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  const Training& training = scenario.training;
+  if (!training.offload_weights.value) return;
+  const auto refuse = [&](const std::string& why) {
+    errors.add(or_else(training.offload_weights.place, training.place), "training.offload_weights",
+               "true: " + why + "; false, or no such line, keeps them on the device");
+  };
+  if (training.zero < kWeightsSharded)
+    refuse(
+        fmt::format("weights come from the host where they are gathered, which training.zero: {} does not do; write "
+                    "training.zero: 3",
+                    training.zero));
+  if (training.offload_optimizer.value < 1)
+    refuse(
+        fmt::format("the host updates all that it holds, not offload_optimizer: {:.4g}; write "
+                    "training.offload_optimizer: 1",
+                    training.offload_optimizer.value));
+  if (plan.copies() == 1) refuse("one copy gathers no weights; use plan.data_parallel: 2, or more");
+  if (scenario.plan.offload_layers)
+    refuse(
+        "activations of plan.offload_layers would share the link with them, which is not simulated; leave "
+        "plan.offload_layers out");
+}
+
 void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
   if (!moves_activations(scenario)) return;
   const PlanRequest& request = scenario.plan;
@@ -283,7 +307,8 @@ void settle_units(const Scenario& scenario, Plan& plan) {
   const auto over = static_cast<int>(scenario.plan.reshard_over);
   plan.resharding = Resharding{.after_forward = after_forward,
                                .after_backward = after_forward || one_stage,
-                               .over = after_forward && asked && over < plan.sharded_over(0) ? over : 0};
+                               .over = after_forward && asked && over < plan.sharded_over(0) ? over : 0,
+                               .from_host = scenario.training.offload_weights.value};
 }
 
 }  // namespace pipewright::planner

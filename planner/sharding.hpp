@@ -10,6 +10,8 @@ namespace pipewright::planner {
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors);
 // Whether the optimizer can leave its states to the host (training.offload_optimizer).
 void check_host_update(const Scenario& scenario, PlanErrors& errors);
+// Whether weights and gradients can lie in the host's memory (training.offload_weights).
+void check_host_weights(const Scenario& scenario, const Plan& plan, PlanErrors& errors);
 // That plan.offload_layers can be done: a schedule whose passes can be cut into units, and devices that say how fast they
 // reach their host.
 void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& errors);

@@ -298,6 +298,9 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     return std::ranges::any_of(schedule.positions,
                                [&](const Lane& lane) { return !lane.communication[stream].empty(); });
   };
+  if (training.offload_weights.value)
+    throw InputError(training.offload_weights.place, "training.offload_weights",
+                     "a run keeps weights and gradients where it computes; leave it out");
   if (any(kOut))
     throw InputError(plan.offload_layers ? plan.offload_layers->place : model.place,
                      plan.offload_layers ? "plan.offload_layers" : "plan.schedule",

@@ -462,7 +462,7 @@ class Relaxation {
   // True when at least one collective of this worker came to its end.
   bool run_streams(WorkerId worker) {
     bool any = false;
-    for (StreamId s = 0; s < kStreams.size(); ++s)
+    for (const StreamId s : {kReductions, kOut, kIn, kGathers})  // each behind those whose ops it waits for
       any |= run_stream(worker, s);
     return any;
   }

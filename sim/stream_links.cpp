@@ -13,7 +13,8 @@ constexpr std::uint32_t kNoOp = std::numeric_limits<std::uint32_t>::max();
 class Linker {
  public:
   Linker(const Schedule& schedule, PositionId position)
-      : seating_(schedule.seating()),
+      : schedule_(schedule),
+        seating_(schedule.seating()),
         rounds_(schedule.rounds()),
         stage_(seating_.stage_at(position)),
         may_leave_(schedule.shape.leaving_under_forward()),
@@ -22,7 +23,10 @@ class Linker {
   StreamLinks run() {
     if (!lane_.communication[kReductions].empty()) link_gradients();
     if (!lane_.communication[kGathers].empty()) link_weights();
-    if (!lane_.communication[kOut].empty()) link_moves();
+    if (schedule_.shape.weights_on_host())
+      link_shards();
+    else if (!lane_.communication[kOut].empty())
+      link_moves();
     const auto by_op = [](const auto& a, const auto& b) { return a.op < b.op; };
     std::stable_sort(links_.triggers.begin(), links_.triggers.end(), by_op);
     std::stable_sort(links_.gates.begin(), links_.gates.end(), by_op);
@@ -77,6 +81,33 @@ class Linker {
     PP_CHECK(next == gathers.size());  // validate(schedule)
   }
 
+  // A shard of weights comes two ops ahead of its reader, and its gather waits for it; one of gradients goes when it is
+  // reduced, and the first update waits for all of them. Where the host adds it, the next op waits for that.
+  void link_shards() {
+    const auto& [reduces, gathers, outs, ins] = lane_.communication;
+    std::uint32_t next = 0, in = 0;
+    for (const StreamLinks::Gate& reader : links_.gates) {
+      if (reader.stream != kGathers) continue;
+      if (gathers[next++].bucket < kFromFew)
+        trigger(kIn, in++, reader.op < 2 ? kNoOp : reader.op - 2, StreamLinks::From::Start);
+      links_.after[kGathers].push_back({in, static_cast<std::uint8_t>(kIn)});
+    }
+    std::vector<std::uint32_t> completed(reduces.size(), kNoOp);  // by which backward, of the gradients of a reduction
+    for (const StreamLinks::Trigger& one : links_.triggers)
+      if (one.stream == kReductions) completed[one.communication] = one.op;
+    for (std::uint32_t out = 0; out < outs.size(); ++out) {
+      trigger(kOut, out, kNoOp, {});
+      links_.after[kOut].push_back({out + 1, static_cast<std::uint8_t>(kReductions)});
+      if (outs[out].bucket == 1 && completed[out] + 1 < lane_.compute.size())
+        links_.gates.push_back({completed[out] + 1, out + 1, static_cast<std::uint8_t>(kOut)});
+    }
+    const auto update = std::ranges::find(lane_.compute, Kind::Update, &Op::kind);
+    if (!outs.empty() && update != lane_.compute.end())
+      links_.gates.push_back({static_cast<std::uint32_t>(update - lane_.compute.begin()),
+                              static_cast<std::uint32_t>(outs.size()), static_cast<std::uint8_t>(kOut)});
+    PP_CHECK(in == ins.size() && outs.size() == reduces.size());  // validate(schedule)
+  }
+
   // Out after the forward, as many as may leave under the next one; back one op ahead of whoever reads them first.
   void link_moves() {
     const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
@@ -103,6 +134,7 @@ class Linker {
     PP_CHECK(out == outs.size() && in == ins.size());  // validate(schedule)
   }
 
+  const Schedule& schedule_;
   const Seating seating_;
   const Rounds rounds_;
   const StageId stage_;

@@ -20,6 +20,7 @@ class Check {
         schedule_(schedule),
         costs_(costs),
         positions_(static_cast<int>(schedule.positions.size())),
+        on_host_(schedule.shape.weights_on_host()),
         contended_(costs.contention && timeline.engine == EngineRan::EventQueue) {}
 
   std::string run() {
@@ -238,17 +239,63 @@ class Check {
       };
       if (span.end - span.start < costs_.collective(op, worker / positions_).time)
         return fault("is faster than priced");
-      if (stream == kOut && span.start < forward_ended(worker, op)) return fault("starts before its forward has ended");
-      if (stream == kIn && span.start < back_from(worker, op))
-        return fault("starts more than an op ahead, or before it is out");
-      if (stream == kOut || stream == kIn) continue;
+      if (stream == kOut || stream == kIn) {
+        if (const std::string wrong = on_host_ ? shard_fault(worker, stream, i) : move_fault(worker, stream, i);
+            !wrong.empty())
+          return fault(wrong);
+        continue;
+      }
       const auto [entry, first] =
           meetings_.emplace(std::tuple{stream, op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
       if (!first && entry->second != span) return fault("has other times than at another member");
       if (stream == kReductions && span.start < gradients_ready(worker, op))
         return fault("starts before its gradients are there");
       if (stream == kGathers && span.start < gathered_from(worker, op)) return fault("starts more than an op ahead");
+      if (stream == kGathers && on_host_ && span.start < fetched(worker, op))
+        return fault("starts before its shard is there");
     }
+    return {};
+  }
+
+  std::string move_fault(WorkerId worker, StreamId stream, std::size_t i) const {
+    const Op& op = lane(worker).communication[stream][i];
+    const Time start = times(worker).communication[stream][i].start;
+    if (stream == kOut) return start < forward_ended(worker, op) ? "starts before its forward has ended" : "";
+    return start < back_from(worker, op) ? "starts more than an op ahead, or before it is out" : "";
+  }
+
+  std::string shard_fault(WorkerId worker, StreamId stream, std::size_t i) const {
+    const Op& op = lane(worker).communication[stream][i];
+    const Time start = times(worker).communication[stream][i].start;
+    if (stream == kOut)
+      return start < times(worker).communication[kReductions][i].end ? "starts before its gradients are reduced" : "";
+    const auto& ops = lane(worker).compute;
+    const auto user =
+        at(std::find_if(ops.begin(), ops.end(), [&](const Op& one) { return uses(one, op); }) - ops.begin());
+    return user >= 2 && start < times(worker).compute[user - 2].start ? "starts more than two ops ahead" : "";
+  }
+  // When the host has added what that op completed, which is the last of its round; 0 where it adds nothing.
+  Time added(WorkerId worker, const Op& gradient) const {
+    if (gradient.kind != Kind::BW && gradient.kind != Kind::W) return {};
+    const int round = schedule_.rounds().of(gradient.virtual_stage, gradient.micro_batch);
+    const auto& ops = lane(worker).compute;
+    const auto last = std::find_if(ops.rbegin(), ops.rend(), [&](const Op& op) {
+      return op.virtual_stage == gradient.virtual_stage && (op.kind == Kind::BW || op.kind == Kind::W) &&
+             schedule_.rounds().of(op.virtual_stage, op.micro_batch) == round;
+    });
+    Time end;
+    const auto& outs = lane(worker).communication[kOut];
+    for (std::size_t i = 0; i < outs.size() && *last == gradient; ++i)
+      if (outs[i].bucket == 1 && outs[i].virtual_stage == gradient.virtual_stage &&
+          static_cast<int>(outs[i].micro_batch) == round)
+        end = std::max(end, times(worker).communication[kOut][i].end);
+    return end;
+  }
+  // When the shard that a gather needs is there; one from few needs none.
+  Time fetched(WorkerId worker, const Op& gather) const {
+    const auto& ins = lane(worker).communication[kIn];
+    for (std::size_t i = 0; i < ins.size(); ++i)
+      if (same(ins[i], gather) && ins[i].bucket == gather.bucket) return times(worker).communication[kIn][i].end;
     return {};
   }
 
@@ -369,7 +416,8 @@ class Check {
         const Op& needed = lane(worker).communication[s][j];
         const bool reduced = s == kReductions && op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
                              (schedule_.flush || needed.micro_batch == op.micro_batch);
-        if (reduced || (s == kGathers && uses(op, needed)))
+        const bool stored = s == kOut && on_host_ && op.kind == Kind::Update;
+        if (reduced || stored || (s == kGathers && uses(op, needed)))
           ready = std::max(ready, times(worker).communication[s][j].end);
       }
     return {};
@@ -385,7 +433,8 @@ class Check {
       const std::size_t until = behind_in_cell(ops, i) ? i : last_of_cell(ops, i) + 1;  // with what begins with it
       for (std::size_t one = i; one < until; ++one)
         if (const std::string wrong = needs(worker, ops[one], ready); !wrong.empty()) return wrong;
-      if (!lane(worker).communication[kOut].empty()) ready = std::max(ready, moved(worker, i));
+      if (on_host_ && i > 0) ready = std::max(ready, added(worker, ops[i - 1]));
+      if (!lane(worker).communication[kOut].empty() && !on_host_) ready = std::max(ready, moved(worker, i));
       const Time start = times(worker).compute[i].start;
       if (start < ready) return where(worker, op) + " starts before what it needs has arrived";
       if (start > ready) return where(worker, op) + " waits for nothing";
@@ -398,6 +447,7 @@ class Check {
   const Schedule& schedule_;
   const StepCosts& costs_;
   int positions_;
+  bool on_host_;                         // shards of weights and gradients
   bool contended_;                       // by an engine that knows of it
   std::vector<std::vector<Span>> busy_;  // contended: by worker
   std::map<Key, const Transfer*> arrived_;

@@ -135,14 +135,26 @@ class Parts {
     switch (std::get<0>(key)) {
       case Update: return CriticalPart::Class::Update;
       case Transfer: return CriticalPart::Class::Transfer;
-      case Collective: {
-        static constexpr ByStream<CriticalPart::Class> kClasses = {
-            CriticalPart::Class::AllReduce, CriticalPart::Class::AllGather, CriticalPart::Class::Offload,
-            CriticalPart::Class::Reload};
-        return kClasses[at(std::get<2>(key))];
-      }
+      case Collective:
+        switch (static_cast<Kind>(std::get<2>(key))) {
+          case Kind::AllReduce: return CriticalPart::Class::AllReduce;
+          case Kind::AllGather: return CriticalPart::Class::AllGather;
+          case Kind::Offload:
+          case Kind::Store: return CriticalPart::Class::Offload;
+          default: return CriticalPart::Class::Reload;
+        }
       case Waiting: return CriticalPart::Class::Waiting;
       default: return CriticalPart::Class::Compute;
+    }
+  }
+  static std::string_view words(Kind kind) {
+    switch (kind) {
+      case Kind::AllReduce: return kStreams[kReductions].op;
+      case Kind::AllGather: return kStreams[kGathers].op;
+      case Kind::Offload: return kStreams[kOut].op;
+      case Kind::Fetch: return "weights from the host";
+      case Kind::Store: return "gradients to the host";
+      default: return kStreams[kIn].op;
     }
   }
   static std::string text(const Key& key) {
@@ -154,7 +166,7 @@ class Parts {
       case Recompute: return "recompute of " + stage;
       case Update: return "update of " + stage;
       case Transfer: return "transfer " + stage + " -> " + std::to_string(b);
-      case Collective: return std::string(kStreams[at(b)].op) + " of " + stage;
+      case Collective: return std::string(words(static_cast<Kind>(b))) + " of " + stage;
       case Waiting: break;
     }
     return "waiting";
@@ -178,7 +190,7 @@ class WalkBack {
         parts_.add(op, stage_of(here.worker), part);
         here = before_op(here, span.start);
       } else {
-        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage), here.stream);
+        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage), static_cast<int>(op.kind));
         here = before_collective(here, span.start);
       }
     }
@@ -277,11 +289,10 @@ class WalkBack {
       }
       if (here.op > 0)
         keep_later(best, {worker, here.stream, here.op - 1, stream({worker, here.stream})[at(here.op - 1)].end}, start);
-    }
-    if (const StreamLinks::After* after =
-            causes_.after(static_cast<PositionId>(position(here.worker)), at(here.stream), at(here.op))) {
-      const Here other{here.worker, after->stream, static_cast<int>(after->count) - 1, {}};
-      keep_later(best, {other.worker, other.stream, other.op, stream(other)[at(other.op)].end}, start);
+      if (const StreamLinks::After* after = causes_.after(member, at(here.stream), at(here.op))) {
+        const Here other{worker, after->stream, static_cast<int>(after->count) - 1, {}};
+        keep_later(best, {other.worker, other.stream, other.op, stream(other)[at(other.op)].end}, start);
+      }
     }
     if (best.until < Time{0}) best.until = Time{0};
     return waited(best, start);

@@ -180,6 +180,8 @@ struct Cluster {
   Device device;                    // of the first class
   std::vector<DeviceClass> others;  // further classes, on the last nodes in this order; most clusters have none
   NodeLinks links;
+  std::optional<Bandwidth>
+      host_bandwidth;              // of copies between a node's devices and its host, each way; absent: no limit
   std::optional<Network> network;  // must be there when nodes > 1
   Sharing sharing = Sharing::MaxMin;
   std::string source;

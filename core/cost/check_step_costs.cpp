@@ -145,6 +145,10 @@ std::string check_collectives(const StepCosts& costs) {
   }
   for (const Collective& move : costs.moves)
     if (std::string wrong = check_collective(costs, move, "a move to a partner"); !wrong.empty()) return wrong;
+  if (costs.host_copies.size() != (costs.shape.weights_on_host() ? 3 * chunks : 0))
+    return "host_copies: three per virtual stage are needed where weights lie in the host's memory";
+  for (const Collective& copy : costs.host_copies)
+    if (std::string wrong = check_collective(costs, copy, "a copy to or from the host"); !wrong.empty()) return wrong;
   const bool few = costs.shape.resharding && costs.shape.resharding->over > 0 && !costs.gathers.empty();
   if (!costs.gathers.empty() && costs.gathers.size() != chunks) return "gathers: one per virtual stage is needed";
   if (costs.gathers_of_few.size() != (few ? chunks : 0)) return "gathers_of_few: one per virtual stage is needed";

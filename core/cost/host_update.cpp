@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/cost/cost_model.hpp"
+#include "core/cost/host_copies.hpp"
 
 namespace pipewright::core {
 
@@ -16,13 +17,14 @@ Bytes host_state_bytes(const Training& training) {
   return own ? states + weight_bytes(training.precision) : states;
 }
 
-Time host_update(std::int64_t parameters, const Training& training, const Device& device) {
+Time host_update(std::int64_t parameters, const Training& training, const Cluster& cluster, const Device& device) {
   if (parameters == 0) return {};
   const Bytes gradient = gradient_bytes(training), weight = weight_bytes(training.precision);
   const auto bytes = [&](Bytes each) { return static_cast<double>(parameters) * static_cast<double>(each.value); };
-  const Time there = transfer_time(bytes(gradient), *device.host_link),
-             back = transfer_time(bytes(weight), *device.host_link);
   const Time update = transfer_time(bytes(gradient + 2 * host_state_bytes(training) + weight), *device.host_update);
+  if (training.offload_weights.value) return update;
+  const Bandwidth link = to_host(cluster, device);
+  const Time there = transfer_time(bytes(gradient), link), back = transfer_time(bytes(weight), link);
   return checked_sum(checked_sum(there, update), back);
 }
 

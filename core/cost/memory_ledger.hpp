@@ -112,7 +112,7 @@ class Moved {
 
   Moved(const Lane& lane, std::size_t may_leave) {
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
-    if (outs.empty()) return;
+    if (outs.empty() || outs.front().kind != Kind::Offload) return;
     const auto is_of = [](const Op& move, const Op& op) {
       return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
     };

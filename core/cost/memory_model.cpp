@@ -243,6 +243,14 @@ Bytes share_of(Bytes bytes, double share) {
   return {rounded(static_cast<double>(bytes.value) * share, "a share of the memory")};
 }
 
+// Of these shards and of the optimizer's states nothing stays on the device. fp32 weights are among the states there.
+void leave_to_host(ChunkMemory& chunk, Bytes weights, Bytes gradients, const Training& training) {
+  const bool among_states = host_state_bytes(training) > optimizer_bytes(training);
+  chunk.on_host += gradients + (among_states ? Bytes{} : weights);
+  chunk.fetched = weights, chunk.stored = gradients;
+  chunk.weights = {}, chunk.gradients -= gradients, chunk.rounding = {};
+}
+
 void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, VirtualStageId v) {
   const Training& training = scenario.training;
   const StageId stage = plan.stage_of(v);
@@ -300,11 +308,17 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   chunk.optimizer = checked_sum(states_on_device(held_states(parameters, matrices), training), measured - of_measured);
   chunk.on_host = share_of(bytes(held(parameters, kOptimizerSharded), host_state_bytes(training)),
                            training.offload_optimizer.value);
-  if (!plan.resharding || plan.sharded_over(stage) == 1) return;
+  const bool on_host = plan.resharding && plan.resharding->from_host;
+  if (on_host)
+    leave_to_host(chunk, held_weights(parameters, weights),
+                  bytes(held(parameters, kGradientsSharded), gradient_bytes(training)), training);
+  if (!plan.resharding || (plan.sharded_over(stage) == 1 && !on_host)) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
-  const Bytes reduced = alone ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;
+  const Bytes reduced =
+      alone && !on_host ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;
   chunk.unreduced = plan.reduce_each ? std::min(reduced, bucket_limit(plan, v, training)) : reduced;
-  if (training.zero >= kWeightsSharded) chunk.gathered = checked_sum(weights, copies) - of_experts;
+  if (training.zero >= kWeightsSharded)
+    chunk.gathered = checked_sum(weights, copies) - (on_host ? Bytes{} : of_experts);
   if (plan.resharding->over > 0) chunk.resharded = Bytes{ceil_div(chunk.gathered.value, plan.resharding->over)};
 }
 

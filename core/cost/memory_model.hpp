@@ -96,7 +96,10 @@ struct ChunkMemory {
   Bytes gathered = {}, unreduced = {};
   // A shard of Resharding::over members, from the end of a forward to the gather for the pass that follows.
   Bytes resharded = {};
-  Bytes on_host = {};  // of the optimizer (training.offload_optimizer): no part of the device's memory
+  Bytes on_host = {};  // of the optimizer, weights and gradients (training.offload_...): no part of the device's memory
+  // A shard that is on its way: weights, from the start of their copy to the end of the gather; gradients, from the end of
+  // their reduction to the end of the copy. Counted as buffers.
+  Bytes fetched = {}, stored = {};
 };
 
 // What a schedule moves to a partner, of one micro-batch: all that it keeps there.

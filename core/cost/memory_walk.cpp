@@ -22,7 +22,7 @@ constexpr std::size_t slot_of(int number) {
 
 // What takes room, by its place in a list.
 struct Source {
-  enum class List : std::uint8_t { Compute, Collective, In, Partners, Transfers };
+  enum class List : std::uint8_t { Compute, Collective, In, Out, Partners, Transfers };
   List list = List::Compute;  // ops of the worker's lane, of its partner's stream out, or the timeline's transfers
   std::uint32_t index = 0;
 };
@@ -108,6 +108,7 @@ class BufferFinder {
     if (messages_) find_messages(worker, buffers);
     if (buckets_) find_buckets(worker, buffers);
     find_moves(worker, buffers);
+    if (schedule_.shape.weights_on_host()) find_shards(worker, buffers);
     buffers.sort();
   }
 
@@ -117,6 +118,7 @@ class BufferFinder {
       case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
       case Source::List::Collective: return lane.communication[kReductions][source.index];
       case Source::List::In: return lane.communication[kIn][source.index];
+      case Source::List::Out: return lane.communication[kOut][source.index];
       case Source::List::Partners:
         return schedule_.positions[slot_of(partner_of(worker)) % schedule_.positions.size()]
             .communication[kOut][source.index];
@@ -168,6 +170,27 @@ class BufferFinder {
                      {Source::List::Partners, number});
       });
   }
+  // Shards on their way from the host, until they are gathered, and those of gradients once they are reduced.
+  void find_shards(WorkerId worker, Buffers& buffers) const {
+    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
+    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    std::uint32_t fetch = 0;
+    for (std::size_t gather = 0; gather < lane.communication[kGathers].size(); ++gather) {
+      if (lane.communication[kGathers][gather].bucket >= kFromFew) continue;
+      const Op& op = lane.communication[kIn][fetch];
+      buffers.hold(memory_.chunks[op.virtual_stage].fetched, times.communication[kIn][fetch].start,
+                   times.communication[kGathers][gather].end, {Source::List::In, fetch});
+      ++fetch;
+    }
+    for (std::uint32_t i = 0; i < lane.communication[kOut].size(); ++i) {
+      Op copy = lane.communication[kOut][i];
+      copy.bucket = 0;  // without what the host adds to it
+      buffers.hold(memory_.chunks[copy.virtual_stage].stored, times.communication[kReductions][i].end,
+                   times.communication[kOut][i].start + costs_.host_copies[StepCosts::host_copy(copy)].time,
+                   {Source::List::Out, i});
+    }
+  }
+
   WorkerId partner_of(WorkerId worker) const {
     const Seating seating = schedule_.seating();
     const auto positions = static_cast<int>(schedule_.positions.size());
@@ -179,7 +202,7 @@ class BufferFinder {
     const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
     const LaneTimes& times = timeline_.workers[slot_of(worker)];
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
-    if (outs.empty()) return;
+    if (outs.empty() || outs.front().kind != Kind::Offload) return;
     std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> back;
     for (std::uint32_t i = 0; i < ins.size(); ++i)
       back[{ins[i].virtual_stage, ins[i].micro_batch}] = i;

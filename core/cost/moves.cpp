@@ -1,6 +1,7 @@
 #include "core/cost/moves.hpp"
 
 #include "core/cost/cost_model.hpp"
+#include "core/cost/host_copies.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/cost/messages.hpp"
 
@@ -45,11 +46,11 @@ void price_moves(StepCosts& costs, const Plan& plan, const CostModel& cost,
   for (CopyId copy = 0; copy < costs.shape.data_parallel; ++copy)
     for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v) {
       const StageId k = plan.stage_of(v), partner = costs.shape.partner_of(k);
-      const auto host = cluster.device_of(class_of_stage(plan, cluster, k)).host_link;
-      if (!plan.offloaded.empty() && plan.offloaded[at(v)] && host)
+      const Device& host = cluster.device_of(class_of_stage(plan, cluster, k));
+      if (!plan.offloaded.empty() && plan.offloaded[at(v)] && host.host_link)
         fill(v, copy, [&](Bytes bytes, bool) {
           Route way;
-          way.bandwidth = *host;
+          way.bandwidth = to_host(cluster, host);
           return over(bytes, way, {});
         });
       if (plan.offloaded.empty() && partner != k)

@@ -8,6 +8,7 @@
 #include "core/cost/buckets.hpp"
 #include "core/cost/cell_parts.hpp"
 #include "core/cost/contention.hpp"
+#include "core/cost/host_copies.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
 #include "core/cost/moves.hpp"
@@ -426,6 +427,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   price_moves(
       costs, plan, cost, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
       [&](WorkerId worker) { return placed.device(worker); });
+  price_host_copies(costs, plan, cost);
   costs.ready_before_end = ready_before_end(plan, cost, full);
   if (ragged) costs.ready_before_end_last = ready_before_end(plan, cost, last);
   return costs;
@@ -479,8 +481,10 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   price_moves(
       costs, plan_, cost_, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
       [&](WorkerId worker) { return placed.device(worker); });
-  for (Collective& move : costs.moves)
-    move.phases.clear();
+  price_host_copies(costs, plan_, cost_);
+  for (auto* const copies : {&costs.moves, &costs.host_copies})
+    for (Collective& one : *copies)
+      one.phases.clear();
   costs.ready_before_end = ready_before_end(plan_, cost_, OnAllAlike{full_});
   return costs;
 }
@@ -581,6 +585,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
       });
   if (shape.seating().any_reduced()) costs.collectives.resize(chunks);
   costs.moves.resize(chunks * 4 * at(shape.data_parallel));
+  if (shape.weights_on_host()) costs.host_copies.resize(chunks * 3);
   costs.ready_before_end.resize(chunks);
   for (std::size_t v = 0; v < chunks; ++v) {
     const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));

@@ -117,6 +117,8 @@ struct StepCosts {
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;
+  // Of a chunk's shards to and from the host: core/cost/host_copies.hpp; empty: they lie on the device.
+  std::vector<Collective> host_copies;
   // Which copies of the plan these are; nullptr: all of them. The engines do not look at it.
   std::shared_ptr<const Fold> fold;
 
@@ -141,7 +143,12 @@ struct StepCosts {
   const Collective& collective(const Op& op, CopyId copy) const {
     if (op.kind == Kind::AllReduce) return collectives[op.virtual_stage][op.bucket];
     if (op.kind == Kind::AllGather) return (op.bucket >= kFromFew ? gathers_of_few : gathers)[op.virtual_stage];
+    if (op.kind == Kind::Fetch || op.kind == Kind::Store) return host_copies[host_copy(op)];
     return moves[move(op, copy)];
+  }
+  // By chunk: the weights in, the gradients out, and those that the host adds to what it has.
+  static std::size_t host_copy(const Op& op) {
+    return std::size_t{3} * op.virtual_stage + (op.kind == Kind::Fetch ? 0 : 1 + op.bucket);
   }
   std::size_t move(const Op& op, CopyId copy) const {
     const std::size_t back = op.kind == Kind::Reload ? 1 : 0;

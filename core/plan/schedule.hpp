@@ -19,6 +19,12 @@
 //   Reload(v,m)                 on the stream in            after Offload(v,m), when the compute op before the first of
 //                               R, B and BW of (v,m) starts, which starts after it; from a partner after those of all
 //                               forwards before that op, too                                               [BPipe23]
+//   Fetch(v,m,pass)             on the stream in            of weights that lie in the host's memory: this worker's shard
+//                               comes, when the compute op two before the one that needs it starts; its AllGather starts
+//                               after it                                              [ZeROInfinity21] section 6.2
+//   Store(v,round)              on the stream out           likewise of gradients: the shard goes, after its AllReduce; the
+//                               updates start after all of them, and the compute op behind the backward that completes
+//                               gradients which the host adds to others                              [PyTorchFSDP26]
 #pragma once
 
 #include <algorithm>
@@ -36,7 +42,7 @@
 
 namespace pipewright::core {
 
-enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload };
+enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload, Fetch, Store };
 
 // What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
 // checkers (`validate`) know the rules by themselves.
@@ -59,6 +65,8 @@ inline constexpr std::array kKindRules = {
     KindRule{.name = "Update", .letters = "U"},
     KindRule{.name = "Offload", .letters = "OFFLOAD"},
     KindRule{.name = "Reload", .letters = "RELOAD"},
+    KindRule{.name = "Fetch", .letters = "FETCH"},
+    KindRule{.name = "Store", .letters = "STORE"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
@@ -70,7 +78,8 @@ struct Op {
   Kind kind{};
   std::uint16_t virtual_stage = 0;
   std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
-  // Of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass, and kFromFew.
+  // Of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass, and kFromFew; Fetch: pass; Store:
+  // 1 where the host adds to what it has of this step.
   std::uint32_t bucket : 31 = 0;
   // It and the op after it are one cell, made to overlap: F and a backward, as {0F5, 1B2}. Priced one after the other.
   std::uint32_t with_next : 1 = 0;
@@ -103,7 +112,7 @@ using ByStream = std::array<T, kStreams.size()>;
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
   std::vector<Op> compute;                  // F, R, B, W, BW, Update
-  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload; Reload
+  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload or Store; Reload or Fetch
 
   std::size_t ops() const;  // of all streams
 };
@@ -132,6 +141,7 @@ struct Resharding {
   // What is kept after a forward is a shard of so many members, from which the next gather comes; 0: the one that is kept
   // anyway, of all that divide the weights.                              [PyTorchFSDP26]
   int over = 0;
+  bool from_host = false;  // shards of weights and gradients lie in the host's memory           [ZeROInfinity21]
   bool operator==(const Resharding&) const = default;
 };
 
@@ -174,6 +184,7 @@ struct ScheduleShape {
   StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : stage; }
   // Offloads that may be on their way while a forward runs.
   std::size_t leaving_under_forward() const { return offloaded.empty() ? 0 : 1; }
+  bool weights_on_host() const { return resharding && resharding->from_host; }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
   bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
   int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }

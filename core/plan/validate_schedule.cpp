@@ -61,6 +61,7 @@ struct Checker {
   std::string collective_fault(int k) const;
   std::string weights_fault(int position) const;
   std::string moves_fault(int position) const;
+  std::string shards_fault(int position) const;
   std::string run() const;
 };
 
@@ -287,11 +288,29 @@ std::string Checker::weights_fault(int position) const {
   return "";
 }
 
+// Of weights in the host's memory a shard comes for each gather, unless that is from few, and one of gradients goes for each
+// all-reduce, in the order of those.
+std::string Checker::shards_fault(int position) const {
+  const Lane& lane = schedule.positions[at(position)];
+  std::vector<Op> outs, ins;
+  std::vector<std::uint8_t> there(chunks);         // gradients of a chunk that the host has
+  for (Op op : lane.communication[kReductions]) {  // which are in order
+    const bool adds = std::exchange(there[op.virtual_stage], 1) != 0;
+    op.kind = Kind::Store, op.bucket = adds ? 1 : 0, outs.push_back(op);
+  }
+  for (Op op : lane.communication[kGathers])
+    if (op.bucket <= 1) op.kind = Kind::Fetch, ins.push_back(op);
+  if (lane.communication[kOut] != outs) return worker(position) + ": its stream out is not a shard for each all-reduce";
+  if (lane.communication[kIn] != ins) return worker(position) + ": its stream in is not a shard for each all-gather";
+  return "";
+}
+
 // What goes out comes back once, and both lists have the order of the compute ops that they stand between: then none can
 // wait for another.
 std::string Checker::moves_fault(int position) const {
   const Lane& lane = schedule.positions[at(position)];
   const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
+  if (shape.weights_on_host()) return shards_fault(position);
   if (outs.empty() && ins.empty()) return "";
   const auto slot = [&](const Op& op) { return local(op.virtual_stage, position) * micro_batches + op.micro_batch; };
   std::vector<std::size_t> forward(at(seating.held()) * micro_batches), reader(forward.size(), 0);

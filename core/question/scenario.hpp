@@ -134,6 +134,8 @@ struct Training {
   Place zero_place;
   // Of the optimizer's states and of its work, what is left to the host.                          core/cost/host_update.hpp
   Placed<double> offload_optimizer{0, {}};
+  // Shards of weights and gradients lie in the host's memory, too.                         core/cost/host_copies.hpp
+  Placed<bool> offload_weights{false, {}};
   // Bytes of device memory that the optimizer step moves per parameter; absent: weight, gradient and states read once,
   // weight and states written once.
   std::optional<Bytes> update_bytes;

@@ -42,8 +42,10 @@ std::string how_to_run(const NodeShape& shape) {
 std::string on_host(const Plan& plan, const Training& training) {
   if (training.offload_optimizer.value <= 0) return "";
   const bool in_part = plan.resharding && training.zero >= kWeightsSharded;
-  return fmt::format(", \"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": True{}}}",
-                     in_part ? fmt::format(", \"ratio\": {:.4g}", training.offload_optimizer.value) : "");
+  return fmt::format(
+      ", \"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": True{}}}{}",
+      in_part ? fmt::format(", \"ratio\": {:.4g}", training.offload_optimizer.value) : "",
+      training.offload_weights.value ? ", \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}" : "");
 }
 
 std::string configuration(const Plan& plan, const Training& training) {

@@ -125,6 +125,7 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   set("parallel.data_parallel_shard_degree", shard);
   if (plan.resharding)
     set("parallel.fsdp_reshard_after_forward", plan.resharding->after_forward ? "\"always\"" : "\"never\"");
+  if (scenario.training.offload_weights.value) set("training.enable_cpu_offload", "True");
   set("parallel.pipeline_parallel_degree", plan.stages);
   if (plan.stages > 1) {
     set("parallel.module_fqns_per_model_part", modules_of(plan, scenario.model));

@@ -158,11 +158,13 @@ constexpr Field<Device> kDevice[] = {
      member<&Device::fp8_any_layout>},
     {"memory_bandwidth", "bandwidth", "of the device's own memory", member<&Device::memory_bandwidth, DeviceRate>},
     {"host_link", "bandwidth",
-     "to the memory of its host, each way; for plan.offload_layers and training.offload_optimizer",
+     "to the memory of its host, each way; for plan.offload_layers, training.offload_optimizer and "
+     "training.offload_weights",
      member<&Device::host_link, DeviceRate>},
     {"host_update", "bandwidth",
-     "that the host reads and writes in its memory while it updates parameters of one device; for "
-     "training.offload_optimizer",
+     "that the host reads and writes in its memory while it updates parameters of one device, or adds up its "
+     "gradients; "
+     "for training.offload_optimizer and training.offload_weights",
      member<&Device::host_update, DeviceRate>},
     {"launch_overhead", "time", "per scheduled op (explicit and uniform times) or per layer (roofline); default: 0 ns",
      member<&Device::launch_overhead>},
@@ -303,6 +305,11 @@ constexpr Field<Cluster> kNode[] = {
        out.close();
      },
      Need::Required},
+    {"host_bandwidth", "bandwidth",
+     "that the devices of a node share, evenly, for copies to the memory of their host, and as much for those back: "
+     "none "
+     "has more than its host_link; default: no limit",
+     member<&Cluster::host_bandwidth, LinkRate>},
     {"links", "map", "between the devices of a node; default: {kind: ideal}", read_links,
      [](YamlText& out, std::string_view key, const Cluster& cluster) {
        out.open(key);

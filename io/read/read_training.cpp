@@ -84,6 +84,11 @@ constexpr Field<Training> kTraining[] = {
      [](YamlText& out, std::string_view key, const Training& training) {
        if (training.offload_optimizer.value > 0) out.line(key, value_text(training.offload_optimizer));
      }},
+    {"offload_weights", "true | false",
+     "shards of weights and gradients lie in the host's memory, too, from where weights come before each gather "
+     "(PyTorch's "
+     "CPUOffloadPolicy, DeepSpeed's offload_param); needs zero: 3 and offload_optimizer: 1; default: false",
+     read_as<&Training::offload_weights>, write_unless<&Training::offload_weights, false>},
     {"zero", "0 | 1 | 2 | 3",
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
      "weights, too, gathered unit by unit where they are read (FSDP); default: 0",

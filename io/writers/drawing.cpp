@@ -37,7 +37,9 @@ Look look(Kind kind) {
     case Kind::AllReduce: return Look::AllReduce;
     case Kind::AllGather: return Look::AllGather;
     case Kind::Offload:
-    case Kind::Reload: return Look::Move;
+    case Kind::Reload:
+    case Kind::Fetch:
+    case Kind::Store: return Look::Move;
     default: return Look::Backward;  // B, BW
   }
 }

@@ -25,6 +25,7 @@ void scenario(JsonFields& json, const Scenario& s) {
     json.field("name", s.cluster.name).field("nodes", s.cluster.nodes);
     json.field("devices_per_node", s.cluster.devices_per_node).field("device", s.cluster.device.name);
     json.field("device_memory_bytes", s.cluster.device.memory).field("source", s.cluster.source);
+    json.when(s.cluster.host_bandwidth.has_value(), [&] { json.field("host_bandwidth", s.cluster.host_bandwidth); });
     json.when(s.cluster.classes() > 1, [&] {
       json.list("classes", std::views::iota(0, s.cluster.classes()), [&](int c) {
         const Device& device = s.cluster.device_of(c);
@@ -42,6 +43,7 @@ void scenario(JsonFields& json, const Scenario& s) {
   json.field("zero", s.training.zero);
   json.when(s.training.offload_optimizer.value > 0,
             [&] { json.field("offload_optimizer", s.training.offload_optimizer.value); });
+  json.when(s.training.offload_weights.value, [&] { json.field("offload_weights", true); });
   json.field("sequence_length", s.training.sequence_length).field("cost_source", s.cost);
 }
 

@@ -144,6 +144,10 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
     return schedule.name +
            " updates the weights between micro-batches; PyTorch's schedule file ends every step with a flush: use e.g. "
            "1f1b";
+  if (schedule.shape.weights_on_host())
+    return "training.offload_weights copies shards of weights from the host's memory, for which PyTorch's schedule "
+           "file "
+           "has no actions: leave it out";
   if (std::ranges::any_of(schedule.positions, [](const Lane& lane) { return !lane.communication[kOut].empty(); }))
     return (schedule.shape.offloaded.empty() ? schedule.name : std::string("plan.offload_layers")) +
            " moves activations to another memory, for which PyTorch's schedule file has no actions: " +

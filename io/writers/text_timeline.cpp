@@ -46,8 +46,10 @@ char symbol(const Op& op) {
     case Kind::Update: return 'u';
     case Kind::AllReduce: return '=';
     case Kind::AllGather: return '-';
-    case Kind::Offload: return '>';
-    case Kind::Reload: return '<';
+    case Kind::Offload:
+    case Kind::Store: return '>';
+    case Kind::Reload:
+    case Kind::Fetch: return '<';
     default: return static_cast<char>('a' + op.micro_batch % 26);
   }
 }

@@ -25,7 +25,7 @@ namespace {
 // Keys and values as other programs and papers call them: what they are here, or that they are not modelled.
 //
 //     plan.pp: 4               unknown key "plan.pp"; use plan.stages
-//     training.offload         offloading to the host is not modelled yet: docs/guide/scope.md
+//     training.nvme_path       offloading to NVMe is not modelled yet: docs/guide/scope.md
 //     precision: bfloat16      unknown "bfloat16"; use bf16
 //
 // Compared in lower case, with _ for -, without _size, _degree and _model: one line stands for Megatron-LM's
@@ -126,6 +126,14 @@ constexpr UsualName kUsualKeys[] = {
     {"offload_activations", "plan.offload_layers"},
     {"optimizer_offload", "training.offload_optimizer"},
     {"offload_optimizer", "training.offload_optimizer"},
+    {"offload", "plan.offload_layers, training.offload_optimizer or training.offload_weights"},
+    {"offloading", "plan.offload_layers, training.offload_optimizer or training.offload_weights"},
+    {"offload_param", "training.offload_weights"},
+    {"offload_params", "training.offload_weights"},
+    {"param_offload", "training.offload_weights"},
+    {"cpu_offload", "training.offload_weights"},
+    {"enable_cpu_offload", "training.offload_weights"},
+    {"fsdp_cpu_offload", "training.offload_weights"},
     {"moe_expert_capacity_factor", "plan.expert_capacity"},
     {"capacity_factor", "plan.expert_capacity"},
     {"moe_pad_expert_input_to_capacity", "plan.expert_padding"},
@@ -147,13 +155,12 @@ constexpr UsualName kUsualKeys[] = {
     {"num_gpus", "cluster.node.devices"},
 };
 
-constexpr std::string_view kOffloading = "offloading to the host";
+constexpr std::string_view kToNvme = "offloading to NVMe";
 
 constexpr UsualName kKeysNotModelled[] = {
-    {"offload", kOffloading},
-    {"offloading", kOffloading},
-    {"cpu_offload", kOffloading},
-    {"offload_param", kOffloading},
+    {"nvme_path", kToNvme},
+    {"offload_nvme", kToNvme},
+    {"nvme_offload", kToNvme},
 };
 
 // Of precisions: the only values whose usual names lie far from ours.

@@ -226,10 +226,22 @@ void settle_tensor_overlap(PlanRequest& plan, Framework framework, const Told& d
     differs("tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false");
 }
 
+// Whether weights and gradients are on the host: DeepSpeed's offload_param, torchtitan's enable_cpu_offload, which leaves the
+// optimizer's states there, too.                                          [DeepSpeed26] [torchtitan26]
+void settle_host_weights(Training& training, Framework framework, const Told& differs) {
+  if (!training.offload_weights.value) return;
+  const bool there = framework == Framework::DeepSpeed || framework == Framework::Torchtitan;
+  if (there && training.zero == kWeightsSharded) return;
+  differs(fmt::format("offload_weights: true is {}; weights and gradients stay on the device: false",
+                      there ? "there with zero: 3 alone" : "not there"));
+  training.offload_weights.value = false;
+}
+
 // Which of the optimizer's states are on the host, and that ZeRO is there, which both frameworks want for it.
 void settle_host_update(Training& training, Framework framework, const Told& differs) {
   double& asked = training.offload_optimizer.value;
   if (asked <= 0) return;
+  if (framework == Framework::Torchtitan && training.offload_weights.value) return;  // they go together
   if (framework != Framework::Megatron && framework != Framework::DeepSpeed) {
     differs(fmt::format("offload_optimizer: {:.4g} is not there; states stay on the device: 0", asked));
     asked = 0;
@@ -465,8 +477,9 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_tensor_overlap(scenario.plan, framework, differs);
   settle_early_stop(scenario, words(framework), differs);
   settle_offloading(scenario, framework, stages, differs);
+  if (copies) settle_zero(scenario, words(framework), stages, differs);
+  settle_host_weights(training, framework, differs);
   if (!copies) return settle_host_update(training, framework, differs);
-  settle_zero(scenario, words(framework), stages, differs);
   settle_host_update(training, framework, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
   const bool scattered = training.zero >= kGradientsSharded;

@@ -62,6 +62,10 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
     throw InputError(scenario.plan.offload_layers->place, "plan.offload_layers",
                      "the search does not price what waits in the host's memory; settle the other keys of the plan, "
                      "and ask simulate");
+  if (const Placed<bool>& weights = scenario.training.offload_weights; weights.value)
+    throw InputError(weights.place, "training.offload_weights",
+                     "the search does not bound what copies from the host's memory take; settle the other keys of the "
+                     "plan, and ask simulate");
   if (scenario.plan.slices)
     throw InputError(scenario.plan.slices->place, "plan.slices",
                      "the search counts whole micro-batches; settle the other keys of the plan, and ask simulate");

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/cost/host_copies.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright::planner {
@@ -59,6 +60,7 @@ std::vector<std::string> differences(const Answer& answer) {
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");
   if (std::any_of(costs.moves.begin(), costs.moves.end(), [](const Collective& one) { return one.time > Time{}; }))
     list.push_back("moves of activations take time");
+  if (costs.shape.weights_on_host()) list.push_back("copies from the host take time");
   for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v)
     if (time_of(costs, v, Kind::Update).value > 0) {
       list.push_back("the optimizer step takes time");
@@ -114,6 +116,44 @@ FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing)
           joined(missing)};
 }
 
+// What the first stage's devices reach with what they leave in their host's memory.      [ZeROInfinity21] section 4
+void add_host_efficiency(const Answer& answer, std::vector<FormulaReport>& list) {
+  if (!answer.scenario || !answer.scenario->training.sequence_length || !answer.report.mfu) return;
+  const Scenario& scenario = *answer.scenario;
+  const Training& training = scenario.training;
+  const Plan& plan = answer.plan;
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, 0));
+  const auto peak = device.peak.find(training.precision);
+  if (training.offload_optimizer.value <= 0 || peak == device.peak.end()) return;
+  std::vector<std::string> missing;
+  if (training.precision != Precision::Bf16 && training.precision != Precision::Fp16)
+    missing.push_back("weights are not of 2 B");
+  if (std::ranges::any_of(plan.recompute, [](Recompute mode) { return mode == Recompute::None; }))
+    missing.push_back("forwards are not repeated");
+  const double divided = training.zero > 0 ? plan.sharded_over(0) : 1;
+  const double tokens = static_cast<double>(plan.micro_batch_size) * static_cast<double>(*training.sequence_length) /
+                        plan.context_parallel;
+  const double simulated = 100 * answer.report.hfu.value_or(*answer.report.mfu);
+  const auto add = [&](std::string_view of, std::string_view ait_of, double ait, Bandwidth each,
+                       const std::vector<std::string>& misses) {
+    const double moved = ait * divided * each.value;
+    list.push_back({fmt::format("efficiency by {}", of),
+                    fmt::format("ait bw / (ait bw + peak), ait = {}, bw = {:.4g} x {:.4g} GB/s", ait_of, divided,
+                                each.value / 1e9),
+                    100 * moved / (moved + peak->second.value), simulated, "%", "ZeROInfinity21", joined(misses)});
+  };
+  std::vector<std::string> of_weights = missing;
+  if (gradient_bytes(training) != Bytes{2})
+    of_weights.push_back(fmt::format("gradients have {} B, not 2", gradient_bytes(training).value));
+  if (training.offload_weights.value)
+    add("weights and gradients", fmt::format("{:.6g} tokens", tokens), tokens, to_host(scenario.cluster, device),
+        of_weights);
+  if (training.offload_optimizer.value < 1) missing.push_back("part of the states is on the device");
+  if (training.optimizer != Optimizer::Adam) missing.push_back("the optimizer is not Adam");
+  const double of_step = tokens * static_cast<double>(plan.micro_batches);
+  add("optimizer states", fmt::format("{:.6g} tokens / 4", of_step), of_step / 4, *device.host_update, missing);
+}
+
 // The rule's words; with replicas 1F1B's count is PipeDream's, of one replica, as in `peak_in_flight`.
 std::string in_flight_words(const ScheduleRule& rule, const ScheduleShape& shape) {
   const bool replicated = std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
@@ -155,6 +195,7 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
            static_cast<double>(*peak) * shape.units,
            static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source, ""});
   }
+  add_host_efficiency(answer, list);
   return list;
 }
 

@@ -200,6 +200,17 @@ void add_links(std::vector<RangeSource>& sources, const Cluster& cluster) {
                        cluster.network->band.has_value()});
 }
 
+void add_host_bandwidth(std::vector<RangeSource>& sources, const Scenario& scenario) {
+  const bool copies = scenario.training.offload_optimizer.value > 0 || scenario.plan.offload_layers;
+  if (!copies || !scenario.cluster.host_bandwidth) return;
+  sources.push_back({"what a node's devices share to their host's memory",
+                     known({}, kLinkBand, scenario.cluster.provenances, "node.host_bandwidth"),
+                     "copies of pinned memory by all devices of a node at once (cluster.node.host_bandwidth)",
+                     [](Scenario& changed, double place) {
+                       changed.cluster.host_bandwidth->value *= band_factor(kLinkBand, place);
+                     }});
+}
+
 // A layer that computes much has a long key.
 std::string shortened(const std::string& key) {
   constexpr std::size_t kMost = 60;
@@ -223,6 +234,7 @@ std::vector<RangeSource> range_sources(const Scenario& scenario) {
   for (int c = 0; c < scenario.cluster.classes(); ++c)
     add_device(sources, scenario, c);
   add_links(sources, scenario.cluster);
+  add_host_bandwidth(sources, scenario);
   if (std::none_of(sources.begin(), sources.end(), [](const RangeSource& each) { return each.stated; })) return {};
   return sources;
 }

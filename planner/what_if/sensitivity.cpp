@@ -160,6 +160,8 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
         if (device.host_link) device.host_link->value *= 2;
       });
     });
+  if ((!answer.plan.offloaded.empty() || by_host) && cluster.host_bandwidth)
+    runs.add("2x host bandwidth of a node", [](Cluster& changed) { changed.host_bandwidth->value *= 2; });
   if (has_latency(cluster))
     runs.add("half the latencies", [](Cluster& changed) {
       changed.links.latency.value /= 2;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/schedules/copy_shards.hpp"
 #include "sim/schedules/gather_weights.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/offload.hpp"
@@ -68,6 +69,7 @@ Schedule ScheduleRule::generate(const ScheduleShape& shape) const {
   add_flush(schedule);
   if (shape.resharding) gather_weights(schedule, *shape.resharding);
   if (!shape.offloaded.empty()) offload(schedule);
+  if (shape.weights_on_host()) copy_shards(schedule);
   return schedule;
 }
 

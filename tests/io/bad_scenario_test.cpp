@@ -24,8 +24,7 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
-        "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, "
-        "low_precision, "
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, low_precision, "
         "low_precision_weights, offload_optimizer, offload_weights, zero, update_bytes, "
         "attention_kernel, execution, checkpoint_early_stop, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
@@ -71,10 +70,13 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
   const auto plan = [](const std::string& key) { return error_in(ScenarioText{.plan = "{" + key + ": 2}"}); };
   holds(plan("expert_model_parallel_size"),
         "unknown key \"plan.expert_model_parallel_size\"; use plan.expert_parallel");
+  holds(plan("offload_param"), "unknown key \"plan.offload_param\"; use training.offload_weights");
+  holds(plan("enable_cpu_offload"), "unknown key \"plan.enable_cpu_offload\"; use training.offload_weights");
   holds(plan("offload_optimizer"), "unknown key \"plan.offload_optimizer\"; use training.offload_optimizer");
   holds(plan("delay_wgrad_compute"), "unknown key \"plan.delay_wgrad_compute\"; use plan.delay_wgrad");
   holds(plan("tp_comm_overlap"), "unknown key \"plan.tp_comm_overlap\"; use plan.tensor_overlap");
-  for (const char* key : {"offload", "cpu_offload", "offload_param"}) {
+  holds(plan("offload"), "use plan.offload_layers, training.offload_optimizer or training.offload_weights");
+  for (const char* key : {"nvme_path", "offload_nvme"}) {
     const std::string message = plan(key);
     CHECK_MESSAGE(message.find(" is not modelled yet: docs/guide/scope.md; take the key out") != std::string::npos,
                   message);
@@ -95,6 +97,7 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
   holds(training("fp8_recipe: delayed"), "unknown key \"training.fp8_recipe\"; use training.low_precision");
   holds(training("low_precision: mxfp8"),
         "training.low_precision: needs training in 16 bits, not in fp32; write precision: bf16");
+  holds(training("offload_weights: maybe"), "training.offload_weights: ");
   CHECK(training("zero: 4") ==
         "x.yaml:3:57: training.zero: \"4\" is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and "
         "gradients) or 3 (and weights)");
@@ -222,6 +225,7 @@ TEST_CASE("Clusters that cannot be are refused") {
   holds(cluster("node: {devices: 1, device: {memory: 1 GiB, compute_efficiency: 1.5}}"),
         "must be more than 0, at most 1");
   holds(cluster("node: {devices: 1, device: {memory: 1 GiB, reserve: 2 GiB}}"), "is more than memory");
+  holds(cluster("node: {devices: 1, host_bandwidth: 0 GB/s, device: {memory: 1 GiB}}"), "cluster.node.host_bandwidth");
   holds(cluster("node: {devices: 1, device: {memory: 1 GiB, peak: {float8: 1 TFLOP/s}}}"), "unknown \"float8\"");
 }
 

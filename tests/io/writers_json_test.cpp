@@ -93,7 +93,8 @@ std::set<std::string> written_paths() {
   full->answer.plan.bucket_rule = BucketRule::Megatron;
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
   full->answer.plan.tensor_overlap.value = true;
-  full->scenario->training.offload_optimizer.value = 0.5;
+  full->scenario->training.offload_optimizer.value = 0.5, full->scenario->training.offload_weights.value = true;
+  full->scenario->cluster.host_bandwidth = Bandwidth{1};
   full->scenario->training.moments.value = Moments::Bf16;
   full->scenario->training.master_weights.value = MasterWeights::Remainder;
   for (ChunkMemory& chunk : full->answer.memory.chunks)

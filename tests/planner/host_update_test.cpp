@@ -35,9 +35,9 @@ TEST_CASE("the host updates its share: gradients there, states read and written,
   CHECK(updated_by_host(1'000'000'000, scenario.training) == 500'000'000);
   CHECK(host_state_bytes(scenario.training) == Bytes{12});
   // 5e8 x 4 B at 50 GB/s; x (4 + 24 + 2) B at 10 GB/s; x 2 B at 50 GB/s
-  CHECK(host_update(500'000'000, scenario.training, scenario.cluster.device) ==
+  CHECK(host_update(500'000'000, scenario.training, scenario.cluster, scenario.cluster.device) ==
         Time{40'000'000 + 1'500'000'000 + 20'000'000});
-  CHECK(host_update(0, scenario.training, scenario.cluster.device) == Time{});
+  CHECK(host_update(0, scenario.training, scenario.cluster, scenario.cluster.device) == Time{});
   Training fp32 = scenario.training;
   fp32.precision = Precision::Fp32, fp32.optimizer = Optimizer::Sgd;
   CHECK(host_state_bytes(fp32) == Bytes{4});  // the weights, which the host reads and writes
@@ -52,9 +52,9 @@ TEST_CASE("the device updates the others, and holds their states alone") {
   const Scenario half = on_host(0.5);
   const std::int64_t by_host = updated_by_host(parameters, half.training);
   const Scenario none = on_host(0);
-  CHECK(update(0.5) == host_update(by_host, half.training, half.cluster.device) +
+  CHECK(update(0.5) == host_update(by_host, half.training, half.cluster, half.cluster.device) +
                            CostModel(none).source().update(parameters - by_host));
-  CHECK(update(1) == host_update(parameters, half.training, half.cluster.device));
+  CHECK(update(1) == host_update(parameters, half.training, half.cluster, half.cluster.device));
   const MemoryBytes all = held(none), some = held(on_host(0.25)), nothing = held(on_host(1));
   CHECK(all.optimizer == Bytes{12 * parameters});
   CHECK(some.optimizer == Bytes{9 * parameters});

@@ -349,6 +349,20 @@ TEST_CASE(
                  "\"pin_memory\": True, \"ratio\": 0.5}"));
   CHECK(of("zero: 3, offload_optimizer: 0.5", Framework::Torchtitan).first ==
         List{"offload_optimizer: 0.5 is not there; states stay on the device: 0"});
+  // Weights and gradients, too: both of these leave all three there.
+  const std::string weights = "zero: 3, offload_optimizer: 1, offload_weights: true";
+  const auto titan = of(weights, Framework::Torchtitan);
+  CHECK(titan.first.empty());
+  CHECK(contains(titan.second, "    training.enable_cpu_offload = True\n"));
+  const auto deepspeed = of(weights, Framework::DeepSpeed);
+  CHECK(deepspeed.first.empty());
+  CHECK(contains(deepspeed.second, "\"ratio\": 1}, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}"));
+  CHECK(of(weights, Framework::Megatron).first ==
+        List{"offload_weights: true is not there; weights and gradients stay on the device: false"});
+  const List torch = of(weights, Framework::Torch).first;
+  CHECK(std::find(torch.begin(), torch.end(),
+                  "offload_weights: true is not there; weights and gradients stay on the device: false") !=
+        torch.end());
 }
 
 TEST_CASE("weights that are divided: flags of each framework that has them") {

@@ -33,7 +33,7 @@ class Oracle {
       meet();
       gather();
       for (int w = 0; w < workers(); ++w)
-        move(w), run(w);
+        on_host() ? copy(w) : move(w), run(w);
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
@@ -135,6 +135,8 @@ class Oracle {
         const std::size_t user = user_of(lane(position).compute, ops[i]);
         for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy)
           start = std::max(start, compute(copy * positions_ + position)[user - 1].start);
+        for (int copy = 0; copy < shape_.data_parallel && on_host(); ++copy)
+          start = std::max(start, fetched(copy * positions_ + position, ops[i]));
         free = start + (ops[i].bucket >= 2 ? costs_.gathers_of_few : costs_.gathers)[ops[i].virtual_stage].time;
         gathered_[{position, static_cast<int>(user), 0, 0}] = free;
         for (int copy = 0; copy < shape_.data_parallel; ++copy)
@@ -150,6 +152,57 @@ class Oracle {
         return i;
     PP_CHECK(false);
     return 0;
+  }
+
+  bool on_host() const { return shape_.resharding && shape_.resharding->from_host; }
+
+  // Shards from the host, two ops ahead of who needs them, and to it when they are reduced.
+  void copy(int worker) {
+    const Lane& ops = lane(worker);
+    auto& times = times_.workers[static_cast<std::size_t>(worker)].communication;
+    Time free{0};
+    for (std::size_t i = 0; i < times[kIn].size(); ++i) {
+      const Op& op = ops.communication[kIn][i];
+      const std::size_t user = user_of(ops.compute, op);
+      const Time start = std::max(free, user < 2 ? Time{0} : compute(worker)[user - 2].start);
+      times[kIn][i] = {start, free = start + costs_.host_copies[op.virtual_stage * 3u].time};
+    }
+    free = {};
+    for (std::size_t i = 0; i < times[kOut].size(); ++i) {
+      const Op& op = ops.communication[kOut][i];
+      const Time start = std::max(free, times[kReductions][i].end);
+      times[kOut][i] = {start, free = start + costs_.host_copies[op.virtual_stage * 3u + 1 + op.bucket].time};
+    }
+  }
+  Time fetched(int worker, const Op& gather) {
+    const auto& ins = lane(worker).communication[kIn];
+    for (std::size_t i = 0; i < ins.size(); ++i)
+      if (ins[i].virtual_stage == gather.virtual_stage && ins[i].micro_batch == gather.micro_batch &&
+          ins[i].bucket == gather.bucket)
+        return times_.workers[static_cast<std::size_t>(worker)].communication[kIn][i].end;
+    return {};  // from few
+  }
+  // Of a backward that is the last of its round: when the host has added all of it that it adds.
+  Time added(int worker, std::size_t i) const {
+    const std::vector<Op>& ops = lane(worker).compute;
+    const auto of_round = [&](const Op& op) {
+      return ends_gradient(op) && op.virtual_stage == ops[i].virtual_stage && round_of(op) == round_of(ops[i]);
+    };
+    Time end{0};
+    if (!of_round(ops[i]) || std::any_of(ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, ops.end(), of_round))
+      return end;
+    const auto& outs = lane(worker).communication[kOut];
+    for (std::size_t j = 0; j < outs.size(); ++j)
+      if (outs[j].bucket == 1 && outs[j].virtual_stage == ops[i].virtual_stage &&
+          static_cast<int>(outs[j].micro_batch) == round_of(ops[i]))
+        end = std::max(end, times_.workers[static_cast<std::size_t>(worker)].communication[kOut][j].end);
+    return end;
+  }
+  Time stored(int worker) const {
+    Time last{0};
+    for (const Span& span : times_.workers[static_cast<std::size_t>(worker)].communication[kOut])
+      last = std::max(last, span.end);
+    return last;
   }
 
   // Activations to the partner after their forward; back while the op before their first reader runs.
@@ -218,7 +271,9 @@ class Oracle {
       if (const auto weights = gathered_.find({worker % positions_, static_cast<int>(i), 0, 0});
           weights != gathered_.end())
         start = std::max(start, weights->second);
-      start = std::max(start, moved(worker, i));
+      if (!on_host()) start = std::max(start, moved(worker, i));
+      if (op.kind == Kind::Update && on_host()) start = std::max(start, stored(worker));
+      if (on_host() && i > 0) start = std::max(start, added(worker, i - 1));
       if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};

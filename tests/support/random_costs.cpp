@@ -53,8 +53,10 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   costs.shape = shape;
   const int chunks = shape.chunks();
   for (auto* table : {&costs.duration, &costs.duration_last})
-    for (int i = 0; i < chunks * kKinds; ++i)
-      table->push_back({below(longest, random)});
+    for (int i = 0; i < chunks * kKinds; ++i) {
+      const auto kind = static_cast<Kind>(i % kKinds);
+      table->push_back(kind == Kind::Fetch || kind == Kind::Store ? Time{} : Time{below(longest, random)});
+    }
   for (int v = 0; v + 1 < chunks; ++v)
     if (wires == Wires::Chain || below(4, random) > 0) add_edge(costs, v, v + 1, random, longest);
   if (wires == Wires::Skips)
@@ -74,6 +76,8 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   if (shape.resharding && shape.resharding->over > 0)
     for (const Collective& whole : costs.gathers)
       costs.gathers_of_few.push_back({{1}, {whole.time.value / 3}, {}});
+  for (int i = 0; i < 3 * chunks && shape.weights_on_host(); ++i)
+    costs.host_copies.push_back({{1}, {below(2 * longest, random)}, {}});
   for (std::int64_t i = 0; i < std::int64_t{4} * chunks * shape.data_parallel; ++i)
     costs.moves.push_back({{1}, {(7 * i + costs.duration.front().value) % (2 * longest)}, {}});
   return costs;

@@ -114,6 +114,9 @@ Schedule random_schedule(std::mt19937& random) {
         one_in(4, random))
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)
         shape.offloaded.push_back(one_in(2, random));
+    // Not both at once.
+    if (shape.resharding && shape.offloaded.empty())
+      shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
     if (rule.refusal(shape).empty()) return rule.generate(shape);
   }
 }

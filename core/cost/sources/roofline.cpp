@@ -193,7 +193,8 @@ class Roofline final : public CostSource {
   // The host's part, then the device's.
   Time update(std::int64_t parameters) const override {
     const std::int64_t by_host = updated_by_host(parameters, scenario_.training);
-    return checked_sum(host_update(by_host, scenario_.training, device_), update_here(parameters - by_host));
+    return checked_sum(host_update(by_host, scenario_.training, scenario_.cluster, device_),
+                       update_here(parameters - by_host));
   }
 
   std::string caution(const Model& model, std::int64_t samples) const override {
