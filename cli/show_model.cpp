@@ -24,9 +24,13 @@ Model family_model(const Family& family, const std::vector<std::string>& sets) {
   FamilyArguments arguments;
   for (const std::string& text : sets) {
     const Assignment set = parse_assignment(text);
-    if (set.keys.size() != 2 || set.keys[0] != "model" || !set.value.is(Yaml::Type::Scalar))
+    if (set.keys.size() != 2 || set.keys[0] != "model" ||
+        !(set.value.is(Yaml::Type::Scalar) || set.value.is(Yaml::Type::List)))
       throw InputError("--set " + text + ": a family has parameters only; write --set model.layers=24");
-    arguments[set.keys[1]] = {set.value.scalar, Place{"--set " + text, 0, 0}};
+    std::string value = set.value.scalar;
+    for (const Yaml& word : set.value.list)  // lora_targets=[q_proj, v_proj]
+      value += (value.empty() ? "" : ", ") + word.scalar;
+    arguments[set.keys[1]] = {value, Place{"--set " + text, 0, 0}};
   }
   Model model;
   try {

@@ -38,8 +38,8 @@ std::int64_t all_reduces(const Plan& plan, const Scenario& scenario, int simulat
 void coarsen_buckets(Plan& plan, const Scenario& scenario, int simulated_copies, std::int64_t most) {
   Bytes all{0};
   for (const Layer& layer : scenario.model.layers)
-    all = checked_sum(
-        all, Bytes{checked_product(layer.held(), gradient_bytes(scenario.training).value, "the size of a gradient")});
+    all = checked_sum(all, Bytes{checked_product(layer.trained(), gradient_bytes(scenario.training).value,
+                                                 "the size of a gradient")});
   if (plan.bucket_rule != BucketRule::Size && all_reduces(plan, scenario, simulated_copies) > most) {
     plan.bucket = std::min(all, bucket_limit(plan, 0, scenario.training));
     plan.bucket_rule = BucketRule::Size;

@@ -24,8 +24,8 @@ bool alike_while_they_run(const Model& x, const Layer& a, const Model& y, const 
 bool alike(const Model& x, const Layer& a, const Model& y, const Layer& b) {
   return alike_while_they_run(x, a, y, b) && a.activation == b.activation && a.stash == b.stash &&
          a.stash_selective == b.stash_selective && a.parameters == b.parameters && a.states == b.states &&
-         a.parameters_on_device == b.parameters_on_device && a.keeps_output == b.keeps_output && a.block == b.block &&
-         (a.tied_to < 0) == (b.tied_to < 0);
+         a.parameters_on_device == b.parameters_on_device && a.trained_on_device == b.trained_on_device &&
+         a.keeps_output == b.keeps_output && a.block == b.block && (a.tied_to < 0) == (b.tied_to < 0);
 }
 
 struct EqualLayersRun {

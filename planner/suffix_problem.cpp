@@ -92,24 +92,29 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     most_members = std::max(most_members, other.devices);
   for (std::size_t i = 0; i < layers.forward.size(); ++i) {
     const Layer& layer = scenario.model.layers[i];
-    const auto of_parameters = [&](Bytes each) {
-      return Bytes{checked_product(layer.held(), each.value, "the bytes of the parameters")};
+    const auto of_parameters = [&](Bytes each, std::int64_t parameters) {
+      return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
     };
+    const auto of_trained = [&](Bytes each) { return of_parameters(each, layer.trained()); };
     Bytes kept = mode == Recompute::Selective ? layers.selective[i] : layers.stash[i];
     if (mode == Recompute::Blocks && layer.block) kept = std::min(kept, layers.activation[i]);
     if (layer.work >= 0 && !layer.keeps_output) kept -= std::min(kept, layers.activation[i]);
     kept = as_activation(kept);
     const std::int64_t matrices = muon_parameters(scenario, static_cast<LayerId>(i)).all;
     const Bytes less = matrices * (optimizer - optimizer_bytes(training, true));
-    Bytes states = states_on_device(of_parameters(optimizer) - less, training);
+    Bytes states = states_on_device(of_trained(optimizer) - less, training);
     if (training.zero == 1) states = Bytes{states.value / most_members};
-    Bytes resident = checked_sum(of_parameters(gradient), states), stash;
+    Bytes resident = checked_sum(of_trained(gradient), states), stash;
     const WeightBytes weights = weight_bytes(layer.held(), low_precision_parameters(scenario, static_cast<LayerId>(i)),
                                              training, scenario.cluster.device);
     Bytes of_weights = checked_sum(weights.held, weights.copies);
     if (layer.states) {
-      of_weights = std::min(of_parameters(weight), *layer.states);
+      of_weights = std::min(of_parameters(weight, layer.held()), *layer.states);
       resident = *layer.states - of_weights;
+    }
+    if (layer.trained_on_device) {  // of the others there is one version
+      const Bytes changed = std::min(of_weights, of_trained(weight));
+      resident += of_weights - changed, of_weights = changed;
     }
     (versions ? stash : resident) += of_weights;
     (mode == Recompute::Full ? resident : stash) += kept;
@@ -121,7 +126,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
                       : hop  ? over[i]
                              : Bytes{}));
     problem.boundary.push_back(hop || problem.places == StagePlaces::Backwards ? over[i + 1] : Bytes{});
-    problem.gradients.push_back(of_parameters(exchanged));
+    problem.gradients.push_back(of_trained(exchanged));
   }
 }
 
@@ -160,7 +165,7 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
   const Recompute mode = mode_of(shell);
   std::int64_t parameters = 0;
   for (const Layer& layer : model.layers)
-    parameters = checked_sum(parameters, layer.held(), "the parameters");
+    parameters = checked_sum(parameters, layer.trained(), "the parameters");
   const bool updates = !problem.flush && cost.scenario().training.zero == 0;
   const auto update = updates ? static_cast<double>(source.update(parameters).value) : 0.0;
   for (std::size_t i = 0; i < layers.forward.size(); ++i) {
@@ -169,7 +174,7 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
     if (mode == Recompute::Selective) time = checked_sum(time, layers.rebuild[i]);
     if (mode == Recompute::Blocks && model.layers[i].block) time = checked_sum(time, layers.again[i]);
     if (parameters > 0)
-      time += Time{static_cast<std::int64_t>(update * static_cast<double>(model.layers[i].held()) /
+      time += Time{static_cast<std::int64_t>(update * static_cast<double>(model.layers[i].trained()) /
                                              static_cast<double>(parameters))};
     times.compute.push_back(time);
     if (!waits(problem, shell)) continue;

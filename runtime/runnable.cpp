@@ -15,8 +15,11 @@ namespace {
 
 std::string refusal(const Model& model, const Layer& layer, const Backend* backend) {
   if (layer.work < 0) return "has stated figures only; give it an `op:`, or run with --synthetic";
-  const Program* program = model.works[static_cast<std::size_t>(layer.work)].program.get();
+  const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+  const Program* program = work.program.get();
   if (program == nullptr) return "has no program";
+  if (work.frozen)
+    return "has frozen weights (model.lora_rank), and runs train all; leave it out, or run with --synthetic";
   if (program->extra_parameters > 0) return "has parameters that no operation uses: they are counted, not trained";
   if (program->outputs.size() != 1) return "hands on several tensors, which no run does yet";
   if (program->inputs.size() != std::max<std::size_t>(1, layer.inputs.size()))

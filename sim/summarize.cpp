@@ -10,6 +10,7 @@
 
 #include "core/answers/report.hpp"
 #include "core/cost/low_precision.hpp"
+#include "core/model/flops.hpp"
 #include "sim/waiting.hpp"
 
 namespace pipewright::sim {
@@ -163,8 +164,8 @@ double peak_rate(const Plan& plan, const Scenario& scenario) {
   return sum;
 }
 
-// Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice), recomputation not
-// counted, over what all devices could do.     [PaLM22] appendix B
+// Model FLOP utilization: three times the forward's FLOPs per sample (the backward counts twice; of frozen weights
+// once), recomputation not counted, over what all devices could do.     [PaLM22] appendix B
 std::optional<double> model_flop_utilization(const Scenario& scenario, const Plan& plan, double samples_per_s) {
   const double peak = peak_rate(plan, scenario);
   if (!(peak > 0)) return std::nullopt;
@@ -173,7 +174,7 @@ std::optional<double> model_flop_utilization(const Scenario& scenario, const Pla
     if (!layer.flops) return std::nullopt;
     forward += *layer.flops;
   }
-  const double per_sample = 3.0 * forward.value / static_cast<double>(scenario.model.batch);
+  const double per_sample = forward_passes(scenario.model) * forward.value / static_cast<double>(scenario.model.batch);
   return per_sample * samples_per_s / peak;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/model/flops.hpp"
+
 namespace pipewright::core {
 namespace {
 
@@ -121,7 +123,8 @@ std::optional<double> hardware_flop_utilization(const Scenario& scenario, const 
     again *= 1 - static_cast<double>(plan.last_micro_batch_size * plan.data_parallel) /
                      static_cast<double>(plan.global_batch_size);
   if (!(forward > 0) || !(again > 0)) return std::nullopt;
-  return *mfu * (3 * forward + again) / (3 * forward);
+  const double passes = forward_passes(model);
+  return *mfu * (passes * forward + again) / (passes * forward);
 }
 
 }  // namespace pipewright::core

@@ -21,7 +21,7 @@ std::vector<Bucket> buckets_of(const Model& model, LayerRange layers, Bytes per_
   bool open = false;
   for (LayerId i = layers.end; i-- > layers.begin;) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
-    const std::int64_t parameters = layer.held();
+    const std::int64_t parameters = layer.trained();
     if (parameters == 0) continue;
     const Bytes bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")};
     const Bytes limit = result.size() <= 1 ? limits.first : limits.others;
@@ -30,7 +30,7 @@ std::vector<Bucket> buckets_of(const Model& model, LayerRange layers, Bytes per_
     Bucket& bucket = result.back();
     bucket.first_layer = i;
     bucket.bytes = checked_sum(bucket.bytes, bytes);
-    bucket.of_experts += Bytes{layer.expert_parameters * per_parameter.value};
+    bucket.of_experts += Bytes{layer.trained_experts() * per_parameter.value};
     open = !limits.exceeded || bucket.bytes < (result.size() == 1 ? limits.first : limits.others);
   }
   if (result.empty()) result.push_back({.first_layer = layers.begin});

@@ -48,8 +48,9 @@ const AttentionCore* first_attention(const Model& model) {
 // Sums up one layer's part, for `samples`.
 class Sum {
  public:
-  Sum(const FrameworkMemory& framework, TensorParallel split, Bytes per_value, double samples)
+  Sum(const FrameworkMemory& framework, TensorParallel split, Bytes per_value, double samples, bool frozen)
       : framework_(framework),
+        frozen_(frozen),
         t_(split.degree),
         sequence_parallel_(split.sequence_parallel && split.degree > 1),
         each_(static_cast<double>(per_value.value)),
@@ -88,7 +89,9 @@ class Sum {
   void add_linear(const Linear& linear, const StepFigures& of) {
     if (linear.split != Split::Columns) return;
     const double tokens = samples_ * of.in / static_cast<double>(of.in_features);
-    const auto weight_of = [&](double features) { return features * static_cast<double>(of.in_features); };
+    const auto weight_of = [&](double features) {  // its gradient
+      return frozen_ ? 0 : features * static_cast<double>(of.in_features);
+    };
     if (linear.logits) {
       const auto rows = static_cast<double>(framework_.rows_of_table(of.out_features, t_));
       return add_head(tokens * rows, tokens, weight_of(rows), samples_ * of.in * each_);
@@ -114,6 +117,7 @@ class Sum {
   }
 
   const FrameworkMemory& framework_;
+  const bool frozen_;
   const int t_;
   const bool sequence_parallel_;
   const double each_, samples_;
@@ -132,7 +136,7 @@ Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage)
       const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
       const Program* program =
           layer.work < 0 ? nullptr : scenario.model.works[static_cast<std::size_t>(layer.work)].program.get();
-      if (program == nullptr) continue;
+      if (program == nullptr || layer.trained_on_device) continue;
       for (const ProgramStep& step : program->steps) {
         const auto* linear = std::get_if<Linear>(&step.spec);
         if (linear == nullptr || linear->logits || linear->split == Split::None) continue;
@@ -226,7 +230,7 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
 
 BesideOperators beside_operators(const Work& work, const FrameworkMemory& framework, TensorParallel split,
                                  Bytes per_value, double samples) {
-  Sum sum(framework, split, per_value, samples);
+  Sum sum(framework, split, per_value, samples, work.frozen);
   if (const Program* program = work.program.get())
     for (const ProgramStep& step : program->steps)
       sum.add(*program, step);
@@ -275,7 +279,7 @@ double activation_band(const Scenario& scenario) {
 
 Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorParallel split, Bytes per_value) {
   const Program* const program = work.program.get();
-  if (program == nullptr) return {};
+  if (program == nullptr || work.frozen) return {};
   for (const ProgramStep& step : program->steps)
     if (const auto* table = std::get_if<Embedding>(&step.spec))
       return {checked_product(checked_product(framework.rows_of_table(table->vocabulary, split.degree),

@@ -49,7 +49,8 @@ std::int64_t low_precision_parameters(const Scenario& scenario, LayerId layer) {
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerRange layers) {
   std::int64_t sum = 0;
   for (LayerId layer = layers.begin; layer < layers.end; ++layer)
-    sum += low_precision_parameters(scenario, layer);
+    if (!scenario.model.layers[static_cast<std::size_t>(layer)].trained_on_device)  // adapters are none of them
+      sum += low_precision_parameters(scenario, layer);
   return sum;
 }
 
@@ -76,7 +77,8 @@ double gathered_weight_bytes(const Scenario& scenario) {
   if (!rule || !scenario.training.low_precision_weights) return each;
   double all = 0, low = 0;
   for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
-    all += static_cast<double>(scenario.model.layers[i].held());
+    all += static_cast<double>(scenario.model.layers[i].trained());
+    if (scenario.model.layers[i].trained_on_device) continue;
     low += static_cast<double>(low_precision_parameters(scenario, static_cast<LayerId>(i)));
   }
   return all > 0 ? each - low / all * (each - rule->bytes) : each;

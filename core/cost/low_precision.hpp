@@ -39,7 +39,7 @@ int copies_of(const LowPrecisionRule& rule, const Device& device);
 
 // Parameters of a layer that its linear layers hold on one device.
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerId layer);
-std::int64_t low_precision_parameters(const Scenario& scenario, LayerRange layers);
+std::int64_t low_precision_parameters(const Scenario& scenario, LayerRange layers);  // of them, the trained ones
 // Bytes of the weights of a layer on one device: `low` of the `parameters` are of linear layers in fewer bits.
 struct WeightBytes {
   Bytes held;    // from one update to the next: what ZeRO-3 divides and gathers

@@ -58,9 +58,9 @@ std::optional<MeasuredPrice> MeasuredTimes::price(const Program& program, const 
 
 std::optional<CostSource::Passes> MeasuredTimes::price(const Work& work, std::int64_t samples, int busy) const {
   const Program* const program = work.program.get();
-  if (program == nullptr || scenario_.plan.tensor_parallel.value > 1 || scenario_.plan.context_parallel.value > 1 ||
-      scenario_.plan.split().sends_tokens() || low_precision(scenario_.training) ||
-      scenario_.plan.recompute_modules != Modules{Module::AttentionCore})
+  if (program == nullptr || work.frozen || scenario_.plan.tensor_parallel.value > 1 ||
+      scenario_.plan.context_parallel.value > 1 || scenario_.plan.split().sends_tokens() ||
+      low_precision(scenario_.training) || scenario_.plan.recompute_modules != Modules{Module::AttentionCore})
     return std::nullopt;
   std::array<double, kPasses.size()> sums{};
   double rebuilt = 0;

@@ -331,7 +331,8 @@ class Ledger {
     Versions& versions = versions_[local(op)];
     const int before = versions.alive();
     change(versions);
-    bytes_.weights += memory_.chunks[op.virtual_stage].weights * (versions.alive() - before);
+    const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    bytes_.weights += (chunk.weights - chunk.frozen) * (versions.alive() - before);
     most_versions_ = std::max(most_versions_, versions.alive());
   }
 

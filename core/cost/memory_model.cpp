@@ -248,7 +248,7 @@ void leave_to_host(ChunkMemory& chunk, Bytes weights, Bytes gradients, const Tra
   const bool among_states = host_state_bytes(training) > optimizer_bytes(training);
   chunk.on_host += gradients + (among_states ? Bytes{} : weights);
   chunk.fetched = weights, chunk.stored = gradients;
-  chunk.weights = {}, chunk.gradients -= gradients, chunk.rounding = {};
+  chunk.weights = chunk.frozen = {}, chunk.gradients -= gradients, chunk.rounding = {};
 }
 
 void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, VirtualStageId v) {
@@ -275,8 +275,8 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return low ? Bytes{held({of_all.value, of_experts()}, kWeightsSharded)}
                : bytes(held(all, kWeightsSharded), weight_bytes(training.precision));
   };
-  HeldParameters parameters, matrices;  // the latter: of Muon
-  Bytes weights, copies, of_experts;    // the last: of both, where no other device holds the same
+  HeldParameters parameters, trained, matrices;  // the last: of Muon
+  Bytes weights, copies, of_experts;             // the last: of both, where no other device holds the same
   Bytes measured, of_measured;  // states of layers that state them, which no zero divides again; of them, weights
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
@@ -285,9 +285,12 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
       measured = checked_sum(measured, *states), of_measured += std::min(counted, *states), ++layer;
       continue;
     }
-    const HeldParameters of_layer{all, scenario.model.layers[static_cast<std::size_t>(layer)].expert_parameters};
+    const Layer& of = scenario.model.layers[static_cast<std::size_t>(layer)];
+    const HeldParameters of_layer{all, of.expert_parameters},
+        of_trained{of.trained_on_device.value_or(all), of.trained_experts()};
     parameters.all = checked_sum(parameters.all, all, "the parameters");
     parameters.of_experts += of_layer.of_experts;
+    trained.all += of_trained.all, trained.of_experts += of_trained.of_experts;
     const HeldParameters of_muon = muon_parameters(scenario, layer);
     matrices.all += of_muon.all, matrices.of_experts += of_muon.of_experts;
     const WeightBytes of_weights =
@@ -297,25 +300,27 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
       of_experts += share_of(of_weights.held + of_weights.copies,
                              static_cast<double>(of_layer.of_experts) / static_cast<double>(all));
     chunk.rounding += rounding(held_weights(of_layer, of_weights.held), allocator) +
-                      rounding(bytes(held(of_layer, kGradientsSharded), gradient_bytes(training)), allocator) +
-                      rounding(states_on_device(held_states(of_layer, of_muon), training), allocator);
+                      rounding(bytes(held(of_trained, kGradientsSharded), gradient_bytes(training)), allocator) +
+                      rounding(states_on_device(held_states(of_trained, of_muon), training), allocator);
   }
-  const Bytes gradients = bytes(parameters.all, gradient_bytes(training));
+  const Bytes gradients = bytes(trained.all, gradient_bytes(training));
   const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
   chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), of_measured);
-  chunk.gradients = checked_sum(bytes(held(parameters, kGradientsSharded), gradient_bytes(training)),
-                                bytes(parameters.all, training.framework.bytes_per_parameter));
-  chunk.optimizer = checked_sum(states_on_device(held_states(parameters, matrices), training), measured - of_measured);
-  chunk.on_host = share_of(bytes(held(parameters, kOptimizerSharded), host_state_bytes(training)),
-                           training.offload_optimizer.value);
+  if (trained.all < parameters.all)
+    chunk.frozen = chunk.weights - std::min(chunk.weights, bytes(trained.all, weight_bytes(training.precision)));
+  chunk.gradients = checked_sum(bytes(held(trained, kGradientsSharded), gradient_bytes(training)),
+                                bytes(trained.all, training.framework.bytes_per_parameter));
+  chunk.optimizer = checked_sum(states_on_device(held_states(trained, matrices), training), measured - of_measured);
+  chunk.on_host =
+      share_of(bytes(held(trained, kOptimizerSharded), host_state_bytes(training)), training.offload_optimizer.value);
   const bool on_host = plan.resharding && plan.resharding->from_host;
   if (on_host)
     leave_to_host(chunk, held_weights(parameters, weights),
-                  bytes(held(parameters, kGradientsSharded), gradient_bytes(training)), training);
+                  bytes(held(trained, kGradientsSharded), gradient_bytes(training)), training);
   if (!plan.resharding || (plan.sharded_over(stage) == 1 && !on_host)) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
   const Bytes reduced =
-      alone && !on_host ? bytes(parameters.all - parameters.of_experts, gradient_bytes(training)) : gradients;
+      alone && !on_host ? bytes(trained.all - trained.of_experts, gradient_bytes(training)) : gradients;
   chunk.unreduced = plan.reduce_each ? std::min(reduced, bucket_limit(plan, v, training)) : reduced;
   if (training.zero >= kWeightsSharded)
     chunk.gathered = checked_sum(weights, copies) - (on_host ? Bytes{} : of_experts);

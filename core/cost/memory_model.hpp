@@ -1,6 +1,6 @@
 // Memory of a worker: what it holds all the time, and what comes and goes with the ops.
 //
-//   weights x versions + gradients + optimizer + reserve          all the time
+//   weights x versions + gradients + optimizer + reserve          all the time; of frozen parameters the weights, once
 //   + gathered     weights of a chunk that is sharded, from the start of the op before its first reader to the end of the
 //                  last before it is gathered again; counted as weights
 //   + unreduced    its gradients of a round, from the start of the first backward to the end of the last; as gradients
@@ -96,6 +96,7 @@ struct ChunkMemory {
   Bytes gathered = {}, unreduced = {};
   // A shard of Resharding::over members, from the end of a forward to the gather for the pass that follows.
   Bytes resharded = {};
+  Bytes frozen = {};   // of the weights: no update changes them, so that there is one version of them
   Bytes on_host = {};  // of the optimizer, weights and gradients (training.offload_...): no part of the device's memory
   // A shard that is on its way: weights, from the start of their copy to the end of the gather; gradients, from the end of
   // their reduction to the end of the copy. Counted as buffers.

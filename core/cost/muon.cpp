@@ -6,7 +6,8 @@
 namespace pipewright::core {
 
 bool muon_matrix(const Operator& op) {
-  return op.kind == OperatorKind::MatrixProduct && op.product && op.parameters > 0 && !op.logits;
+  return op.kind == OperatorKind::MatrixProduct && op.product && op.parameters > 0 && !op.logits &&
+         op.weights != Weights::Frozen;
 }
 
 HeldParameters muon_parameters(const Scenario& scenario, LayerId layer) {

@@ -22,12 +22,12 @@ constexpr std::size_t of(Kind kind) {
   return static_cast<std::size_t>(kind);
 }
 
-// That a device holds of these layers.
+// That a device trains of these layers.
 HeldParameters parameters_of(const Model& model, LayerRange range) {
   HeldParameters sum;
   for (LayerId i = range.begin; i < range.end; ++i) {
-    sum.all = checked_sum(sum.all, model.layers[at(i)].held(), "parameters");
-    sum.of_experts += model.layers[at(i)].expert_parameters;
+    sum.all = checked_sum(sum.all, model.layers[at(i)].trained(), "parameters");
+    sum.of_experts += model.layers[at(i)].trained_experts();
   }
   return sum;
 }

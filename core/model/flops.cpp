@@ -43,7 +43,8 @@ FlopCount count_of(const Work& work, const FlopConvention& convention) {
     }
     const double forward = counted(op, convention);
     kind += forward, count.forward += forward;
-    const int passes = op.logits && convention.logit_passes > 0 ? convention.logit_passes : convention.passes;
+    int passes = op.logits && convention.logit_passes > 0 ? convention.logit_passes : convention.passes;
+    if (passes > 0 && op.weights == Weights::Frozen) --passes;  // no gradient of the weights
     count.backward += passes > 0 ? (passes - 1) * forward : op.input_flops + op.weight_flops;
   }
   return count;
@@ -75,6 +76,12 @@ FlopCount flop_count(const Model& model, const FlopConvention& convention) {
       sum.by_kind[k] += users[w] * of.by_kind[k];
   }
   return sum;
+}
+
+double forward_passes(const Model& model) {
+  if (std::none_of(model.works.begin(), model.works.end(), [](const Work& work) { return work.frozen; })) return 3;
+  const FlopCount count = flop_count(model);
+  return count.forward > 0 ? count.training() / count.forward : 3;
 }
 
 std::int64_t active_parameters(const Model& model) {

@@ -44,6 +44,9 @@ struct FlopCount {
 // Layers with stated FLOPs count with those, and twice that backward.
 FlopCount flop_count(const Model& model, const FlopConvention& convention = flop_conventions().front());
 
+// How many forward passes forward and backward take together, in FLOPs: 3, and of frozen weights as computed.
+double forward_passes(const Model& model);
+
 // Parameters that one token uses: all but those of the experts that it is not sent to.
 //     Mixtral 8x7B, 2 of 8 experts: 46,702,792,704 in all, 12,879,925,248 active
 std::int64_t active_parameters(const Model& model);

@@ -86,6 +86,16 @@ std::int64_t parameter_count(const Model& model) {
   return sum;
 }
 
+std::int64_t trained_count(const Model& model) {
+  std::int64_t sum = 0;
+  for (const Layer& layer : model.layers) {
+    const Work* work = layer.work < 0 ? nullptr : &model.works[static_cast<std::size_t>(layer.work)];
+    sum = checked_sum(sum, work != nullptr && work->frozen ? work->adapter_parameters : layer.parameters,
+                      "the number of parameters");
+  }
+  return sum;
+}
+
 std::vector<Layer> in_topological_order(std::vector<Layer> layers) {
   const std::size_t count = layers.size();
   std::vector<std::vector<LayerId>> users(count);
@@ -212,8 +222,9 @@ void check_split(const Model& model, int degree) {
       throw InputError(layer.place, "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" +
                                         layer.name + "\", which is split " + std::to_string(shards) +
                                         " ways at most (the common divisor of its heads, key heads, groups and inner "
-                                        "features); use a divisor of " +
-                                        std::to_string(shards));
+                                        "features" +
+                                        (work.frozen ? ", and of the rank of its adapters" : "") +
+                                        "); use a divisor of " + std::to_string(shards));
   }
   if (!any)
     throw InputError(model.place, "model \"" + model.name +
@@ -254,6 +265,7 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
     layer.flops = Flops{of.flops};
     layer.parameters = model.works[w].parameters;
     layer.parameters_on_device = of.parameters, layer.expert_parameters = of.of_experts;
+    if (model.works[w].frozen) layer.trained_on_device = adapters_on_device(model.works[w], split);
   }
   if (!model.works.empty()) model.input = whole_bytes(model.input_amount.on_device(per_value, split));
 }

@@ -32,6 +32,7 @@ struct Layer {
   std::optional<Bytes> stash_selective;              // the same under selective recomputation; absent: as without
   std::int64_t parameters = 0;                       // count, not bytes; of all devices that share the layer
   std::optional<std::int64_t> parameters_on_device;  // absent: all of them
+  std::optional<std::int64_t> trained_on_device;     // of these, where others are frozen; absent: all of them
   std::optional<Bytes> states;  // weights, gradients and optimizer states on a device, as measured; absent: as counted
   std::int64_t expert_parameters = 0;  // of those on one device: of experts that others do not hold
   std::optional<Flops> flops;          // forward, of all devices that share it; the backward counts twice that
@@ -49,6 +50,9 @@ struct Layer {
   bool states_times() const { return forward || backward || backward_input || backward_weight; }
   Bytes stashed() const { return stash.value_or(activation); }
   std::int64_t held() const { return parameters_on_device.value_or(parameters); }  // by one device
+  // Of those: with gradients and optimizer states. Of experts that others do not hold none where some are frozen.
+  std::int64_t trained() const { return trained_on_device.value_or(held()); }
+  std::int64_t trained_experts() const { return trained_on_device ? 0 : expert_parameters; }
 };
 
 struct Model {
@@ -80,7 +84,7 @@ struct Model {
 
 // Fills in the figures of every layer that has a work, for `per_value` bytes per activation and the split:
 //     activation       outputs on one device          stash     kept tensors (and without attention cores)
-//     flops            product_flops, whole           parameters, parameters_on_device, keeps_output
+//     flops            product_flops, whole           parameters, those on a device and trained there, keeps_output
 // and Model::input. Sizes are rounded up to whole bytes. Layers without a work stay as they are.
 // Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
 void settle(Model& model, Bytes per_value, TensorParallel split);
@@ -97,8 +101,9 @@ bool has_shared_experts(const Model& model);
 // Whether devices can share the tokens of a sample: all layers are operators, some attend, none needs all tokens.
 bool has_shareable_sequences(const Model& model);
 
-// Sum of all parameters (a count).
+// Sum of all parameters (a count), and of those that training changes.
 std::int64_t parameter_count(const Model& model);
+std::int64_t trained_count(const Model& model);
 
 // Sorts layers topologically, always taking the ready layer with the smallest file position, and renumbers `inputs`.
 // A chain keeps its order. Throws InputError naming the layers of a cycle.

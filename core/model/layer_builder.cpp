@@ -13,6 +13,7 @@
 //   additive    linear layers, 2 pairs units, 2 pairs features; outside: 2 per pair and unit, backward 5   [Bahdanau15]
 //   lstm        8 hidden (in + hidden) per token and direction; each gradient the same; 18 n outside the products
 //   experts     as the linear layers of the experts that a token is sent to
+//   adapters    layer_adapters.cpp
 //
 // Arithmetic outside of products, per value of the output; exp, tanh, erf, division and square root count as one:
 //               forward  backward                                              forward  backward
@@ -73,7 +74,7 @@ LayerBuilder::Value LayerBuilder::make(Shape shape, bool sharded, bool needs_gra
   tensors_.push_back({});
   tensors_.back().shape = shape;
   tensors_.back().sharded = sharded;
-  tensors_.back().needs_gradient = needs_gradient;
+  tensors_.back().needs_gradient = needs_gradient && !idle_;
   tensors_.back().made_by = module_;
   tensors_.back().made_at = work_.operators.size();
   return {static_cast<int>(tensors_.size()) - 1};
@@ -95,6 +96,7 @@ int LayerBuilder::root(Value x) const {
 }
 
 void LayerBuilder::keep(Value x, Reader reader) {
+  if (idle_) return;
   Tensor& tensor = at(Value{root(x)});
   tensor.kept = true;
   tensor.read_by.add(module_);
@@ -106,11 +108,13 @@ void LayerBuilder::keeps(double values) {
 }
 
 void LayerBuilder::keep_own(const Amount& amount, Module made_by) {
+  if (idle_) return;
   add_kept({.made_by = made_by, .read_by = {made_by}, .amount = amount});
   if (!replay_.empty()) replay_.back().kept += amount;
 }
 
 void LayerBuilder::add_kept(const KeptTensors& kept) {
+  if (idle_) return;
   work_.kept += kept.amount;
   for (KeptTensors& each : work_.kept_tensors)
     if (each.made_by == kept.made_by && each.read_by == kept.read_by && each.expert == kept.expert) {
@@ -231,6 +235,7 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
     add_kept(kept);
     if (tensor.made_at < replay_.size()) replay_[tensor.made_at].kept += amount;
   }
+  if (frozen_) freeze_operators();
   for (const Operator& op : work_.operators) {
     work_.parameters = checked_sum(work_.parameters, op.parameters, "the parameters");
     work_.sharded_parameters = checked_sum(work_.sharded_parameters, op.sharded_parameters, "the parameters");

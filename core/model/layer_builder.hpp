@@ -22,6 +22,9 @@
 //     additive attention        the tanh of every pair, its weights, and the keys
 //     state space               its input, the scan's output before the gate and after it (layer_state_space.cpp)
 //
+// A frozen layer keeps nothing that only gradients of weights would read: not the input of linear layers and experts, but
+// where an adapter reads it.
+//
 // A tensor that needs no gradient (the model's own input) has no input gradient: the first convolution has none.
 #pragma once
 
@@ -55,6 +58,8 @@ class LayerBuilder {
 
   Value conv2d(Value x, const Conv2d& conv);
   Value linear(Value x, const Linear& linear);  // over the last dimension
+  // Its weight is frozen and has low-rank adapters beside it (layer_adapters.cpp). Of a frozen builder.
+  Value adapted(Value x, const Linear& linear, const Adapters& adapters);
   Value attention(std::initializer_list<Value> queries_keys_values, const AttentionCore& core);
   // Additive attention: each query weighs the keys with softmax(v . tanh(W query + U key)), v of `units` values.
   // {queries, features}, {keys, features} -> {queries, features of the keys}                             [Bahdanau15]
@@ -97,6 +102,9 @@ class LayerBuilder {
   // A copy of x for each of `heads`, which tensor parallelism divides: {tokens, f} -> {tokens, heads * f}.
   Value for_heads(Value x, std::int64_t heads);
 
+  // No weight of the layer is trained but those of adapters: no gradient of weights is computed, and nothing kept for
+  // one. Before the first operator.
+  void freeze() { frozen_ = work_.frozen = true; }
   // What operators that are added from here on belong to; returns what it was.
   Module within(Module module) { return std::exchange(module_, module); }
   void keeps(double values);  // kept for the backward beyond what the operators keep
@@ -134,6 +142,28 @@ class LayerBuilder {
   Operator& add_operator(std::string_view name, OperatorKind kind);
   // The last operator is a product that PyTorch runs as so many calls of mm, or as addmm.
   void replay_product(const Linear& linear, Value y);
+  // While it lives, operators over these inputs have no backward, and keep nothing, if they belong to a frozen layer and
+  // no gradient runs through their inputs.
+  class Idle {
+   public:
+    Idle(LayerBuilder& builder, std::span<const Value> inputs);
+    Idle(LayerBuilder& builder, std::initializer_list<Value> inputs)
+        : Idle(builder, std::span(inputs.begin(), inputs.size())) {}
+    ~Idle();
+    Idle(const Idle&) = delete;
+    Idle& operator=(const Idle&) = delete;
+
+   private:
+    LayerBuilder& builder_;
+    std::size_t first_;  // operator
+    Amount reduced_;     // backward, before it
+    int reductions_;
+    bool ends_;
+  };
+  void add_adapter(Value x, Value y, const Linear& linear, std::int64_t rank, std::int64_t features);
+  // Of adapters, between the devices of a group: so many all-reduces, or halves of them, of a tensor.
+  void add_exchange(const Amount& amount, double share, bool backward);
+  void freeze_operators();
   // Adds the step that makes `out` to the program.
   Value price_experts(Value x, const Experts& experts);
   void record(std::string_view operation, std::span<const Value> inputs, Value out, StepSpec spec = {});
@@ -155,6 +185,8 @@ class LayerBuilder {
   Module module_ = Module::Other;
   std::vector<Replay> replay_;  // by operator
   int products_ = 0;            // calls of mm so far
+  bool frozen_ = false;
+  bool idle_ = false;  // no gradient runs here
 };
 
 }  // namespace pipewright::core

@@ -16,6 +16,7 @@ bool keeps_output(Activation kind) {
 }  // namespace
 
 LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
+  const Idle idle(*this, {x});
   const Shape in = shape(x);
   const bool image = norm.kind == Norm::Batch || norm.kind == Norm::Instance;
   if (image) need_rank(in, 3, "this norm", "channels x height x width");
@@ -33,7 +34,7 @@ LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
     op.forward_bytes += values(x);
     if (at(x).needs_gradient) op.input_bytes += values(x) + values(y);
   }
-  if (op.parameters > 0) at(y).needs_gradient = true;
+  if (op.parameters > 0 && !frozen_) at(y).needs_gradient = true;
   if (!at(x).needs_gradient && op.parameters > 0)
     op.weight_flops = forward * in.elements(), op.weight_bytes = values(x);
   keep(x);
@@ -41,6 +42,7 @@ LayerBuilder::Value LayerBuilder::norm(Value x, const NormSpec& norm) {
 }
 
 LayerBuilder::Value LayerBuilder::activation(Value x, Activation kind) {
+  const Idle idle(*this, {x});
   const PointwiseFlops flops = pointwise(kind);
   const Value y = memory_operator(name_of(kind), {x}, shape(x), {flops.forward, flops.backward, true});
   steps_.back().spec = kind;
@@ -49,6 +51,7 @@ LayerBuilder::Value LayerBuilder::activation(Value x, Activation kind) {
 }
 
 LayerBuilder::Value LayerBuilder::gated(Value x, Activation kind) {
+  const Idle idle(*this, {x});
   const Shape in = shape(x);
   const std::int64_t features = in[in.rank - 1];
   if (features % 2 != 0)
@@ -102,7 +105,7 @@ LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabular
         "embedding looks up token numbers, but its input holds values; give model.input_tokens and let it "
         "be the first operator");
   need_at_least_1(vocabulary, "vocabulary"), need_at_least_1(features, "features");
-  const Value y = make({in[0], features}, false, true);
+  const Value y = make({in[0], features}, false, !frozen_);
   if (table == Table::Own)
     record("embedding", {tokens}, y, Embedding{vocabulary});
   else
@@ -121,7 +124,7 @@ LayerBuilder::Value LayerBuilder::embedding(Value tokens, std::int64_t vocabular
     work_.reduced_forward += values(y), ++work_.reductions_forward;
     work_.split_vocabulary = true;
   }
-  keep(tokens);
+  if (!frozen_) keep(tokens);
   return y;
 }
 
@@ -133,11 +136,12 @@ LayerBuilder::Value LayerBuilder::learned(Value x, std::int64_t rows) {
   op.parameters = checked_product(rows, in[in.rank - 1], "the parameters");
   op.gathered_parameters = op.parameters;
   op.weight_flops = in.elements(), op.weight_bytes = values(x);
-  at(y).needs_gradient = true;
+  if (!frozen_) at(y).needs_gradient = true;
   return y;
 }
 
 LayerBuilder::Value LayerBuilder::softmax(Value x) {
+  const Idle idle(*this, {x});
   const Value y = memory_operator("softmax", {x}, shape(x), {5, 4, true});
   keep(y);
   return y;
@@ -169,6 +173,7 @@ LayerBuilder::Value LayerBuilder::add(Value a, Value b) {
 }
 
 LayerBuilder::Value LayerBuilder::multiply(Value a, Value b) {
+  const Idle idle(*this, {a, b});
   if (shape(a) != shape(b))
     throw InputError("multiply needs two tensors of one shape, not " + text(shape(a)) + " and " + text(shape(b)));
   const Value y = memory_operator("multiply", {a, b}, shape(a), {1, 2, true});
@@ -182,6 +187,7 @@ LayerBuilder::Value LayerBuilder::multiply(Value a, Value b) {
 }
 
 LayerBuilder::Value LayerBuilder::scale_rows(Value x, Value factors) {
+  const Idle idle(*this, {x, factors});
   if (shape(factors) != with_features(shape(x), 1))
     throw InputError("rows of " + text(shape(x)) + " need one factor each, not " + text(shape(factors)));
   const Value y = memory_operator("multiply", {x, factors}, shape(x), {1, 3, true});  // gradient of a factor: a sum
@@ -239,6 +245,7 @@ LayerBuilder::Value LayerBuilder::upsample(Value x, std::int64_t factor) {
 }
 
 LayerBuilder::Value LayerBuilder::dropout(Value x, bool per_channel) {
+  const Idle idle(*this, {x});
   const Shape in = shape(x);
   const Value y = memory_operator("dropout", {x}, in, {1, 1, false});
   const double mask_size = per_channel ? static_cast<double>(in[0]) : in.elements();

@@ -95,7 +95,7 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   const bool rows = linear.split == Split::Rows, columns = linear.split == Split::Columns;
   PP_CHECK(rows == at(x).sharded || linear.split == Split::None);
   const bool gradient = at(x).needs_gradient;
-  const Value y = make(with_features(in, linear.features), columns || (at(x).sharded && !rows), true);
+  const Value y = make(with_features(in, linear.features), columns || (at(x).sharded && !rows), gradient || !frozen_);
   record("linear", {x}, y, linear);
   Operator& op = add_operator(linear.routed ? "router" : "linear", OperatorKind::MatrixProduct);
   op.product = true, op.routed = linear.routed, op.logits = linear.logits;
@@ -124,13 +124,14 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   }
   if (columns && gradient) work_.reduced_backward += values(x), ++work_.reductions_backward;
   if (columns) work_.split_vocabulary = true;  // a head; inside a block what follows counts in `shards`
-  keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
+  if (!frozen_) keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
   replay_product(linear, y);
   return y;
 }
 
 LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs, const AttentionCore& core) {
   check(core);
+  const Idle idle(*this, inputs);
   bool sharded = false;
   Amount read;
   for (const Value x : inputs) {
@@ -362,6 +363,7 @@ LayerBuilder::Value LayerBuilder::experts(Value x, Value routes, const Experts& 
 LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
   const Shape in = shape(x);
   need_rank(in, 2, "experts", "tokens x features");
+  const Idle idle(*this, {x});
   need_at_least_1(spec.active, "active experts"), need_at_least_1(spec.hidden, "hidden");
   if (spec.active > spec.experts)
     throw InputError(number(spec.active) + " experts per token of only " + number(spec.experts) + "; use at most " +
@@ -423,8 +425,12 @@ LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
   const auto kept = [&](Module made_by, const Amount& amount, const Amount& by_linear) {
     add_kept({.made_by = made_by, .read_by = {module_}, .expert = true, .amount = amount, .by_linear = by_linear});
   };
-  kept(module_, sent + opened, sent);
-  kept(of_activation, inner_values, inner_values);
+  if (frozen_) {
+    kept(module_, opened, {});
+  } else {
+    kept(module_, sent + opened, sent);
+    kept(of_activation, inner_values, inner_values);
+  }
   work_.reduced_by_experts += values(y), ++work_.expert_layers;
   kept(module_, sent, {});  // the experts' outputs: the gradient of the router's weights reads them
   work_.shards = std::gcd(work_.shards, spec.hidden);

@@ -68,6 +68,7 @@ LayerBuilder::Value LayerBuilder::state_space(Value x, const StateSpace& spec) {
     throw InputError("a state space of " + number(spec.heads) + " heads of " + number(spec.head_size) + " and " +
                      number(spec.groups) + " groups with a state of " + number(spec.state) + " needs an input of " +
                      number(features_of(spec)) + " features, not " + number(in[1]));
+  const Idle idle(*this, {x});
   const Module around = within(Module::StateSpace);
   const bool sharded = at(x).sharded;
   const std::int64_t inner = spec.heads * spec.head_size, convolved = inner + 2 * spec.groups * spec.state;

@@ -56,6 +56,12 @@ struct Linear {
   std::optional<Activation> gate = {};  // LayerBuilder::gated follows: half of the features are gates
   bool operator==(const Linear&) const = default;
 };
+// Low-rank adapters beside a linear layer whose weight is frozen, one for each part of its output that has one: two
+// products over `rank`, and their scaled sum with the layer's output.                                     [Hu21] section 4.1
+struct Adapters {
+  std::int64_t rank = 0;
+  std::vector<std::int64_t> features;  // of the parts: 4096, 1024 of queries and values
+};
 struct AttentionCore {
   std::int64_t heads = 1, key_heads = 1;      // grouped-query attention: key_heads < heads
   std::int64_t key_size = 1, value_size = 1;  // per head

@@ -109,7 +109,7 @@ ReplayBytes replay_bytes(const Work& work, Bytes per_value, TensorParallel split
 
 bool low_precision_product(const Operator& op) {
   return op.kind == OperatorKind::MatrixProduct && op.product && !op.logits && !op.routed &&
-         op.module != Module::AttentionCore;
+         op.weights != Weights::Adapter && op.module != Module::AttentionCore;
 }
 
 std::int64_t low_precision_parameters(const Work& work, TensorParallel split) {
@@ -143,6 +143,10 @@ std::int64_t parameters_on_device(const Work& work, TensorParallel split) {
                      sharded = work.sharded_parameters - experts;
   return work.parameters - work.sharded_parameters + (sharded + split.degree - 1) / split.degree +
          expert_parameters_on_device(work, split);
+}
+
+std::int64_t adapters_on_device(const Work& work, TensorParallel split) {
+  return work.adapter_parameters - work.sharded_adapters + (work.sharded_adapters + split.degree - 1) / split.degree;
 }
 
 std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split) {

@@ -156,6 +156,9 @@ struct ConvolutionShape {
   bool operator==(const ConvolutionShape&) const = default;
 };
 
+// Whether training changes an operator's parameters: not the frozen ones, beside which low-rank adapters are trained. [Hu21]
+enum class Weights : std::uint8_t { Trained, Frozen, Adapter };
+
 // One operator of a layer, for one sample: every pass has FLOPs and bytes of its own, and publishers count them differently.
 struct Operator {
   std::string_view name;  // a literal: "conv2d", "layer_norm"
@@ -188,6 +191,7 @@ struct Operator {
   ConvolutionShape convolution;
   ExpertTokens sent;    // of what exchanges tokens
   bool expert = false;  // its work grows with the tokens that the device's experts get
+  Weights weights = Weights::Trained;
   bool operator==(const Operator&) const = default;
 };
 
@@ -243,6 +247,10 @@ struct Work {
   bool keeps_output = false;              // `kept` holds the outputs: this layer's own backward reads them
   std::int64_t parameters = 0, sharded_parameters = 0;
   std::int64_t expert_parameters = 0;  // of the sharded ones
+  // Of a frozen layer adapters alone are trained: how many of the parameters, and of the sharded ones. Tables of other
+  // layers that it uses are frozen, too.
+  bool frozen = false;
+  std::int64_t adapter_parameters = 0, sharded_adapters = 0;
   // Of what is reduced: by experts, where each is divided among the group. Where tokens are sent, they are not.
   Amount reduced_by_experts;  // forward; backward as much
   int expert_layers = 0;
@@ -289,7 +297,7 @@ struct ReplayBytes {
 ReplayBytes replay_bytes(const Work& work, Bytes per_value, TensorParallel split);
 
 // Products that training.low_precision computes in fewer bits: those of linear layers and experts, not those of attention,
-// of routers and with the vocabulary, which stay as they are in Transformer Engine and torchtitan.
+// of routers, of adapters and with the vocabulary, which stay as they are in Transformer Engine and torchtitan.
 bool low_precision_product(const Operator& op);
 // Their parameters on one device of the group.
 std::int64_t low_precision_parameters(const Work& work, TensorParallel split);
@@ -302,5 +310,7 @@ std::size_t repeated_until_read(const Work& work);
 // Parameters that one device of the group holds: whole ones, ceil(sharded / t), and of experts ceil(all / (e x)).
 std::int64_t parameters_on_device(const Work& work, TensorParallel split);
 std::int64_t expert_parameters_on_device(const Work& work, TensorParallel split);  // of them; 0: tokens are not sent
+// Of a frozen layer, those that it trains.
+std::int64_t adapters_on_device(const Work& work, TensorParallel split);
 
 }  // namespace pipewright::core

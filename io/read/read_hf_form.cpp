@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/model/families/described.hpp"
+#include "core/model/families/lora.hpp"
 #include "io/import/hf.hpp"
 #include "io/read/model_forms.hpp"
 #include "io/read/read_scenario.hpp"
@@ -19,7 +20,31 @@ struct HfText {
   std::string file;
   HfOptions options;
   std::string name;
+  FamilyArguments lora;  // of the family that describes it
 };
+
+void read_lora_argument(Reader& reader, const At& at, HfText& text) {
+  std::string value;
+  if (read_argument(reader, at, value))
+    text.lora.emplace(std::string(at.key), Placed<std::string>{value, at.yaml.place});
+}
+
+// The same model with adapters.
+Model with_lora(const Model& plain, const FamilyArguments& lora) {
+  const Family* family = plain.form.front().first == "family" ? find_family(plain.form.front().second) : nullptr;
+  const auto takes_lora = [](const FamilyParameter& parameter) { return parameter.name == kLoraRank.name; };
+  if (family == nullptr || std::ranges::none_of(family->parameters, takes_lora))
+    throw InputError(
+        lora.begin()->second.place, "model." + lora.begin()->first,
+        "adapters are built in decoders that a family of models describes, and this is none; leave it out");
+  FamilyArguments arguments = lora;
+  for (const auto& [key, value] : plain.form)
+    if (key != "family" && key != "trained_as") arguments.emplace(key, Placed<std::string>{value, {}});
+  Model model = build_family(*family, arguments, plain.place);
+  model.name = plain.name, model.source = plain.source;
+  keep_trained_as(model, trained_as(plain));
+  return model;
+}
 
 constexpr Field<HfText> kHf[] = {
     {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
@@ -49,6 +74,11 @@ constexpr Field<HfText> kHf[] = {
      [](Reader& reader, const At& at, HfText& text) {
        read_as<&HfOptions::next_token_modules, AtLeast1>(reader, at, text.options);
      },
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {kLoraRank.name, "whole number >= 1", kLoraRank.meaning, read_lora_argument,
+     [](YamlText&, std::string_view, const HfText&) {}},
+    {"lora_targets", "list of names",
+     "of decoders: linear layers beside which adapters stand, as the family names them", read_lora_argument,
      [](YamlText&, std::string_view, const HfText&) {}},
     {"name", "text", "for reports; default: the name of the file, or of its folder", member<&HfText::name>},
     {"trained_as", "map", "in place of what the file states: see model.trained_as", [](Reader&, const At&, HfText&) {},
@@ -83,6 +113,7 @@ void read_hf_form(Reader& reader, const At& at, Model& model) {
     const std::string path = hf_file(reader, *file, text.file);
     model = read_hf_config(path, text.options);
     model.place = at.yaml.place;
+    if (!text.lora.empty()) model = with_lora(model, text.lora);
     for (Layer& layer : model.layers)
       layer.place = model.place;
     if (!text.name.empty()) model.name = text.name;
@@ -96,6 +127,7 @@ void read_hf_form(Reader& reader, const At& at, Model& model) {
     }
     came_from(reader, path, model);
   } catch (const InputError& error) {
+    if (error.first().key.starts_with("model.lora")) return reader.errors.add(error);
     reader.errors.add(file->place, path(at) + ".hf", error.what());
   }
 }

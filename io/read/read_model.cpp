@@ -429,6 +429,24 @@ bool is_letters(const Family& family, std::string_view key) {
   });
 }
 
+}  // namespace
+
+bool read_argument(Reader& reader, const At& at, std::string& text) {
+  if (!at.yaml.is(Yaml::Type::List)) return read_value(reader, at, text);
+  std::vector<std::string> words;
+  if (!read_value(reader, at, words)) return false;
+  text = fmt::format("[{}]", fmt::join(words, ", "));
+  return true;
+}
+
+namespace {
+
+bool takes_list(const Family& family, std::string_view key) {
+  return std::any_of(family.parameters.begin(), family.parameters.end(), [&](const FamilyParameter& parameter) {
+    return parameter.name == key && !parameter.listed.empty();
+  });
+}
+
 void read_family_form(Reader& reader, const At& at, Model& model) {
   const Yaml& chosen = *at.yaml.find("family");
   std::string name;
@@ -455,7 +473,7 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
       continue;
     }
     std::string text;
-    if (!read_value(reader, here, text)) continue;
+    if (!(takes_list(*family, key.text) ? read_argument(reader, here, text) : read_value(reader, here, text))) continue;
     if (!has_parameter(*family, key.text) && !meant_by(key.text).empty())
       unknown_key(reader, at, key, {});
     else if (key.text == "name")

@@ -19,7 +19,10 @@ void scenario(JsonFields& json, const Scenario& s) {
   json.field("name", s.name).field("file", s.file).field("description", s.description);
   json.object("model", [&] {
     json.field("name", s.model.name).field("layers", s.model.layers.size());
-    json.field("parameters", parameter_count(s.model)).field("batch", s.model.batch).field("source", s.model.source);
+    json.field("parameters", parameter_count(s.model));
+    json.when(trained_count(s.model) != parameter_count(s.model),
+              [&] { json.field("trained_parameters", trained_count(s.model)); });
+    json.field("batch", s.model.batch).field("source", s.model.source);
   });
   json.object("cluster", [&] {
     json.field("name", s.cluster.name).field("nodes", s.cluster.nodes);

@@ -36,6 +36,9 @@ struct UsualName {
   std::string_view theirs, ours;
 };
 
+constexpr std::string_view kLoraRankKey = "model.lora_rank, of family decoder or gpt",
+                           kLoraTargetsKey = "model.lora_targets, of family decoder or gpt";
+
 constexpr UsualName kUsualKeys[] = {
     {"pp", "plan.stages"},
     {"pipeline_parallel", "plan.stages"},
@@ -148,6 +151,14 @@ constexpr UsualName kUsualKeys[] = {
     {"tensor_overlap", "plan.tensor_overlap"},
     {"optimizer_cpu_offload", "training.offload_optimizer"},
     {"optimizer_offload_fraction", "training.offload_optimizer"},
+    {"lora", kLoraRankKey},
+    {"lora_r", kLoraRankKey},
+    {"lora_dim", kLoraRankKey},
+    {"lora_rank", kLoraRankKey},
+    {"lora_targets", kLoraTargetsKey},
+    {"peft", kLoraRankKey},
+    {"peft_scheme", kLoraRankKey},
+    {"target_modules", kLoraTargetsKey},
     {"nnodes", "cluster.nodes"},
     {"num_nodes", "cluster.nodes"},
     {"gpus_per_node", "cluster.node.devices"},
@@ -161,6 +172,9 @@ constexpr UsualName kKeysNotModelled[] = {
     {"nvme_path", kToNvme},
     {"offload_nvme", kToNvme},
     {"nvme_offload", kToNvme},
+    {"lora_alpha", "the scale of adapters, on which no time depends,"},
+    {"lora_dropout", "dropout in front of adapters"},
+    {"qlora", "frozen weights in four bits"},
 };
 
 // Of precisions: the only values whose usual names lie far from ours.

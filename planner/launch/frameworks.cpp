@@ -441,6 +441,10 @@ void check_model(const Scenario& scenario, Framework framework) {
   if (!model.order.empty() || scenario.plan.order.value.unsettled())
     throw InputError(scenario.plan.order.place, "plan.order",
                      fmt::format("{} runs the layers in the model's order; leave plan.order out", name(framework)));
+  if (std::ranges::any_of(model.works, [](const Work& work) { return work.frozen; }))
+    throw InputError(model.place, "model.lora_rank",
+                     "has frozen weights and adapters, which no launch file says; leave it out, and add the adapters "
+                     "with PEFT, or Megatron Bridge");
   if (framework != Framework::Megatron && framework != Framework::Torchtitan) return;
   const auto transformer = described(model);
   const auto refuse = [&](const std::string& why) {

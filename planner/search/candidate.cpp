@@ -42,7 +42,7 @@ Time below(double nanoseconds) {
 struct Evaluator::World {
   explicit World(std::shared_ptr<Scenario> of) : scenario(*of), cost(std::move(of)) {
     for (const Layer& layer : scenario.model.layers)
-      if (!layer.states) parameters += layer.held();
+      if (!layer.states) parameters += layer.held(), trained += layer.trained();
     // At the batch that the figures of layers are stated for, where nothing is rounded.
     run = equal_run(scenario.model, cost.layers(scenario.model.batch));
     straight = every_cut_is_crossed(scenario);
@@ -75,7 +75,7 @@ struct Evaluator::World {
   CostModel cost;
   std::map<std::int64_t, LayerCosts> by_samples;
   std::map<std::pair<std::int64_t, Recompute>, Work> work_by_samples;
-  std::int64_t parameters = 0;
+  std::int64_t parameters = 0, trained = 0;  // that devices hold; of them, those with gradients and states
   std::optional<EqualRun> run;
   bool straight = true;  // every stage waits for the one before it, however the layers are cut
 };
@@ -291,9 +291,13 @@ Bytes Evaluator::least_states(const Layout& layout) {
     return state / (layout.zero >= zero ? static_cast<double>(copies * layout.context_parallel * widest_) * alike : 1);
   };
   const auto of_bytes = [&](Bytes state, int zero) { return held(static_cast<double>(state.value), zero); };
+  const double trained =
+      static_cast<double>(here.trained) / static_cast<double>(std::max<std::int64_t>(1, here.parameters));
+  const double share = here.trained < here.parameters ? trained : 1;
   const double each =
-      held(least_weight_bytes(training), kWeightsSharded) + of_bytes(gradient_bytes(training), kGradientsSharded) +
-      of_bytes(optimizer_bytes(training, true), kOptimizerSharded) * (1 - training.offload_optimizer.value);
+      held(least_weight_bytes(training), kWeightsSharded) +
+      share * of_bytes(gradient_bytes(training), kGradientsSharded) +
+      share * of_bytes(optimizer_bytes(training, true), kOptimizerSharded) * (1 - training.offload_optimizer.value);
   const double per_device = static_cast<double>(here.parameters) * each / layout.stages;
   const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
   return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};

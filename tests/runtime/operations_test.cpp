@@ -9,7 +9,9 @@
 
 #include "core/check.hpp"
 #include "core/model/layer_builder.hpp"
+#include "runtime/runnable.hpp"
 #include "tests/runtime/step_runner.hpp"
+#include "tests/support/family_model.hpp"
 
 using namespace pipewright::tests;
 using namespace pipewright::tests::runtime_test;
@@ -149,6 +151,13 @@ TEST_CASE("What cannot be run is refused by name, with what can") {
   refused(layer({4, 5, 5}, [](auto& b, Value x) { return b.norm(x, {Norm::Batch}); }),
           "its statistics are over the micro-batch");
   refused(layer({4, 5, 5}, [](auto& b, Value x) { return b.norm(x, {Norm::Instance}); }), "operation instance_norm");
+}
+
+TEST_CASE("A model with frozen weights and adapters is refused") {
+  const Model model = family_model("gpt", {{"layers", "2"}, {"hidden", "8"}, {"heads", "2"}, {"lora_rank", "2"}});
+  CHECK(layers_refused(model) ==
+        "layer \"embedding\" cannot be run: has frozen weights (model.lora_rank), and runs train all; leave it out, or "
+        "run with --synthetic");
 }
 
 TEST_CASE("Steps of an operation that can be run are refused for what they ask beyond it") {

@@ -95,7 +95,7 @@ class Measured final : public CostSource {
     if (context_.divides() || experts() > 1)
       of_each_ = of_each_device(scenario.model, context_.degree(), static_cast<int>(experts()));
     for (const Work& work : (of_each_ ? *of_each_ : scenario.model).works)
-      keys_.push_back(work.program.get() != nullptr ? describe(*work.program.get()) : "");
+      keys_.push_back(work.program.get() != nullptr && !work.frozen ? describe(*work.program.get()) : "");
   }
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "core/model/families/network_families.hpp"
@@ -20,7 +21,24 @@ std::vector<std::string_view> words_of(std::string_view choices) {
   return found;
 }
 
+std::vector<std::string> words_of_list(std::string_view text) {
+  std::vector<std::string> found;
+  std::string word;
+  const auto take = [&] {
+    if (!word.empty()) found.push_back(std::exchange(word, {}));
+  };
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ',' || c == ' ')
+      take();
+    else
+      word += c;
+  }
+  take();
+  return found;
+}
+
 std::string takes(const FamilyParameter& parameter) {
+  if (!parameter.listed.empty()) return "list of " + std::string(parameter.listed);
   if (!parameter.choices.empty()) return std::string(parameter.choices);
   if (!parameter.letters.empty()) return "text of the letters " + std::string(parameter.letters);
   return "whole number " + std::to_string(parameter.least) + ".." + std::to_string(parameter.most);
@@ -83,6 +101,23 @@ void read_letters(const FamilyParameter& parameter, const Placed<std::string>& g
                              : "has another letter at place " + std::to_string(places_of(given.value, other))) +
             "; write a text of the letters " + std::string(parameter.letters));
   values.words.emplace(std::string(parameter.name), given.value);
+}
+
+void read_list(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
+               Lines& errors) {
+  const auto known = words_of(parameter.listed);
+  const std::vector<std::string> words = words_of_list(given.value);
+  std::string text;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (std::find(known.begin(), known.end(), *word) == known.end())
+      return errors.add(given.place, parameter.name, unknown_name(word->substr(0, 64), known));
+    if (std::find(words.begin(), word, *word) != word)
+      return errors.add(given.place, parameter.name, "\"" + *word + "\" stands there twice; once is enough");
+    text += (text.empty() ? "[" : ", ") + *word;
+  }
+  if (words.empty())
+    return errors.add(given.place, parameter.name, "is empty; list some of " + std::string(parameter.listed));
+  values.words.emplace(std::string(parameter.name), text + "]");
 }
 
 }  // namespace
@@ -158,6 +193,8 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
       errors.add(given.place, name.substr(0, 64), unknown_name(name.substr(0, 64), names));
     else if (parameter->is_number())
       read_number(*parameter, given, values, errors);
+    else if (!parameter->listed.empty())
+      read_list(*parameter, given, values, errors);
     else if (!parameter->letters.empty())
       read_letters(*parameter, given, values, errors);
     else
@@ -165,7 +202,7 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
   }
   for (const FamilyParameter& parameter : parameters) {
     if (arguments.find(parameter.name) != arguments.end()) continue;
-    if (!parameter.letters.empty())
+    if (!parameter.letters.empty() || !parameter.listed.empty())
       values.words.emplace(std::string(parameter.name), std::string());
     else if (!parameter.choices.empty())
       values.words.emplace(std::string(parameter.name), std::string(words_of(parameter.choices).front()));

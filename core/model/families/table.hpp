@@ -22,14 +22,15 @@ namespace pipewright::core {
 struct FamilyParameter {
   std::string_view name;     // "layers"
   std::string_view meaning;  // one line
-  // One of the three: a whole number within [least, most], one of the words in `choices` ("none | learned"), or a text of
-  // `letters`.
+  // One of the four: a whole number within [least, most], one of the words in `choices` ("none | learned"), a text of
+  // `letters`, or a list of words in `listed`.
   std::int64_t least = 1, most = 1'000'000;
   std::optional<std::int64_t> otherwise;  // default; absent: must be given
   std::string_view choices = "";          // "a | b | c"; the first is the default. yes/no is "no | yes"
   std::string_view letters = "";          // "MG*-E"; default: no text
+  std::string_view listed = "";           // "q_proj | v_proj"; as a value: "[q_proj, v_proj]"; default: no list
 
-  bool is_number() const { return choices.empty() && letters.empty(); }
+  bool is_number() const { return choices.empty() && letters.empty() && listed.empty(); }
 };
 
 // What a scenario gave: texts by name, as written.
@@ -52,6 +53,7 @@ class FamilyValues {
 };
 
 std::vector<std::string_view> words_of(std::string_view choices);  // "a | b" -> {"a", "b"}
+std::vector<std::string> words_of_list(std::string_view text);     // "[a, b]", "a, b" -> {"a", "b"}
 std::string takes(const FamilyParameter& parameter);               // "whole number 1..512", "no | yes"
 
 // Checks names, ranges and words, fills in the defaults. Throws one InputError that holds a line for every wrong

@@ -14,7 +14,7 @@ struct BlockKind {
   std::int64_t window = 0;
   bool sparse = false;
   bool encoder = false;  // of a pair
-  bool first = false;    // holds the relative bias
+  bool first = false;    // holds the relative bias; of a frozen model: no gradient runs on from it
   bool last = false;     // hands on the encoder's normalised output
   char part = '\0';      // of a hybrid: the only one
   bool operator==(const BlockKind&) const = default;
@@ -30,6 +30,26 @@ NormSpec norm_of(const Transformer& t) {
 
 Value dropped(LayerBuilder& b, const Transformer& t, Value x) {
   return t.dropout ? b.dropout(x) : x;
+}
+
+// A linear layer with its adapters: one of the whole, or of the parts of its output, so many features each.
+struct AdaptedPart {
+  LoraTarget target;
+  std::int64_t features;
+};
+Value linear_layer(LayerBuilder& b, const Transformer& t, Value x, const Linear& linear, LoraTarget whole,
+                   std::initializer_list<AdaptedPart> parts = {}) {
+  Adapters adapters{t.lora.rank, {}};
+  if (t.lora.has(whole)) adapters.features.push_back(linear.features);
+  for (const AdaptedPart& part : parts)
+    if (t.lora.has(part.target)) adapters.features.push_back(part.features);
+  return adapters.features.empty() ? b.linear(x, linear) : b.adapted(x, linear, adapters);
+}
+
+LayerBuilder builder_of(const Transformer& t) {
+  LayerBuilder b;
+  if (t.lora.rank > 0) b.freeze();
+  return b;
 }
 
 // ---- attention ------------------------------------------------------------------------------------------------------
@@ -53,9 +73,12 @@ Value ordinary_attention(LayerBuilder& b, const Transformer& t, Value x, std::in
   const std::int64_t s = b.shape(x)[0], d = t.head_size;
   const std::int64_t query_key = (t.heads + t.key_heads) * d, values = t.key_heads * d;
   const std::int64_t gate = t.attention_gate ? t.heads * d : 0;
-  const Value opened = b.linear(x, {.features = query_key + values + gate,
-                                    .bias = t.attention_bias != Transformer::Bias::None,
-                                    .split = Split::Columns});
+  const Value opened = linear_layer(
+      b, t, x,
+      {.features = query_key + values + gate,
+       .bias = t.attention_bias != Transformer::Bias::None,
+       .split = Split::Columns},
+      LoraTarget::Qkv, {{LoraTarget::Q, t.heads * d + gate}, {LoraTarget::K, values}, {LoraTarget::V, values}});
   const auto gated = [&](Value attended) {
     return gate > 0 ? b.multiply(attended, b.activation(b.slice(opened, {s, gate}), Activation::Sigmoid)) : attended;
   };
@@ -89,19 +112,21 @@ Value latent_attention(LayerBuilder& b, const Transformer& t, Value x, bool caus
   const Transformer::Latent& l = t.latent;
   const std::int64_t s = b.shape(x)[0], key_size = l.nope_size + l.rope_size;
   const auto part = [&](std::int64_t size) { return static_cast<double>(size) / static_cast<double>(key_size); };
+  const auto linear = [&](Value from, std::int64_t features, Split split, LoraTarget target) {
+    return linear_layer(b, t, from, {.features = features, .bias = false, .split = split}, target);
+  };
   Value compressed = x;
-  if (l.query_rank > 0) compressed = b.norm(b.linear(x, {.features = l.query_rank, .bias = false}), norm_of(t));
+  if (l.query_rank > 0) compressed = b.norm(linear(x, l.query_rank, Split::None, LoraTarget::QDown), norm_of(t));
   const Module around = b.within(Module::LatentUp);
-  const Value queries =
-      b.rotary(b.linear(compressed, {.features = t.heads * key_size, .bias = false, .split = Split::Columns}),
-               part(l.rope_size));
+  const Value queries = b.rotary(
+      linear(compressed, t.heads * key_size, Split::Columns, l.query_rank > 0 ? LoraTarget::QUp : LoraTarget::Q),
+      part(l.rope_size));
   b.within(around);
-  const Value down = b.linear(x, {.features = l.rank + l.rope_size, .bias = false});
+  const Value down = linear(x, l.rank + l.rope_size, Split::None, LoraTarget::KvDown);
   const Value normed = b.norm(b.slice(down, {s, l.rank}), norm_of(t));
   const Value rotated = b.rotary(b.slice(down, {s, l.rope_size}), 1);
   b.within(Module::LatentUp);
-  const Value opened =
-      b.linear(normed, {.features = t.heads * (l.nope_size + l.value_size), .bias = false, .split = Split::Columns});
+  const Value opened = linear(normed, t.heads * (l.nope_size + l.value_size), Split::Columns, LoraTarget::KvUp);
   const Value keys = b.concat({b.slice(opened, {s, t.heads * l.nope_size}), b.for_heads(rotated, t.heads)});
   const Value values = b.slice(opened, {s, t.heads * l.value_size});
   b.within(around);
@@ -113,8 +138,9 @@ Value latent_attention(LayerBuilder& b, const Transformer& t, Value x, bool caus
 Value projected(LayerBuilder& b, const Transformer& t, Value attended) {
   return dropped(
       b, t,
-      b.linear(attended,
-               {.features = t.hidden, .bias = t.attention_bias == Transformer::Bias::All, .split = Split::Rows}));
+      linear_layer(b, t, attended,
+                   {.features = t.hidden, .bias = t.attention_bias == Transformer::Bias::All, .split = Split::Rows},
+                   LoraTarget::O));
 }
 
 Value self_attention(LayerBuilder& b, const Transformer& t, Value x, const BlockKind& kind) {
@@ -138,11 +164,12 @@ Value dense(LayerBuilder& b, const Transformer& t, Value x, std::int64_t inner) 
   const bool bias = t.feed_forward_bias;
   Linear opening{.features = t.gated ? 2 * inner : inner, .bias = bias, .split = Split::Columns};
   if (t.gated) opening.gate = t.activation;
-  Value y = b.linear(x, opening);
+  const auto parts = {AdaptedPart{LoraTarget::Gate, t.gated ? inner : 0}, AdaptedPart{LoraTarget::Up, inner}};
+  Value y = linear_layer(b, t, x, opening, LoraTarget::Fc1, parts);
   y = t.gated ? b.gated(y, t.activation) : b.activation(y, t.activation);
   if (t.squared) y = b.multiply(y, y);
   if (t.inner_dropout) y = dropped(b, t, y);
-  return b.linear(y, {.features = t.hidden, .bias = bias, .split = Split::Rows});
+  return linear_layer(b, t, y, {.features = t.hidden, .bias = bias, .split = Split::Rows}, LoraTarget::Down);
 }
 
 Value sparse(LayerBuilder& b, const Transformer& t, Value x) {
@@ -178,9 +205,11 @@ Value feed_forward(LayerBuilder& b, const Transformer& t, Value x, bool is_spars
 // One product opens z, x, B, C and dt side by side, one closes; no biases.                             [DaoGu24] section 7
 //     parameters: h (2 d + 2 g N + n) + (k + 1)(d + 2 g N) + 3 n + d + d h, d = n p
 Value mixer(LayerBuilder& b, const Transformer& t, Value x) {
-  const Value opened = b.linear(x, {.features = features_of(t.mixer), .bias = false, .split = Split::Columns});
+  const Value opened = linear_layer(b, t, x, {.features = features_of(t.mixer), .bias = false, .split = Split::Columns},
+                                    LoraTarget::MixerIn);
   return dropped(b, t,
-                 b.linear(b.state_space(opened, t.mixer), {.features = t.hidden, .bias = false, .split = Split::Rows}));
+                 linear_layer(b, t, b.state_space(opened, t.mixer),
+                              {.features = t.hidden, .bias = false, .split = Split::Rows}, LoraTarget::MixerOut));
 }
 
 // Likewise q, k, v, z, b and a.                                                     [GatedDelta24] section 3.4, figure 1
@@ -236,8 +265,9 @@ Value block(LayerBuilder& b, const Transformer& t, Value x, const BlockKind& kin
 }
 
 Work block_work(const Transformer& t, const BlockKind& kind) {
-  LayerBuilder b;
-  const Value x = b.input({kind.encoder ? t.sequence_length : decoder_length(t), t.hidden});
+  LayerBuilder b = builder_of(t);
+  const Value x =
+      b.input({kind.encoder ? t.sequence_length : decoder_length(t), t.hidden}, !(t.lora.rank > 0 && kind.first));
   Value y = block(b, t, x, kind);
   b.keeps(b.shape(x).elements() / static_cast<double>(t.hidden) * static_cast<double>(t.extra_kept));
   if (kind.last && t.norms != Transformer::Norms::Post) {
@@ -250,7 +280,7 @@ Work block_work(const Transformer& t, const BlockKind& kind) {
 // ---- the two ends ---------------------------------------------------------------------------------------------------
 
 Work token_embedding(const Transformer& t, std::int64_t tokens, Table table) {
-  LayerBuilder b;
+  LayerBuilder b = builder_of(t);
   Value x = b.embedding(b.tokens(tokens), t.vocabulary, t.hidden, Split::Rows, table);
   if (t.token_types > 0) x = b.learned(x, t.token_types);
   if (t.positions == Transformer::Positions::Learned) x = b.learned(x, t.position_rows);
@@ -288,7 +318,7 @@ Value pooled(LayerBuilder& b, const Transformer& t, Value x) {
 }
 
 Work head_work(const Transformer& t) {
-  LayerBuilder b;
+  LayerBuilder b = builder_of(t);
   Value x = b.input({decoder_length(t), t.hidden});
   switch (t.head) {
     case Transformer::Head::Tokens:
@@ -312,8 +342,9 @@ Work head_work(const Transformer& t) {
 
 // A next-token module: both inputs normalised, joined by one product, then a block.  [DeepSeekIII24] section 2.2
 Work module_work(const Transformer& t) {
-  LayerBuilder b;
-  const Value hidden = b.input({t.sequence_length, t.hidden}), next = b.input({t.sequence_length, t.hidden});
+  LayerBuilder b = builder_of(t);
+  const Shape tokens{t.sequence_length, t.hidden};
+  const Value hidden = b.input(tokens), next = b.input(tokens, t.lora.rank == 0);
   const Value both = b.concat({b.norm(hidden, norm_of(t)), b.norm(next, norm_of(t))});
   const Value x = b.linear(both, {.features = t.hidden, .bias = false});
   return b.finish({block(b, t, x, {.sparse = t.moe.experts > 0})});
@@ -437,7 +468,7 @@ Model build(const Transformer& t) {
       "embedding", all.share(image ? patch_embedding(t) : token_embedding(t, t.sequence_length, Table::Own)), {});
   LayerId before = embedding, memory = -1;
   model.input_amount = model.works[0].inputs[0];
-  const bool first_differs = t.positions == Transformer::Positions::RelativeBias;
+  const bool first_differs = t.positions == Transformer::Positions::RelativeBias || t.lora.rank > 0;
   for (std::int64_t i = 0; i < t.encoder_layers; ++i) {
     const BlockKind kind{.encoder = true, .first = first_differs && i == 0, .last = i + 1 == t.encoder_layers};
     before = all.add_block("encoder." + std::to_string(i), all.block(kind), {before});

@@ -24,6 +24,26 @@
 
 namespace pipewright::core {
 
+// Linear layers of a block, by their names in Hugging Face's and in Megatron-LM's models. Queries, keys and values are one
+// product here, and so are gate and up: each part has adapters of its own, or the whole has one (Qkv, Fc1).
+enum class LoraTarget : std::uint8_t {
+  Q,
+  K,
+  V,
+  O,
+  Gate,
+  Up,
+  Down,
+  Qkv,
+  Fc1,
+  QDown,  // latent attention: of queries, then of keys and values
+  QUp,
+  KvDown,
+  KvUp,
+  MixerIn,
+  MixerOut,
+};
+
 // As many fields as configurations of published models have keys that times or memory depend on.
 struct Transformer {
   // Post: norm(x + part(x)), and no final norm. Sandwich: before and after each part (Gemma 2). Reordered:
@@ -55,6 +75,14 @@ struct Transformer {
     std::int64_t rank = 0;                                      // of keys and values; 0: ordinary attention
     std::int64_t nope_size = 0, rope_size = 0, value_size = 0;  // per head: without and with rotation, values
     bool operator==(const Latent&) const = default;
+  };
+
+  // Low-rank adapters beside linear layers of the blocks; all else is frozen.                                  [Hu21]
+  struct Lora {
+    std::int64_t rank = 0;      // 0: none, all weights are trained
+    std::uint32_t targets = 0;  // a bit each: LoraTarget
+    bool has(LoraTarget target) const { return rank > 0 && (targets >> static_cast<unsigned>(target) & 1) != 0; }
+    bool operator==(const Lora&) const = default;
   };
 
   std::string name = "transformer";
@@ -116,6 +144,8 @@ struct Transformer {
   // Multi-token prediction of DeepSeek-V3: each module is a block more, fed by the block before and the embedding of
   // the next token, with the main model's tables. `stated_modules`: of the architecture; of them `modules` are built.
   std::int64_t modules = 0, stated_modules = 0;
+
+  Lora lora;  // of decoders: the families with `lora_rank`
 
   // Images instead of tokens (ViT): {channels, image, image} cut into patches, a class token in front.
   std::int64_t image = 0, patch = 0, channels = 3;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/model/families/hybrid.hpp"
+#include "core/model/families/lora.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -113,6 +114,10 @@ constexpr std::array kGptParameters = {
     kSequence(2048),
     FamilyParameter{"positions", "rows of the learned table of positions; default: sequence_length", 1, kLongest, 0},
     kTied,
+    kLoraRank,
+    lora_targets(
+        "linear layers of the blocks beside which adapters stand; default: linear_qkv, linear_proj, linear_fc1 and "
+        "linear_fc2"),
     kMaterialised,
     kDropout};
 
@@ -243,6 +248,10 @@ constexpr std::array kDecoderParameters = {
     kDeltaValueSize,
     kDeltaKernel,
     kDeltaChunk,
+    kLoraRank,
+    lora_targets(
+        "linear layers of the blocks beside which adapters stand; default: of each a model has, its parts one by "
+        "one (not linear_qkv, linear_fc1)"),
     kFlash,
     kNoDropout};
 
@@ -297,6 +306,7 @@ Transformer gpt_of(const FamilyValues& values) {
   t.position_rows = or_else(values["positions"], t.sequence_length);
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
+  read_lora(values, true, t);
   return t;
 }
 
@@ -425,6 +435,7 @@ Transformer decoder_of(const FamilyValues& values) {
     for (std::int64_t i = 0; i < t.layers; ++i)
       t.sparse.push_back(i >= front && (i + 1) % step == 0 ? 1 : 0);
   read_hybrid(values, t);
+  read_lora(values, false, t);
   return t;
 }
 
