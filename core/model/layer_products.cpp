@@ -206,8 +206,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   }
   of_heads(product("weighted_values", value_size, matrix + (read - query_key) + values(y), values(y)), core.value_size,
            core.keys);
-  work_.operators[work_.operators.size() - 1].workspace = matrix;
-  at(y).made_at = work_.operators.size() - 1;
+  work_.operators.back().workspace = matrix, at(y).made_at = work_.operators.size() - 1;
   return y;
 }
 

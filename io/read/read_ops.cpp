@@ -87,7 +87,7 @@ SectionDoc parameters_doc(std::string name, std::span<const FamilyParameter> par
     doc.fields.push_back(
         {parameter.name, keep(takes(parameter)),
          keep(std::string(parameter.meaning) + (otherwise.empty() || stated ? "" : "; default: " + otherwise)),
-         parameter.letters.empty() && otherwise.empty()});
+         parameter.letters.empty() && parameter.listed.empty() && otherwise.empty()});
   }
   return doc;
 }

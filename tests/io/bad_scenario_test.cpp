@@ -105,6 +105,33 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
         "cluster.node.device.peak: unknown \"int8\"; known: fp32, tf32, fp16, bf16, fp8, fp4");
 }
 
+TEST_CASE(
+    "Adapters as other programs call them are answered with model.lora_rank, and wrong ones with the right names") {
+  const auto training = [](const std::string& pair) {
+    return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, " + pair + "}"});
+  };
+  CHECK(training("peft: lora") ==
+        "x.yaml:3:51: unknown key \"training.peft\"; use model.lora_rank, of family decoder or gpt");
+  holds(training("lora_rank: 8"), "unknown key \"training.lora_rank\"; use model.lora_rank, of family decoder or gpt");
+  holds(training("target_modules: [q_proj]"), "use model.lora_targets, of family decoder or gpt");
+  holds(training("lora_alpha: 16"),
+        "unknown key \"training.lora_alpha\"; the scale of adapters, on which no time depends, is not modelled yet: "
+        "docs/guide/scope.md; take the key out");
+  const auto model = [](const std::string& pairs) {
+    return error_in(
+        ScenarioText{.model = "{family: decoder, layers: 2, hidden: 8, heads: 2, feed_forward: 16" + pairs + "}"});
+  };
+  CHECK(model(", lora_rank: 2, lora_targets: [q_proj, v_proj]") == "");
+  CHECK(model(", lora_rank: 2, lora_targets: q_proj") == "");
+  CHECK(model(", lora_rank: 0.5") ==
+        "x.yaml:1:87: model.lora_rank: \"0.5\" is not a whole number; use a whole number from 1 to 100000");
+  holds(model(", lora_rank: 2, lora_targets: [q_proj, c_attn]"), "model.lora_targets: unknown \"c_attn\"");
+  holds(model(", lora_rank: 2, lora_targets: {q: 1}"), "model.lora_targets");
+  holds(model(", lora_targets: [q_proj]"), "model.lora_targets: [q_proj] is given without lora_rank; add lora_rank");
+  holds(error_in(ScenarioText{.model = "{family: mlp, lora_rank: 8}"}),
+        "use model.lora_rank, of family decoder or gpt");
+}
+
 TEST_CASE("A file of another kind is told with what it is for") {
   CHECK(error_in("device: {memory: 16 GiB}\n") ==
         "x.yaml:1:1: this is a device file, not a scenario; name it in one: cluster.node.device: ./x.yaml");

@@ -23,6 +23,7 @@ LARGE = {
     "PlanRequest": "one per key of `plan:` that is settled in a plan",
     "Operator": "the facts of one operator, which prices, memory and counts of FLOPs read together",
     "ResultFigures": "one per figure that `compare` reads of a result",
+    "Work": "the facts of one layer, which prices, memory and exchanges read together",
     "Worker": "all that one thread of a real run owns, so that nothing of it is shared",
 }
 

@@ -10,6 +10,7 @@
 #include "planner/answer.hpp"
 #include "planner/figures.hpp"
 #include "planner/launch/frameworks.hpp"
+#include "tests/io/hf_configs.hpp"
 #include "tests/io/scratch.hpp"
 
 using namespace pipewright::tests;
@@ -101,11 +102,13 @@ TEST_CASE("lora: MFU counts the passes that are computed") {
 }
 
 TEST_CASE("lora: a Hugging Face configuration takes adapters, and is written with them") {
-  const Scenario scenario = lora_scenario("{stages: 1}", "", "{hf: llama3-8b, sequence_length: 128, lora_rank: 16}");
+  const Scenario scenario =
+      lora_scenario("{stages: 1}", "", "{hf: " + shipped("llama3-8b") + ", sequence_length: 128, lora_rank: 16}");
   CHECK(trained_count(scenario.model) == 41'943'040);
   CHECK(scenario.model.source.find("Hugging Face configuration") != std::string::npos);
   const Scenario two = lora_scenario(
-      "{stages: 1}", "", "{hf: llama3-8b, sequence_length: 128, lora_rank: 16, lora_targets: [q_proj, v_proj]}");
+      "{stages: 1}", "",
+      "{hf: " + shipped("llama3-8b") + ", sequence_length: 128, lora_rank: 16, lora_targets: [q_proj, v_proj]}");
   CHECK(trained_count(two.model) == 32 * 16 * (8192 + 5120));
   const auto refused = [](const std::string& model) -> std::string {
     try {
@@ -115,10 +118,10 @@ TEST_CASE("lora: a Hugging Face configuration takes adapters, and is written wit
     }
     return "";
   };
-  CHECK(refused("{hf: bert-base, lora_rank: 16}")
+  CHECK(refused("{hf: " + shipped("bert-base") + ", lora_rank: 16}")
             .find("model.lora_rank: adapters are built in decoders that a family of models describes, and this is "
                   "none; leave it out") != std::string::npos);
-  CHECK(refused("{hf: llama3-8b, lora_targets: [q_proj]}")
+  CHECK(refused("{hf: " + shipped("llama3-8b") + ", lora_targets: [q_proj]}")
             .find("model.lora_targets: [q_proj] is given without lora_rank; add lora_rank") != std::string::npos);
 }
 
