@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/model/families/described.hpp"
 #include "core/model/families/transformer_families.hpp"
@@ -19,6 +20,7 @@
 #include "io/read/read_scenario.hpp"
 #include "io/read/trained_as.hpp"
 #include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
 #include "io/yaml/sections.hpp"
 

@@ -131,6 +131,32 @@ TEST_CASE("lora: a frozen product has no gradient of its weights, an adapter all
   CHECK(megatron.backward == doctest::Approx(megatron.forward + 2 * (640 + 2 * 4 * 4 * 8)));
 }
 
+TEST_CASE("lora: products are those that PyTorch counts of PEFT's model") {
+  // torch.utils.flop_counter of a Llama with PEFT 0.21: 2 blocks, hidden 64, 2 heads, feed-forward 128, 256 words, 32
+  // tokens, rank 8, attention that stores its scores.
+  struct Counted {
+    const char* targets;
+    std::int64_t trained;
+    double forward, backward;
+  };
+  for (const Counted& row :
+       {Counted{"q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj", 17'408, 7'929'856, 8'683'520},
+        Counted{"down_proj", 3'072, 7'012'352, 4'521'984}}) {
+    const Model model = family_model("decoder", {{"layers", "2"},
+                                                 {"hidden", "64"},
+                                                 {"heads", "2"},
+                                                 {"feed_forward", "128"},
+                                                 {"vocabulary", "256"},
+                                                 {"sequence_length", "32"},
+                                                 {"attention", "materialised"},
+                                                 {"lora_rank", "8"},
+                                                 {"lora_targets", row.targets}});
+    CHECK(trained_count(model) == row.trained);
+    CHECK(flop_count(model).forward == row.forward);
+    CHECK(flop_count(model).backward == row.backward);
+  }
+}
+
 TEST_CASE("lora: a block keeps what gradients of inputs read, and what adapters read") {
   // Values, with 4 tokens: norm 1's output 32 (A of queries), rank 8, queries, keys and values 96, attention's output 32
   // and 32 B, the sum 32 (norm 2), gate and up 128, their product 64 (A of down), rank 8.
