@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::size_t kShortfallLines = 4;
 
+std::int64_t adapters_of(const Model& model, LayerId layer) {
+  const std::int32_t work = model.layers[static_cast<std::size_t>(layer)].work;
+  return work < 0 ? 0 : model.works[static_cast<std::size_t>(work)].adapter_parameters;
+}
+
 class Tables {
  public:
   Tables(const Answer& answer, int rows) : answer_(answer), report_(answer.report), rows_(rows) {}
@@ -81,6 +86,15 @@ class Tables {
         time_column("recompute", true, &StageReport::recompute),
         time_column("busy", false, &StageReport::busy),
         column("busy %", false, [&](const StageReport& s) { return figure(ratio(s.busy, makespan)); })};
+    const Model& model = answer_.scenario->model;
+    if (trained_count(model) != parameter_count(model))  // adapters alone
+      columns.insert(columns.begin() + 4, column("trained", false, [&](const StageReport& s) {
+                       std::int64_t trained = 0;
+                       for (const LayerRange& range : s.layers)
+                         for (LayerId i = range.begin; i < range.end; ++i)
+                           trained += adapters_of(model, i);
+                       return short_count(static_cast<double>(trained));
+                     }));
     if (several_classes()) columns.insert(columns.begin() + 1, device_column());
     return {"stages (times per micro-batch; busy: of the makespan, busiest worker)", std::move(columns), not_shown()};
   }

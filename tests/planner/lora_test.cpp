@@ -7,6 +7,7 @@
 #include "core/model/flops.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/errors.hpp"
+#include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
 #include "planner/figures.hpp"
 #include "planner/launch/frameworks.hpp"
@@ -55,6 +56,8 @@ TEST_CASE("lora: frozen parameters take the bytes of their weights, adapters gra
   CHECK(memory_part(plain, "weights") == 1992 * 2);
   CHECK(memory_part(plain, "gradients") == 160 * 4);
   CHECK(memory_part(plain, "optimizer") == 160 * 12);
+  const std::string report = terminal_report(plain, {});
+  CHECK_MESSAGE(report.find("parameters  trained") != std::string::npos, report);
   // Two copies divide what training.zero says: states of adapters, their gradients, weights of both.
   const Scenario one = lora_scenario("{stages: 1, data_parallel: 2}", ", zero: 1");
   const Answer first = lora_answer(one);
