@@ -24,7 +24,8 @@ TEST_CASE("The scenario that the bad ones are made from is good") {
 TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
-        "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, low_precision, "
+        "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, "
+        "low_precision, "
         "low_precision_weights, offload_optimizer, offload_weights, zero, update_bytes, "
         "attention_kernel, execution, checkpoint_early_stop, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
