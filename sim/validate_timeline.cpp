@@ -86,7 +86,8 @@ class Check {
         if (one >= 0 && pieces[at(one)].after >= 0 && !done[at(pieces[at(one)].after)]) one = -1;
       const double pace = running[1] >= 0 ? 1 - costs_.together->share : 1;
       double next = HUGE_VAL;
-      if (running[0] >= 0) next = pieces[at(running[0])].left / pace;
+      if (running[0] >= 0 && pieces[at(running[0])].left <= 0) next = 0;
+      if (running[0] >= 0 && pace > 0) next = std::min(next, pieces[at(running[0])].left / pace);
       if (running[1] >= 0) next = std::min(next, pieces[at(running[1])].left);
       now += next;
       for (const int one : running) {
@@ -97,6 +98,20 @@ class Check {
       }
     }
     return now;
+  }
+  // The same parts of an op that takes so long.
+  static std::vector<StepCosts::Part> stretched(std::vector<StepCosts::Part> parts, Time all) {
+    const auto longer = [&](Time sum) { return static_cast<double>(all.value) / static_cast<double>(sum.value); };
+    Time sum;
+    for (const StepCosts::Part& part : parts)
+      sum += part.computing + part.exchange;
+    if (sum == Time{}) return parts;
+    const auto stretch = [by = longer(sum)](Time time) {
+      return Time{std::llround(static_cast<double>(time.value) * by)};
+    };
+    for (StepCosts::Part& part : parts)
+      part = {stretch(part.computing), stretch(part.weights), stretch(part.exchange)};
+    return parts;
   }
   // Of a cell: forwards in turns with the other ops, these first, what lies between two exchanges at once.
   bool takes_its_time(std::span<const Op> cell, Time taken) const {
@@ -109,7 +124,7 @@ class Check {
       const std::size_t row = at(op.virtual_stage) * kKinds + at(static_cast<int>(op.kind));
       const auto& all = costs_.together->parts;
       std::vector<StepCosts::Part> parts{{alone, {}, {}}};
-      if (row < all.size() && !all[row].empty()) parts = all[row];
+      if (row < all.size() && !all[row].empty()) parts = stretched(all[row], alone);
       std::vector<StepCosts::Part>& chain = chains[op.kind == Kind::F ? 1 : 0];
       if (!chain.empty() && chain.back().exchange == Time{}) {
         parts.front().computing += chain.back().computing, parts.front().weights += chain.back().weights;

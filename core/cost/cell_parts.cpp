@@ -40,7 +40,7 @@ class Rounding {
 }  // namespace
 
 CostSource::ExchangeCuts CostSource::exchange_cuts(const Work& work, std::int64_t) const {
-  ExchangeCuts cuts{{0}, {0}, {0}, {}};
+  ExchangeCuts cuts{{0}, {0}, {0}, {}, {}, {}};
   const auto cut = [&] {
     for (std::vector<double>* pass : {&cuts.forward, &cuts.input, &cuts.weight})
       pass->push_back(0);
@@ -53,6 +53,7 @@ CostSource::ExchangeCuts CostSource::exchange_cuts(const Work& work, std::int64_
     cuts.weight.back() += op.weight_flops;
     if (travels(op) && !back) cut();
   }
+  cuts.rebuilt = cuts.forward, cuts.rebuilt_exchanges = cuts.exchanges;
   return cuts;
 }
 
@@ -85,15 +86,17 @@ CellParts::Pass CellParts::pass(std::vector<Time> LayerCosts::*times, LayerId la
   return {computed, whole - computed};
 }
 
-void CellParts::forward(LayerId layer, const Pass& pass, std::vector<Part>& parts) const {
+void CellParts::forward(LayerId layer, const Pass& pass, bool modules, std::vector<Part>& parts) const {
   const std::optional<Cuts>& of = cuts(layer);
   if (!of || pass.exchanged <= 0) {
     parts.push_back({pass.computing, 0, 0});
     return;
   }
-  for (std::size_t i = 0; i < of->forward.size(); ++i)
-    parts.push_back({pass.computing * share(of->forward, i), 0,
-                     i < of->exchanges.size() ? pass.exchanged * share(of->exchanges, i) : 0});
+  const std::vector<double>&computing = modules ? of->rebuilt : of->forward,
+        &exchanges = modules ? of->rebuilt_exchanges : of->exchanges;
+  for (std::size_t i = 0; i < computing.size(); ++i)
+    parts.push_back(
+        {pass.computing * share(computing, i), 0, i < exchanges.size() ? pass.exchanged * share(exchanges, i) : 0});
 }
 
 void CellParts::backward(LayerId layer, bool weights, std::vector<Part>& parts) const {
@@ -113,13 +116,13 @@ std::vector<CellParts::Part> CellParts::raw(Kind kind) const {
   std::vector<Part> parts;
   if (kind == Kind::F || kind == Kind::R)
     for (LayerId i = range_.begin; i < range_.end; ++i)
-      forward(i, pass(&LayerCosts::forward, i), parts);
+      forward(i, pass(&LayerCosts::forward, i), false, parts);
   if (kind == Kind::B || kind == Kind::BW)
     for (LayerId i = range_.end; i-- > range_.begin;) {
       if (plan_.recompute[static_cast<std::size_t>(stage_)] == Recompute::Selective)
-        forward(i, pass(&LayerCosts::rebuild, i), parts);
+        forward(i, pass(&LayerCosts::rebuild, i), true, parts);
       else if (plan_.rebuilds(stage_, i, model_))
-        forward(i, pass(&LayerCosts::again, i), parts);
+        forward(i, pass(&LayerCosts::again, i), false, parts);
       backward(i, kind == Kind::BW, parts);
     }
   return parts;

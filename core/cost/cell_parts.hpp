@@ -35,7 +35,8 @@ class CellParts {
   };
   using Cuts = CostSource::ExchangeCuts;
 
-  void forward(LayerId layer, const Pass& pass, std::vector<Part>& parts) const;
+  // `modules`: of the forward those that selective recomputation repeats.
+  void forward(LayerId layer, const Pass& pass, bool modules, std::vector<Part>& parts) const;
   void backward(LayerId layer, bool weights, std::vector<Part>& parts) const;
   std::vector<Part> raw(Kind kind) const;
   Pass pass(std::vector<Time> LayerCosts::*times, LayerId layer) const;

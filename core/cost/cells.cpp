@@ -63,22 +63,31 @@ class CellStreams {
   std::size_t seen_ = 0;  // of those: no later part is computed beside them
 };
 
-// The parts of an op; one, where nothing travels.
-std::span<const Part> parts_of(const StepCosts& costs, const Op& op, Part& alone) {
+// The parts of an op; one, where nothing travels. Where it takes longer than they say, as ops that hand messages over
+// themselves or share a machine do, each in proportion.
+std::vector<Part> parts_of(const StepCosts& costs, const Op& op) {
   const StepCosts::Together& together = *costs.together;
   const std::size_t row = static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);
-  if (row < together.parts.size() && !together.parts[row].empty()) return together.parts[row];
-  alone = {costs.time_of(op), {}, {}};
-  return {&alone, 1};
+  const Time all = costs.time_of(op);
+  if (row >= together.parts.size() || together.parts[row].empty()) return {{all, {}, {}}};
+  std::vector<Part> parts = together.parts[row];
+  Time stated;
+  for (const Part& part : parts)
+    stated += part.computing + part.exchange;
+  if (stated == all || stated == Time{}) return parts;
+  const double longer = ns_of(all) / ns_of(stated);
+  for (Part& part : parts)
+    for (Time* time : {&part.computing, &part.weights, &part.exchange})
+      *time = Time{std::llround(ns_of(*time) * longer)};
+  return parts;
 }
 
 // Forwards of a cell, one after the other, in turns with all else.
 Time in_turns(const StepCosts& costs, std::span<const Op> cell) {
   std::array<std::vector<Part>, 2> chains;  // backward, forward
   for (const Op& op : cell) {
-    Part alone;
     std::vector<Part>& chain = chains[rule(op.kind).forward ? 1 : 0];
-    for (const Part& part : parts_of(costs, op, alone)) {
+    for (const Part& part : parts_of(costs, op)) {
       if (chain.empty() || chain.back().exchange > Time{}) {
         chain.push_back(part);
         continue;

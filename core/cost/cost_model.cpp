@@ -117,6 +117,7 @@ struct WorkCosts {
   BesideOperators beside;     // what the framework holds
   Bytes more;                 // of the stash, or less: what linear layers and uneven experts keep of it
   std::optional<Bytes> core;  // that selective recomputation drops, where it is not attention cores alone
+  Bytes again;                // what frozen products that run again read, and nobody else keeps
   Bytes own, saved, most;     // of a block: what the operators keep, and ReplayBytes
   bool known = false;
 };
@@ -160,7 +161,7 @@ class LayersPriced {
     const WorkCosts* const of = layer.work < 0 ? nullptr : &costs_of(layer);
     if (of) kept(*of, stash, core);
     costs_.stash.push_back(stash);
-    Bytes selective = stash - core;
+    Bytes selective = checked_sum(stash - core, of ? of->again : Bytes{});
     if (plan_.recompute_modules.has(Module::Operators)) by_operator(of, stash, selective, core);
     costs_.core.push_back(core);
     costs_.selective.push_back(selective);
@@ -215,6 +216,10 @@ class LayersPriced {
       more += held - whole;
       if (dropped_with(kept, plan_.recompute_modules)) dropped += held;
     }
+    double again = 0;
+    for (const KeptTensors& read : work.read_again)
+      if (needed_with(read, plan_.recompute_modules)) again += here(read.amount);
+    known.again = bytes_of(again, 1);
     known.more = {rounded(std::ceil(more), "a size")};
     if (low_ || fullest_ > 1 || plan_.recompute_modules != Modules{Module::AttentionCore})
       known.core = bytes_of(dropped, 1);

@@ -62,8 +62,12 @@ class CostSource {
   virtual Time op_overhead() const = 0;
   // Optimizer step over `parameters` of a stage.
   virtual Time update(std::int64_t parameters) const = 0;
-  // Orthogonalising the matrices of these layers, of which a worker has a share: core/cost/muon.hpp.
-  virtual Time orthogonalise(LayerRange, int) const { return {}; }
+  // Orthogonalising the matrices of these layers, of which a worker has a share, and of those of experts that others do not
+  // hold another one: core/cost/muon.hpp.
+  struct Sharing {
+    int members = 1, of_experts = 1;
+  };
+  virtual Time orthogonalise(LayerRange, Sharing) const { return {}; }
   // Casting so many weights of linear layers, which follows it (core/cost/low_precision.hpp).
   virtual Time cast(std::int64_t) const { return {}; }
   // Where workers hand messages over themselves, as cores of one machine do: what the sender's copy and the receiver's
@@ -81,8 +85,8 @@ class CostSource {
   // the forward: computing before, between and behind n exchanges, and how long each of these takes. By FLOPs and alike,
   // where the source knows no better.
   struct ExchangeCuts {
-    std::vector<double> forward, input, weight;  // n + 1 each
-    std::vector<double> exchanges;
+    std::vector<double> forward, input, weight, rebuilt;  // n + 1 each; the last: of modules that run again
+    std::vector<double> exchanges, rebuilt_exchanges;     // n each
   };
   virtual ExchangeCuts exchange_cuts(const Work& work, std::int64_t samples) const;  // cell_parts.cpp
   // The all-reduce of one bucket, where the source knows better than the topology.

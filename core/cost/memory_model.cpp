@@ -243,10 +243,11 @@ Bytes share_of(Bytes bytes, double share) {
   return {rounded(static_cast<double>(bytes.value) * share, "a share of the memory")};
 }
 
-// Of these shards and of the optimizer's states nothing stays on the device. fp32 weights are among the states there.
-void leave_to_host(ChunkMemory& chunk, Bytes weights, Bytes gradients, const Training& training) {
+// Of these shards and of the optimizer's states nothing stays on the device. Trained fp32 weights are among the
+// states there.
+void leave_to_host(ChunkMemory& chunk, Bytes weights, Bytes trained, Bytes gradients, const Training& training) {
   const bool among_states = host_state_bytes(training) > optimizer_bytes(training);
-  chunk.on_host += gradients + (among_states ? Bytes{} : weights);
+  chunk.on_host += gradients + (among_states ? weights - std::min(weights, trained) : weights);
   chunk.fetched = weights, chunk.stored = gradients;
   chunk.weights = chunk.frozen = {}, chunk.gradients -= gradients, chunk.rounding = {};
 }
@@ -316,6 +317,7 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   const bool on_host = plan.resharding && plan.resharding->from_host;
   if (on_host)
     leave_to_host(chunk, held_weights(parameters, weights),
+                  bytes(held(trained, kWeightsSharded), weight_bytes(training.precision)),
                   bytes(held(trained, kGradientsSharded), gradient_bytes(training)), training);
   if (!plan.resharding || (plan.sharded_over(stage) == 1 && !on_host)) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.

@@ -198,10 +198,11 @@ OpTimes op_times(const Plan& plan, VirtualStageId v, const Model& model, const L
 Time update_time(const Plan& plan, StageId stage, const Scenario& scenario, const CostSource& source,
                  LayerRange layers) {
   const Training& training = scenario.training;
-  const int members = training.zero >= kOptimizerSharded ? plan.sharded_over(stage) : 1;
+  CostSource::Sharing among;
+  if (training.zero >= kOptimizerSharded) among = {plan.sharded_over(stage), plan.expert_copies()};
   return checked_sum(
       checked_sum(source.update(updated_parameters(parameters_of(scenario.model, layers), plan, stage, training)),
-                  source.orthogonalise(layers, members)),
+                  source.orthogonalise(layers, among)),
       source.cast(low_precision_parameters(scenario, layers)));
 }
 

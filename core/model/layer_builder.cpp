@@ -103,6 +103,10 @@ void LayerBuilder::keep(Value x, Reader reader) {
   (reader == Reader::Linear ? tensor.read_by_linear : tensor.by_others) = true;
 }
 
+void LayerBuilder::keep_again(Value x) {
+  if (!idle_ && module_ != Module::Other) at(Value{root(x)}).read_again.add(module_);
+}
+
 void LayerBuilder::keeps(double values) {
   keep_own({.values = values});
 }
@@ -223,8 +227,12 @@ Work LayerBuilder::finish(std::span<const Value> outputs) {
   if (seen >= 0) work_.keeps_output = true, work_.keeps_input[static_cast<std::size_t>(seen)] = 1;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
-    if (!tensor.kept) continue;
     const Amount amount = values(Value{static_cast<int>(i)});
+    if (!tensor.kept) {
+      if (!(tensor.read_again == Modules{}) && tensor.input < 0)
+        work_.read_again.push_back({.made_by = tensor.made_by, .read_by = tensor.read_again, .amount = amount});
+      continue;
+    }
     if (tensor.input >= 0) {
       work_.keeps_input[static_cast<std::size_t>(tensor.input)] = 1;
       if (tensor.read_by_linear) work_.inputs_by_linear += amount;

@@ -128,6 +128,7 @@ class LayerBuilder {
     Modules read_by;                                 // then: whose backward reads it
     std::size_t made_at = 0;                         // operator
     bool read_by_linear = false, by_others = false;  // a linear layer's, another operator's
+    Modules read_again;  // of a frozen layer: whose products read it, and nothing keeps it for them
   };
   Value make(Shape shape, bool sharded, bool needs_gradient);
   int root(Value x) const;
@@ -135,6 +136,8 @@ class LayerBuilder {
   Tensor& at(Value x);
   enum class Reader : std::uint8_t { Linear, Other };
   void keep(Value x, Reader reader = Reader::Other);
+  // Of a frozen product: kept where its module runs again.
+  void keep_again(Value x);
   void keep_own(const Amount& amount, Module made_by);  // a mask, an index: a tensor that no other operator sees
   void keep_own(const Amount& amount) { keep_own(amount, module_); }
   void add_kept(const KeptTensors& kept);  // to those of the same maker and readers

@@ -124,7 +124,10 @@ LayerBuilder::Value LayerBuilder::linear(Value x, const Linear& linear) {
   }
   if (columns && gradient) work_.reduced_backward += values(x), ++work_.reductions_backward;
   if (columns) work_.split_vocabulary = true;  // a head; inside a block what follows counts in `shards`
-  if (!frozen_) keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
+  if (frozen_)
+    keep_again(x);
+  else
+    keep(x, linear.logits || linear.routed ? Reader::Other : Reader::Linear);
   replay_product(linear, y);
   return y;
 }
@@ -425,6 +428,7 @@ LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
     add_kept({.made_by = made_by, .read_by = {module_}, .expert = true, .amount = amount, .by_linear = by_linear});
   };
   if (frozen_) {
+    keep_again(x);
     kept(module_, opened, {});
   } else {
     kept(module_, sent + opened, sent);

@@ -82,8 +82,15 @@ bool dropped_with(const KeptTensors& kept, Modules rebuilt) {
   return rebuilt.has(kept.made_by) && (output_too || kept.read_by.within(rebuilt));
 }
 
+bool needed_with(const KeptTensors& read_again, Modules rebuilt) {
+  rebuilt = with_experts(rebuilt);
+  return read_again.read_by.meets(rebuilt) && !rebuilt.has(read_again.made_by);
+}
+
 Amount kept_without(const Work& work, Modules rebuilt) {
   Amount kept;
+  for (const KeptTensors& each : work.read_again)
+    if (needed_with(each, rebuilt)) kept += each.amount;
   for (const KeptTensors& each : work.kept_tensors)
     if (!dropped_with(each, rebuilt)) kept += each.amount;
   return kept;

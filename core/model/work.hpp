@@ -93,6 +93,7 @@ class Modules {
   constexpr void add(Module module) { bits_ |= 1u << static_cast<unsigned>(module); }
   constexpr bool has(Module module) const { return (bits_ >> static_cast<unsigned>(module) & 1) != 0; }
   constexpr bool within(Modules all) const { return (bits_ & ~all.bits_) == 0; }
+  constexpr bool meets(Modules others) const { return (bits_ & others.bits_) != 0; }
   bool operator==(const Modules&) const = default;
 
  private:
@@ -241,10 +242,12 @@ struct Work {
   // of the stage. `keeps_input[i]`: the backward of this layer reads input i.
   Amount kept;
   std::vector<KeptTensors> kept_tensors;  // `kept` by who makes and who reads it: see kept_without
-  Amount inputs_by_linear;                // of the layer's inputs: what linear layers keep a copy of in fewer bits
-  Amount logits;                          // of `kept`: what the loss keeps of the logits
-  std::vector<char> keeps_input;          // by input
-  bool keeps_output = false;              // `kept` holds the outputs: this layer's own backward reads them
+  // Of a frozen layer: what its products read and nobody keeps, unless one of `read_by` runs again.
+  std::vector<KeptTensors> read_again;
+  Amount inputs_by_linear;        // of the layer's inputs: what linear layers keep a copy of in fewer bits
+  Amount logits;                  // of `kept`: what the loss keeps of the logits
+  std::vector<char> keeps_input;  // by input
+  bool keeps_output = false;      // `kept` holds the outputs: this layer's own backward reads them
   std::int64_t parameters = 0, sharded_parameters = 0;
   std::int64_t expert_parameters = 0;  // of the sharded ones
   // Of a frozen layer adapters alone are trained: how many of the parameters, and of the sharded ones. Tables of other
@@ -283,6 +286,8 @@ struct Work {
 // nor the outputs of norms, of the experts' activations and of latent attention's products, whoever reads them.
 //     fp16, 34 s h + 5 a s^2 of a GPT block; AttentionCore: 34 s h          [Korthikanti22] section 4, 5
 bool dropped_with(const KeptTensors& kept, Modules rebuilt);
+// Whether modules that run again need it, and do not make it themselves.
+bool needed_with(const KeptTensors& read_again, Modules rebuilt);
 Amount kept_without(const Work& work, Modules rebuilt);
 // Whether an operator runs again then.
 constexpr bool rebuilt_with(const Operator& op, Modules rebuilt) {

@@ -70,6 +70,11 @@ class Flags {
   std::vector<std::string> lines_;
 };
 
+// Of the optimizer's states, for Transformer Engine's Adam.
+bool in_fewer_bits(const Training& training) {
+  return training.moments.value != Moments::Fp32 || training.master_weights.value != MasterWeights::Fp32;
+}
+
 void context_flags(Flags& flags, const Answer& written) {
   const PlanRequest& plan = written.scenario->plan;
   const std::int64_t c = written.plan.context_parallel;
@@ -105,8 +110,8 @@ void parallel_flags(Flags& flags, const Answer& written) {
   if (plan.data_parallel > 1 && plan.stages > 1 && !copies_first(plan)) flags.line("--use-tp-pp-dp-mapping");
   if (training.zero >= 1 && training.optimizer != Optimizer::Muon) flags.line("--use-distributed-optimizer");
   if (training.offload_optimizer.value > 0)  // as its guide has it
-    flags.add("--optimizer-cpu-offload --optimizer-offload-fraction {:.4g} --use-precision-aware-optimizer",
-              training.offload_optimizer.value);
+    flags.add("--optimizer-cpu-offload --optimizer-offload-fraction {:.4g}{}", training.offload_optimizer.value,
+              in_fewer_bits(training) ? "" : " --use-precision-aware-optimizer");
   const int groups = plan.workers() / std::max(1, plan.stages * plan.sharded_over(0));
   if (training.zero >= 1 && groups > 1) flags.add("--num-distributed-optimizer-instances {}", groups);
   if (training.zero >= 2 && plan.copies() > 1) {
@@ -133,7 +138,12 @@ void recompute_flags(Flags& flags, const Answer& written) {
     return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
   };
   if (plan.offload_layers) flags.add("--cpu-offloading-num-layers {}", plan.offload_layers->value);
-  const Modules modules = written.scenario->plan.recompute_modules;
+  const Model& model = written.scenario->model;
+  Modules modules;  // of latent attention and shared experts, where the model has them
+  for (const auto& [word, module] : kModuleNames)
+    if (written.scenario->plan.recompute_modules.has(module) &&
+        ((module != Module::LatentUp && module != Module::SharedExperts) || has_any(model, {module})))
+      modules.add(module);
   if (any(Recompute::Selective) && !has_any(written.scenario->model, modules))
     return flags.remark(
         "plan.recompute: selective repeats nothing, as attention is fused; core_attn would run its forward again");
@@ -354,7 +364,7 @@ void training_flags(Flags& flags, const Answer& written) {
                               : training.optimizer == Optimizer::Muon ? (training.zero > 0 ? "dist_muon" : "muon")
                                                                       : "sgd");
   const MasterWeights masters = training.master_weights.value;
-  if (training.moments.value != Moments::Fp32 || masters != MasterWeights::Fp32)
+  if (in_fewer_bits(training))
     flags.add("--use-precision-aware-optimizer --exp-avg-dtype {} --exp-avg-sq-dtype {} --main-params-dtype {}",
               name(training.moments.value), name(training.moments.value),
               masters == MasterWeights::Fp16 ? "fp16" : "fp32");

@@ -266,6 +266,7 @@ void settle_host_update(Training& training, Framework framework, const Told& dif
 void settle_states(Training& training, Framework framework, const Told& differs) {
   Moments& moments = training.moments.value;
   MasterWeights& masters = training.master_weights.value;
+  if (weight_bytes(training.precision).value == 4) masters = MasterWeights::Fp32;  // of no effect
   const bool aware = framework == Framework::Megatron && training.optimizer == Optimizer::Adam && training.zero > 0;
   if (moments != Moments::Fp32 && (!aware || moments == Moments::Int8)) {
     differs("moments: in fewer bits are not there; fp32");
@@ -338,11 +339,14 @@ void settle_capacity(Scenario& scenario, Framework framework, const Told& differ
 void settle_shared_experts(Scenario& scenario, Framework framework, const Told& differs) {
   PlanRequest& plan = scenario.plan;
   if (!plan.shared_experts_beside.value) return;
-  const bool all_to_all = plan.expert_exchange.value == ExpertExchange::AllToAll;
-  if (framework == Framework::Megatron && all_to_all) return;
+  const bool all_to_all = plan.expert_exchange.value == ExpertExchange::AllToAll,
+             again = plan.recompute_modules.has(Module::SharedExperts);
+  if (framework == Framework::Megatron && all_to_all && !again) return;
   if (has_shared_experts(scenario.model) && plan.split().sends_tokens())
     differs(framework == Framework::Megatron
-                ? "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false"
+                ? (all_to_all
+                       ? "shared_experts_beside is not there with recompute_modules: shared_experts; these wait: false"
+                       : "shared_experts_beside needs expert_exchange: all_to_all there; shared experts wait: false")
                 : "shared_experts_beside is not there; shared experts wait: false");
   plan.shared_experts_beside.value = false;
 }
@@ -487,6 +491,11 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_host_update(training, framework, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
   const bool scattered = training.zero >= kGradientsSharded;
+  if (training.optimizer == Optimizer::Muon && scenario.plan.gradient_sync == GradientSync::Overlapped) {
+    differs("gradient_sync: gradients are all-reduced behind the last backward with muon; blocking");
+    scenario.plan.gradient_sync = GradientSync::Blocking;
+    return;
+  }
   settle_gradient_sync(scenario.plan.gradient_sync,
                        scattered ? GradientSync::Overlapped : words(framework).gradient_sync, differs);
 }

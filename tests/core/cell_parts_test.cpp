@@ -11,8 +11,8 @@ namespace {
 
 using Part = StepCosts::Part;
 
-Operator with(std::string name, double flops, bool travels = false) {
-  Operator op{.name = std::move(name), .kind = OperatorKind::Memory};
+Operator with(std::string_view name, double flops, bool travels = false) {
+  Operator op{.name = name, .kind = OperatorKind::Memory};
   op.forward_flops = op.input_flops = op.weight_flops = flops;
   if (travels) op.expert = true, op.sent = {.tokens = 1, .active = 1, .experts = 8, .features = 1};
   return op;

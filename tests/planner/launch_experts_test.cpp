@@ -137,6 +137,8 @@ TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's 
                  "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
   CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),
                  "--recompute-granularity selective --recompute-modules layernorm moe_act\n"));
+  CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, mla_up_proj]", "zero: 1"),
+                 "--recompute-granularity selective --recompute-modules layernorm\n"));
   const Launched titan = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::Torchtitan);
   CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
   CHECK(titan.nearest.differences.front() ==
@@ -161,11 +163,20 @@ TEST_CASE("launch: optimizers' states in fewer bits are Megatron-LM's precision-
         Lines{"moments: in fewer bits are not there; fp32", "master_weights: are whole there; fp32"});
   Scenario scenario = with_experts("stages: 1, data_parallel: 8, expert_parallel: 4");
   scenario.training.optimizer = Optimizer::Muon;
+  scenario.plan.gradient_sync = GradientSync::Overlapped;
   const Launched matrices = launched(scenario, Framework::Megatron);
-  CHECK(matrices.nearest.differences.empty());
+  CHECK(matrices.nearest.differences ==
+        Lines{"gradient_sync: gradients are all-reduced behind the last backward with muon; blocking"});
   const std::string text = file(matrices, written(matrices), megatron_launch);
   CHECK(contains(text, "--optimizer dist_muon\n"));
   CHECK(!contains(text, "--use-distributed-optimizer"));
+  CHECK(!contains(text, "--overlap-grad-reduce"));
+  scenario.training.optimizer = Optimizer::Adam, scenario.training.precision = Precision::Fp32;
+  scenario.training.master_weights.value = MasterWeights::Fp16;
+  scenario.cluster.device.peak[Precision::Fp32] = FlopRate{10e12};
+  const Launched single = launched(scenario, Framework::Megatron);
+  CHECK(!contains(file(single, written(single), megatron_launch), "--main-params-dtype"));
+  scenario.training.optimizer = Optimizer::Muon, scenario.training.precision = Precision::Bf16;
   const Lines differences = launched(scenario, Framework::Torch).nearest.differences;
   CHECK(std::ranges::find(differences, "optimizer: muon is not there; adam") != differences.end());
 }

@@ -134,3 +134,36 @@ TEST_CASE("lora: launch files refuse frozen weights") {
     CHECK_THROWS_WITH(check_model(scenario, framework),
                       doctest::Contains("has frozen weights and adapters, which no launch file says"));
 }
+
+// Its input of 4 x 8 values, which a trained product would keep: made by a norm, unless that runs again, too.
+TEST_CASE("lora: a frozen module that runs again needs its input") {
+  const std::string one_target =
+      "{family: decoder, layers: 2, hidden: 8, heads: 2, feed_forward: 16, vocabulary: 32, sequence_length: 4, "
+      "lora_rank: 2, lora_targets: [o_proj]}";
+  const auto kept = [&](const std::string& modules) {
+    const Scenario scenario =
+        lora_scenario("{stages: 1, recompute: selective, recompute_modules: [" + modules + "]}", "", one_target);
+    const LayerCosts layers = CostModel(scenario).layers(1);
+    return std::pair{layers.selective[2].value, layers.stash[2].value - layers.core[2].value};
+  };
+  const auto mlp = kept("mlp"), both = kept("layernorm, mlp");
+  CHECK(mlp.first == mlp.second + 4 * 8 * 2);
+  CHECK(both.first == both.second);
+}
+
+TEST_CASE("lora: frozen weights in fp32 lie on the host with the others") {
+  const auto on_host = [](const char* precision) {
+    Scenario scenario =
+        lora_scenario("{stages: 1, data_parallel: 8}", ", zero: 3, offload_optimizer: 1, offload_weights: true");
+    for (std::string_view name : {"fp32", "bf16"})
+      if (name == precision) scenario.training.precision = name == "fp32" ? Precision::Fp32 : Precision::Bf16;
+    scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e15};
+    scenario.cluster.device.host_link = Bandwidth{50e9}, scenario.cluster.device.host_update = Bandwidth{10e9};
+    std::int64_t sum = 0;
+    for (const ChunkMemory& chunk : lora_answer(scenario).memory.chunks)
+      sum += chunk.on_host.value;
+    return sum;
+  };
+  CHECK(on_host("fp32") >= 1992 * 4 / 8);
+  CHECK(on_host("bf16") >= 1992 * 2 / 8);
+}

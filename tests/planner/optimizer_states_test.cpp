@@ -1,10 +1,14 @@
 // Muon and optimizers' states in fewer bits in a plan: memory and the step's time by hand, and what is refused.
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "core/cost/memory_model.hpp"
 #include "core/cost/muon.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/support/transformer_block.hpp"
 
 using namespace pipewright::tests;
@@ -62,13 +66,13 @@ TEST_CASE("Muon's step: five iterations of three products for each matrix, whole
   const auto layers = static_cast<LayerId>(scenario.model.layers.size());
   const double whole = 560.0 * (std::int64_t{1} << 30) / 312e3, largest = 90.0 * (std::int64_t{1} << 30) / 312e3;
   const auto step = [&](int members) {
-    return static_cast<double>(cost.source().orthogonalise({0, layers}, members).value);
+    return static_cast<double>(cost.source().orthogonalise({0, layers}, {members, 1}).value);
   };
   CHECK(step(1) == doctest::Approx(whole).epsilon(1e-6));
   CHECK(step(4) == doctest::Approx(whole / 4).epsilon(1e-6));
   CHECK(step(16) == doctest::Approx(largest).epsilon(1e-6));
   const Scenario adam = with_optimizer(Optimizer::Adam);
-  CHECK(CostModel(adam).source().orthogonalise({0, layers}, 1) == Time{});
+  CHECK(CostModel(adam).source().orthogonalise({0, layers}, {}) == Time{});
   const auto time = [](const Scenario& s) {
     const CostModel model(s);
     return price(find_plan(s, model), model, Engine::Auto).report.step_time;
@@ -94,4 +98,34 @@ TEST_CASE("optimizers that a plan cannot have are refused, with a way out") {
   scenario.training.precision = Precision::Fp16;
   scenario.cluster.device.peak[Precision::Fp16] = FlopRate{312e12};
   CHECK(refused(scenario).find("remainder is of bf16 weights") != std::string::npos);
+}
+
+// Dense matrices D, those of experts E: D / 8 + E where no other device holds the same experts.
+TEST_CASE("Muon: matrices of experts are shared among those that hold the same") {
+  const Scratch folder;
+  const Scenario scenario = read_scenario(folder.write(
+      "s.yaml",
+      "model: {family: decoder, layers: 2, hidden: 512, heads: 4, feed_forward: 1024, vocabulary: 512, "
+      "sequence_length: 128, experts: 16, active_experts: 2, expert_feed_forward: 256}\n"
+      "cluster: {node: {devices: 8, device: {memory: 16 GiB, peak: {bf16: 20 TFLOP/s}, memory_bandwidth: 1 "
+      "TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+      "training: {optimizer: muon, precision: bf16, micro_batch_size: 1, micro_batches: 1, zero: 1}\n"
+      "plan: {stages: 1, data_parallel: 8, expert_parallel: 8}\n"));
+  const CostModel cost(scenario);
+  const auto layers = static_cast<LayerId>(scenario.model.layers.size());
+  const auto step = [&](int members, int of_experts) {
+    return static_cast<double>(cost.source().orthogonalise({0, layers}, {members, of_experts}).value);
+  };
+  CHECK(step(2, 1) + step(1, 2) == doctest::Approx(step(1, 1) + step(2, 2)).epsilon(1e-6));
+  CHECK(step(2, 1) < step(1, 1));
+  CHECK(step(2, 1) > step(2, 2));
+  const auto update = [&](std::int64_t zero) {
+    Scenario other = scenario;
+    other.training.zero = zero;
+    const CostModel model(other);
+    const Plan plan = find_plan(other, model);
+    return step_costs(plan, model).duration[static_cast<std::size_t>(Kind::Update)];
+  };
+  CHECK(update(1) >= Time{std::llround(step(8, 1))});
+  CHECK(update(1) < update(0));
 }

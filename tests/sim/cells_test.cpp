@@ -82,6 +82,18 @@ TEST_CASE("a cell of one layer: both streams in turns, weights' gradients with t
   CHECK(cell_of(costs, kCell).size() == 1);
 }
 
+// Forwards of 120 us on a machine that others load: dispatch (F) 20-60, (B) 60-80, combine (F) 80-120.
+TEST_CASE("parts of an op that takes longer than they say are longer in proportion") {
+  StepCosts costs = with_exchanges();
+  for (const VirtualStageId v : {0, 1})
+    costs.duration[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(Kind::F)] = us(120);
+  costs.duration_last = costs.duration;
+  CHECK(validate(costs) == "");
+  CHECK(cell_time(costs, kCell) == us(120));
+  costs.together->parts[static_cast<std::size_t>(kKinds) + static_cast<std::size_t>(Kind::F)] = {{us(121), {}, {}}};
+  CHECK(validate(costs) == "cells: parts take longer than their op");
+}
+
 // At half the pace: the forward's attention 0-20 beside combine (B), its dispatch 20-40, the backward's experts 20-50 (10 of
 // 20 beside it), its dispatch 50-70, experts 50-70, combine 70-90, the backward's attention 70-100.
 TEST_CASE("computing beside an exchange has what is left of the device") {

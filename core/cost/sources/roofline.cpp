@@ -106,7 +106,7 @@ class Roofline final : public CostSource {
     ExchangeCuts cuts;
     Work upto;
     Passes before;
-    double sent = 0;
+    double sent = 0, sent_again = 0;
     const auto cut = [&] {
       const Passes now = works_.price(upto, static_cast<double>(samples));
       const auto more = [&](Time Passes::*pass, double less) {
@@ -115,7 +115,8 @@ class Roofline final : public CostSource {
       cuts.forward.push_back(more(&Passes::forward, sent));
       cuts.input.push_back(more(&Passes::backward_input, sent));
       cuts.weight.push_back(more(&Passes::backward_weight, 0));
-      before = now, sent = 0;
+      cuts.rebuilt.push_back(more(&Passes::rebuild, sent_again));
+      before = now, sent = sent_again = 0;
     };
     for (const Operator& op : work.operators) {
       const bool travels = op.expert && op.sent.tokens > 0, back = op.name == "combine";
@@ -124,6 +125,8 @@ class Roofline final : public CostSource {
       if (!travels) continue;
       cuts.exchanges.push_back(works_.exchange_time(op, static_cast<double>(samples)));
       sent += cuts.exchanges.back();
+      cuts.rebuilt_exchanges.push_back(rebuilt_with(op, scenario_.plan.recompute_modules) ? cuts.exchanges.back() : 0);
+      sent_again += cuts.rebuilt_exchanges.back();
       if (!back) cut();
     }
     cut();
@@ -171,7 +174,7 @@ class Roofline final : public CostSource {
   }
 
   // Five iterations of three products each, of all matrices on the device or of a worker's share of them.
-  Time orthogonalise(LayerRange layers, int members) const override {
+  Time orthogonalise(LayerRange layers, Sharing among) const override {
     if (scenario_.training.optimizer != Optimizer::Muon) return {};
     double all = 0, largest = 0;
     for (LayerId i = layers.begin; i < layers.end; ++i) {
@@ -181,10 +184,11 @@ class Roofline final : public CostSource {
         if (!muon_matrix(op)) continue;
         const MuonMatrix matrix = muon_matrix_of(op, operators_.split());
         const double one = 5 * (2 * alone(matrix.m, matrix.n, matrix.m) + alone(matrix.m, matrix.m, matrix.m));
-        all += one * matrix.count, largest = std::max(largest, one);
+        const bool apart = op.expert && operators_.split().sends_tokens();
+        all += one * matrix.count / (apart ? among.of_experts : among.members), largest = std::max(largest, one);
       }
     }
-    return Time{rounded(std::max(all / members, largest), "the optimizer's time")};
+    return Time{rounded(std::max(all, largest), "the optimizer's time")};
   }
   Time cast(std::int64_t low) const override {
     const double bytes = cast_bytes(low, scenario_.training, device_);
@@ -231,7 +235,7 @@ class Roofline final : public CostSource {
     if (scenario_.training.optimizer != Optimizer::Muon) return other;
     double all = 0, matrices = 0;
     for (std::size_t i = 0; i < scenario_.model.layers.size(); ++i) {
-      all += static_cast<double>(scenario_.model.layers[i].held());
+      all += static_cast<double>(scenario_.model.layers[i].trained());
       matrices += static_cast<double>(muon_parameters(scenario_, static_cast<LayerId>(i)).all);
     }
     const auto of_matrix = static_cast<double>(optimizer_bytes(scenario_.training, true).value);

@@ -66,7 +66,7 @@ class PassesOfWork {
         repeated_(of.scenario_.training.checkpoint_early_stop ? repeated_until_read(work) : work.operators.size()) {
     if (plan_.shared_experts_beside.value)
       for (const Operator& op : work.operators)
-        if (of_shared_expert(op)) add_beside_exchanges(on_device(op));
+        if (of_shared_expert(op) && op.weights != Weights::Adapter) add_beside_exchanges(on_device(op));
     for (const Operator& op : work.operators)
       if (of.context_.divides() && op.attention.heads > 0)
         add_divided_attention(op);
@@ -315,7 +315,8 @@ class PassesOfWork {
   static bool returns(const Operator& op) { return op.name == "combine"; }
   static bool columns(const Operator& op) { return op.shape.divided == ProductOfLayer::Divided::Columns; }
   bool beside(const Operator& op) const {
-    return of_.overlaps() && !op.expert && (columns(op) || op.shape.divided == ProductOfLayer::Divided::Depth);
+    return of_.overlaps() && !op.expert && op.weights != Weights::Adapter &&
+           (columns(op) || op.shape.divided == ProductOfLayer::Divided::Depth);
   }
   Bytes value() const { return {static_cast<std::int64_t>(times_.weight())}; }
 
