@@ -69,6 +69,30 @@ std::string wrap_of_some(const Plan& plan) {
       fmt::join(blocks, ", "));
 }
 
+// What puts linear layers and experts into fewer bits, as its configurations list it; the head stays as it is.
+struct Converters {
+  std::string names, list;  // to be imported; "" where there are none
+};
+Converters converters_of(const Scenario& scenario, const Transformer& t) {
+  const LowPrecision asked = scenario.training.low_precision.value;
+  if (asked == LowPrecision::None) return {};
+  const std::string kind = asked == LowPrecision::Mxfp8 ? "MXFP8" : "Float8", compiled = "model_compile_enabled=True";
+  const std::string which = asked == LowPrecision::Mxfp8 ? "fqns=[\"attention\", \"feed_forward\"]"
+                            : t.moe.experts > 0          ? "filter_fqns=[\"lm_head\", \"router.gate\"]"
+                                                         : "filter_fqns=[\"lm_head\"]";
+  Converters all{kind + "LinearConverter", fmt::format("{}LinearConverter.Config({}, {})", kind, which, compiled)};
+  if (t.moe.experts > 0) {
+    all.names += fmt::format(", {}GroupedExpertsConverter", kind);
+    all.list += fmt::format(", {}GroupedExpertsConverter.Config({})", kind, compiled);
+  }
+  return all;
+}
+
+// As its registry of models calls the base.
+std::string flavor_of(const std::string& base) {
+  return base == k405b ? "405B" : base == "llama3_8b" ? "8B" : "70B";
+}
+
 // Comments at the head: what it needs, where to put it, how to start it.
 std::string how_to_run_torchtitan(const LaunchRequest& request, bool traced) {
   const Answer& written = request.written;
@@ -107,15 +131,19 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
         "    raise SystemExit(\"pipewright_plan.py: import the configuration of your model as base, then delete this "
         "line\")\n";
   text += "    config = base()\n";
-  if (base == k405b)
-    text +=
-        "    config.model_spec = model_registry(\"405B\")\n"
-        "    config.hf_assets_path = \"./assets/hf/Llama-3.1-405B\"\n";
+  const Converters converters = converters_of(scenario, t);
+  if (base.empty() && !converters.list.empty())
+    text += "    # in the model_registry of your model: converters=[" + converters.list + "]\n";
+  else if (base == k405b || !converters.list.empty())
+    text += fmt::format("    config.model_spec = model_registry(\"{}\"{})\n", flavor_of(base),
+                        converters.list.empty() ? "" : ", converters=[" + converters.list + "]");
+  if (base == k405b) text += "    config.hf_assets_path = \"./assets/hf/Llama-3.1-405B\"\n";
   text += "    parallel, training = config.parallelism, config.training\n";
   const auto set = [&](const std::string& key, const auto& value) { text += fmt::format("    {} = {}\n", key, value); };
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
-  if (plan.tensor_overlap.value) set("config.compile.enable", "True");  // which the next line needs
+  // Which the next line needs, and converters.
+  if (plan.tensor_overlap.value || !converters.list.empty()) set("config.compile.enable", "True");
   if (plan.tensor_parallel > 1)
     set("config.compile.enable_async_tensor_parallel", plan.tensor_overlap.value ? "True" : "False");
   if (plan.context_parallel > 1) set("parallel.context_parallel_degree", plan.context_parallel);
@@ -195,14 +223,17 @@ std::string torchtitan_launch(const LaunchRequest& request) {
   text += imports;
   if (const std::string checkpoints = checkpoints_of(plan); !checkpoints.empty())
     text += fmt::format("from torchtitan.distributed.activation_checkpoint import {}\n", checkpoints);
+  const std::string converters = converters_of(scenario, *described(scenario.model)).names;
+  if (!converters.empty()) text += fmt::format("from torchtitan.components.quantization import {}\n", converters);
   if (base.empty())
     text += comment("torchtitan has no configuration that is known to be this model: import yours as base, e.g.") +
             comment("  from torchtitan.models.MODEL.config_registry import CONFIGURATION as base") +
             comment("and delete the line of SystemExit below.");
   else
-    text += fmt::format("{}from torchtitan.models.llama3.config_registry import {} as base\n",
-                        base == k405b ? "from torchtitan.models.llama3 import model_registry\n" : "",
-                        base == k405b ? "llama3_70b" : base);
+    text +=
+        fmt::format("{}from torchtitan.models.llama3.config_registry import {} as base\n",
+                    base == k405b || !converters.empty() ? "from torchtitan.models.llama3 import model_registry\n" : "",
+                    base == k405b ? "llama3_70b" : base);
   if (const TrainedAs trained = trained_as(scenario.model); trained != TrainedAs{})
     text += comment(fmt::format("The model is trained with {}.", trained_as_in_words(trained))) +
             comment(base.empty() ? "No time depends on it; your configuration says it."

@@ -282,12 +282,26 @@ void settle_states(Training& training, Framework framework, const Told& differs)
   }
 }
 
+// torchtitan's converters of linear layers: fp8 with a scale per row, and mxfp8, in compiled models.        [torchtitan26]
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
-  if (framework == Framework::Megatron || training.low_precision.value == LowPrecision::None) return;
-  differs(framework == Framework::Torchtitan
-              ? "low_precision: its converters of linear layers are not written here; none"
-              : "low_precision: is not there; none");
-  training.low_precision.value = LowPrecision::None, training.low_precision_weights = false;
+  LowPrecision& asked = training.low_precision.value;
+  if (framework == Framework::Megatron || asked == LowPrecision::None) return;
+  if (std::exchange(training.low_precision_weights, false))
+    differs("low_precision_weights: are not there; 16 bits are kept and gathered: false");
+  if (framework != Framework::Torchtitan || asked == LowPrecision::Nvfp4) {
+    differs(framework == Framework::Torchtitan ? "low_precision: nvfp4 is not written here; none"
+                                               : "low_precision: is not there; none");
+    asked = LowPrecision::None;
+    return;
+  }
+  if (asked != LowPrecision::Mxfp8) {
+    differs("low_precision: fp8 has a scale per row there; priced as fp8_tensorwise");
+    asked = LowPrecision::Fp8Tensorwise;
+  }
+  if (training.execution == Execution::Eager) {
+    differs("execution: low_precision wants compiled models there; compiled");
+    training.execution = Execution::Compiled;
+  }
 }
 
 // Whole experts, or the tensor-parallel degree's parts of them: torchtitan's ParallelDims.        [torchtitan26]

@@ -140,9 +140,16 @@ TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's 
   CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, mla_up_proj]", "zero: 1"),
                  "--recompute-granularity selective --recompute-modules layernorm\n"));
   const Launched titan = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::Torchtitan);
-  CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::None);
-  CHECK(titan.nearest.differences.front() ==
-        "low_precision: its converters of linear layers are not written here; none");
+  CHECK(titan.nearest.scenario.training.low_precision.value == LowPrecision::Mxfp8);
+  CHECK(titan.nearest.scenario.training.execution == Execution::Compiled);
+  CHECK(titan.nearest.differences.front() == "execution: low_precision wants compiled models there; compiled");
+  CHECK(contains(file(titan, written(titan), torchtitan_launch),
+                 "# in the model_registry of your model: converters=[MXFP8LinearConverter.Config(fqns=[\"attention\", "
+                 "\"feed_forward\"], model_compile_enabled=True), "
+                 "MXFP8GroupedExpertsConverter.Config(model_compile_enabled=True)]\n"));
+  const Launched deepspeed = launched(with_experts("data_parallel: 8", "low_precision: mxfp8"), Framework::DeepSpeed);
+  CHECK(deepspeed.nearest.scenario.training.low_precision.value == LowPrecision::None);
+  CHECK(deepspeed.nearest.differences.front() == "low_precision: is not there; none");
 }
 
 TEST_CASE("launch: optimizers' states in fewer bits are Megatron-LM's precision-aware optimizer") {
@@ -179,4 +186,29 @@ TEST_CASE("launch: optimizers' states in fewer bits are Megatron-LM's precision-
   scenario.training.optimizer = Optimizer::Muon, scenario.training.precision = Precision::Bf16;
   const Lines differences = launched(scenario, Framework::Torch).nearest.differences;
   CHECK(std::ranges::find(differences, "optimizer: muon is not there; adam") != differences.end());
+}
+
+TEST_CASE("launch: torchtitan's converters put a known model's linear layers into fp8, but the head") {
+  const Scratch scratch;
+  const Scenario scenario = read_scenario(scratch.write(
+      "x.yaml",
+      "model: {family: decoder, layers: 32, hidden: 4096, heads: 32, key_heads: 8, feed_forward: 14336, vocabulary: "
+      "128256, sequence_length: 1024}\n"
+      "cluster: {node: {devices: 8, device: {memory: 800 GiB, peak: {bf16: 20 TFLOP/s, fp8: 40 TFLOP/s}, "
+      "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+      "training: {optimizer: adam, precision: bf16, low_precision: fp8_blockwise, low_precision_weights: true, "
+      "micro_batch_size: 1, micro_batches: 1, execution: compiled}\nplan: {data_parallel: 8}\n"));
+  const Launched fp8 = launched(scenario, Framework::Torchtitan);
+  using Lines = std::vector<std::string>;
+  const Lines& differences = fp8.nearest.differences;
+  CHECK(std::ranges::count(differences, "low_precision: fp8 has a scale per row there; priced as fp8_tensorwise") == 1);
+  CHECK(std::ranges::count(differences, "low_precision_weights: are not there; 16 bits are kept and gathered: false") ==
+        1);
+  const std::string text = file(fp8, written(fp8), torchtitan_launch);
+  CHECK(contains(text, "from torchtitan.components.quantization import Float8LinearConverter\n"));
+  CHECK(contains(text, "from torchtitan.models.llama3 import model_registry\n"));
+  CHECK(contains(text,
+                 "    config.model_spec = model_registry(\"8B\", converters=[Float8LinearConverter.Config("
+                 "filter_fqns=[\"lm_head\"], model_compile_enabled=True)])\n"));
+  CHECK(contains(text, "    config.compile.enable = True\n"));
 }
