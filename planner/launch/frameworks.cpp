@@ -277,7 +277,7 @@ void settle_states(Training& training, Framework framework, const Told& differs)
     masters = MasterWeights::Fp32;
   }
   if (aware && moments != Moments::Fp32 && masters == MasterWeights::Fp32 && training.precision == Precision::Bf16) {
-    differs("master_weights: fp32 lacks the 16 bits that the weights have, with moments in fewer bits; remainder");
+    differs("master_weights: with moments in fewer bits, the 16 bits that bf16 weights lack are kept; remainder");
     masters = MasterWeights::Remainder;
   }
 }

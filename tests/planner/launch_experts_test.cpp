@@ -164,7 +164,7 @@ TEST_CASE("launch: optimizers' states in fewer bits are Megatron-LM's precision-
       "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --main-params-dtype fp32\n"));
   const Launched whole = with("zero: 1, moments: fp8", Framework::Megatron);
   CHECK(whole.nearest.differences ==
-        Lines{"master_weights: fp32 lacks the 16 bits that the weights have, with moments in fewer bits; remainder"});
+        Lines{"master_weights: with moments in fewer bits, the 16 bits that bf16 weights lack are kept; remainder"});
   const Launched alone = with("zero: 0, moments: int8, master_weights: none", Framework::Megatron);
   CHECK(alone.nearest.differences ==
         Lines{"moments: in fewer bits are not there; fp32", "master_weights: are whole there; fp32"});
