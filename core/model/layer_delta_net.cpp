@@ -117,11 +117,7 @@ LayerBuilder::Value LayerBuilder::gated_delta_net(Value x, const DeltaNet& spec)
   const std::int64_t convolved = 2 * keys + values;
   const double tokens = real(in[0]), heads = real(spec.heads), size = real(spec.value_size);
   const Chunks chunks = chunks_of(in[0], spec.chunk);
-  const auto sized = [&](double count, double fixed = 0) {
-    Amount amount;
-    (sharded ? amount.sharded_values : amount.values) = count, (sharded ? amount.sharded_fixed : amount.fixed) = fixed;
-    return amount;
-  };
+  const auto sized = [&](double count, double fixed = 0) { return amount_of(sharded, count, fixed); };
   const DeltaTensors t{.convolved = sized(tokens * real(convolved)),
                        .keys = sized(tokens * real(keys)),
                        .wide = sized(tokens * heads * real(spec.key_size)),

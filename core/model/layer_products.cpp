@@ -149,12 +149,7 @@ LayerBuilder::Value LayerBuilder::attention(std::initializer_list<Value> inputs,
   record("attention", inputs, y, core);
   // Key heads divide, too: Megatron-LM wants num_query_groups to be a multiple of the degree.
   if (sharded) work_.shards = std::gcd(work_.shards, std::gcd(core.heads, core.key_heads));
-  const auto sized = [&](double values_count, double fixed) {
-    Amount amount;
-    (sharded ? amount.sharded_values : amount.values) = values_count;
-    (sharded ? amount.sharded_fixed : amount.fixed) = fixed;
-    return amount;
-  };
+  const auto sized = [&](double count, double fixed) { return amount_of(sharded, count, fixed); };
   const auto product = [&](std::string_view name, double size, const Amount& bytes, const Amount& saved) -> Operator& {
     Operator& op = add_operator(name, OperatorKind::Attention);
     op.product = true, op.divided = sharded;

@@ -83,6 +83,13 @@ inline Chunks chunks_of(std::int64_t tokens, std::int64_t chunk) {
           whole + (rest > 0 ? 1 : 0)};
 }
 
+// So many values, and bytes whatever a value takes, divided among a group or not.
+inline Amount amount_of(bool sharded, double values, double fixed = 0) {
+  Amount amount;
+  (sharded ? amount.sharded_values : amount.values) = values, (sharded ? amount.sharded_fixed : amount.fixed) = fixed;
+  return amount;
+}
+
 // The last dimension becomes `features`.
 inline Shape with_features(Shape shape, std::int64_t features) {
   shape.dim[static_cast<std::size_t>(shape.rank - 1)] = features;

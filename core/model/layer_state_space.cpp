@@ -74,11 +74,7 @@ LayerBuilder::Value LayerBuilder::state_space(Value x, const StateSpace& spec) {
   const std::int64_t inner = spec.heads * spec.head_size, convolved = inner + 2 * spec.groups * spec.state;
   const double tokens = real(in[0]), d = real(inner), state = real(spec.state);
   const Chunks chunks = chunks_of(in[0], spec.chunk);
-  const auto sized = [&](double count, double fixed = 0) {
-    Amount amount;
-    (sharded ? amount.sharded_values : amount.values) = count, (sharded ? amount.sharded_fixed : amount.fixed) = fixed;
-    return amount;
-  };
+  const auto sized = [&](double count, double fixed = 0) { return amount_of(sharded, count, fixed); };
   const double scores = real(spec.groups) * chunks.squares, states = chunks.count * d * state;
   const double shared = tokens * real(spec.groups) * state;
   const Tensors t{.convolved = sized(tokens * real(convolved)),
