@@ -500,6 +500,10 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_early_stop(scenario, words(framework), differs);
   settle_offloading(scenario, framework, stages, differs);
   if (copies) settle_zero(scenario, words(framework), stages, differs);
+  if (training.zero >= kWeightsSharded && scenario.plan.pairs.value == Pairs::Fused) {
+    differs("pairs: fused does not go with weights that are gathered; serial");
+    scenario.plan.pairs.value = Pairs::Serial;
+  }
   settle_host_weights(training, framework, differs);
   if (!copies) return settle_host_update(training, framework, differs);
   settle_host_update(training, framework, differs);

@@ -255,7 +255,7 @@ class Narrowing {
       const std::string key = what.substr(0, what.find(':'));
       const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re") ||
                            key.starts_with("context_") || key.starts_with("expert_") ||
-                           key.starts_with("shared_experts") || key == "tensor_overlap";
+                           key.starts_with("shared_experts") || key == "tensor_overlap" || key == "pairs";
       tell((of_plan ? "plan." : "training.") + key, what);
     });
   }

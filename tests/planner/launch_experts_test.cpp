@@ -116,6 +116,12 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
         List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});
   CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
   CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
+  const Launched both_ways =
+      launched(with_experts("stages: 2, schedule: dualpipev, virtual_stages: 2, partition: balanced, data_parallel: 4, "
+                            "expert_parallel: 4, pairs: fused"),
+               Framework::Torchtitan);
+  CHECK(std::ranges::count(both_ways.nearest.differences,
+                           "pairs: fused does not go with weights that are gathered; serial") == 1);
   const Launched deepspeed = launched(with_experts(plan, "zero: 0"), Framework::DeepSpeed);
   CHECK(deepspeed.plan.expert_parallel == 1);
   CHECK(deepspeed.nearest.differences.front() ==
