@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/mesh.hpp"
 #include "planner/plan_errors.hpp"
 
 namespace pipewright::planner {
@@ -125,16 +126,12 @@ std::vector<DeviceId> placement(const Scenario& scenario, const Plan& plan) {
   const int positions = plan.positions(), copies = plan.copies(), context = plan.context_parallel;
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement))
     return listed_placement(scenario, *list, plan.workers());
-  const bool copies_together = std::get<PlacementOrder>(scenario.plan.placement) == PlacementOrder::Data;
-  // Those that share a sequence lie next to each other either way.
-  const auto seat = [&](CopyId copy, PositionId position) {
-    return copies_together ? position * copies + copy
-                           : (copy / context * positions + position) * context + copy % context;
-  };
+  const PlacementOrder order = std::get<PlacementOrder>(scenario.plan.placement);
   std::vector<DeviceId> devices;
   for (CopyId copy = 0; copy < copies; ++copy)
     for (PositionId position = 0; position < positions; ++position)
-      devices.push_back(seat(copy, position) * plan.tensor_parallel);
+      devices.push_back(static_cast<DeviceId>(seat_of(order, copy, position, copies, positions, context)) *
+                        plan.tensor_parallel);
   return devices;
 }
 

@@ -33,6 +33,9 @@
 
 namespace pipewright::core {
 
+// Groups of devices of which each communicates inside itself.
+using DeviceGroups = std::vector<std::vector<DeviceId>>;
+
 struct Link {
   std::string name;     // "node 0 device 3 out", "node 1 NIC in", ...
   Bandwidth bandwidth;  // capacity of this direction (host memory: half its rate, as every copy passes it twice)

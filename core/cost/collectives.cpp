@@ -38,8 +38,8 @@ void add_trees(LinkLoad& to_roots, LinkLoad& from_roots, const std::vector<Devic
 }
 
 // Members by node, or nothing when they do not form equal groups of more than one in several nodes.
-std::vector<std::vector<DeviceId>> equal_groups(const std::vector<DeviceId>& members, int devices_per_node) {
-  std::vector<std::vector<DeviceId>> groups;
+DeviceGroups equal_groups(const std::vector<DeviceId>& members, int devices_per_node) {
+  DeviceGroups groups;
   for (const DeviceId device : members) {
     if (groups.empty() || groups.back().front() / devices_per_node != device / devices_per_node) groups.emplace_back();
     groups.back().push_back(device);
@@ -51,7 +51,7 @@ std::vector<std::vector<DeviceId>> equal_groups(const std::vector<DeviceId>& mem
 }
 
 // Rings inside the nodes, and one through the j-th members of all nodes for each j.
-void add_levels(LinkLoad& inside, LinkLoad& between, const std::vector<std::vector<DeviceId>>& nodes) {
+void add_levels(LinkLoad& inside, LinkLoad& between, const DeviceGroups& nodes) {
   for (const auto& node : nodes)
     add_ring(inside, node);
   for (std::size_t j = 0; j < nodes.front().size(); ++j) {
@@ -92,19 +92,19 @@ Time time_alone(const std::vector<CollectivePhase>& phases, Bytes bytes) {
 AllReduceGroup::AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
                                const Cluster* cluster)
     : count_(members.size()) {
-  std::vector<std::vector<DeviceId>> groups(1);
+  DeviceGroups groups(1);
   groups.front() = std::move(members);
   build(groups, topology, devices_per_node, cluster);
 }
 
-AllReduceGroup AllReduceGroup::at_once(std::vector<std::vector<DeviceId>> groups, const Topology& topology,
-                                       int devices_per_node, const Cluster* cluster) {
+AllReduceGroup AllReduceGroup::at_once(DeviceGroups groups, const Topology& topology, int devices_per_node,
+                                       const Cluster* cluster) {
   AllReduceGroup all(groups.front().size());
   all.build(groups, topology, devices_per_node, cluster);
   return all;
 }
 
-void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Topology& topology, int devices_per_node,
+void AllReduceGroup::build(DeviceGroups& groups, const Topology& topology, int devices_per_node,
                            const Cluster* cluster) {
   if (count_ < 2) return;
   LinkLoad ring(topology), to_roots(topology), from_roots(topology);
@@ -119,7 +119,7 @@ void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Top
   const int depth = std::bit_width(static_cast<unsigned>(n - 1));  // ceil(log2 n)
   tree_ = {to_roots.phase(1.0, depth), from_roots.phase(1.0, depth)};
   if (cluster && cluster->device.collectives) add_ways(*cluster, groups, topology);
-  std::vector<std::vector<std::vector<DeviceId>>> by_node;
+  std::vector<DeviceGroups> by_node;
   for (const std::vector<DeviceId>& members : groups)
     by_node.push_back(equal_groups(members, devices_per_node));
   const auto alike = [&](const auto& nodes) { return !nodes.empty() && nodes.size() == by_node.front().size(); };
@@ -136,7 +136,7 @@ void AllReduceGroup::build(std::vector<std::vector<DeviceId>>& groups, const Top
 namespace {
 
 // Rings at once, one through every NIC: ring j enters each node at its j-th member, and leaves it from the one before.
-void add_rails(LinkLoad& load, const std::vector<std::vector<DeviceId>>& nodes) {
+void add_rails(LinkLoad& load, const DeviceGroups& nodes) {
   const std::size_t g = nodes.front().size();
   for (std::size_t j = 0; j < g; ++j)
     for (std::size_t node = 0; node < nodes.size(); ++node) {
@@ -148,8 +148,8 @@ void add_rails(LinkLoad& load, const std::vector<std::vector<DeviceId>>& nodes) 
 }
 
 // Members by node where all nodes have as many.
-std::vector<std::vector<DeviceId>> by_node(const std::vector<DeviceId>& members, int devices_per_node) {
-  std::vector<std::vector<DeviceId>> nodes;
+DeviceGroups by_node(const std::vector<DeviceId>& members, int devices_per_node) {
+  DeviceGroups nodes;
   for (const DeviceId device : members) {
     if (nodes.empty() || nodes.back().front() / devices_per_node != device / devices_per_node) nodes.emplace_back();
     nodes.back().push_back(device);
@@ -161,8 +161,7 @@ std::vector<std::vector<DeviceId>> by_node(const std::vector<DeviceId>& members,
 
 }  // namespace
 
-void AllReduceGroup::add_ways(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& groups,
-                              const Topology& topology) {
+void AllReduceGroup::add_ways(const Cluster& cluster, const DeviceGroups& groups, const Topology& topology) {
   const CollectiveCurve& curve = *cluster.device.collectives;
   const auto nodes = by_node(groups.front(), cluster.devices_per_node);
   const bool one_node = nodes.size() == 1, switched = cluster.links.kind == LinkKind::Nvswitch;

@@ -45,8 +45,8 @@ class AllReduceGroup {
   AllReduceGroup(std::vector<DeviceId> members, const Topology& topology, int devices_per_node,
                  const Cluster* cluster = nullptr);
   // Groups of as many members each, of which no device is in two.   tests/planner/sharding_test.cpp "hybrid sharding"
-  static AllReduceGroup at_once(std::vector<std::vector<DeviceId>> groups, const Topology& topology,
-                                int devices_per_node, const Cluster* cluster = nullptr);
+  static AllReduceGroup at_once(DeviceGroups groups, const Topology& topology, int devices_per_node,
+                                const Cluster* cluster = nullptr);
 
   // Members form equal groups of more than one in several nodes: what Hierarchical needs.
   bool hierarchical() const { return hierarchical_; }
@@ -84,9 +84,8 @@ class AllReduceGroup {
 
  private:
   explicit AllReduceGroup(std::size_t members) : count_(members) {}
-  void build(std::vector<std::vector<DeviceId>>& groups, const Topology& topology, int devices_per_node,
-             const Cluster* cluster);
-  void add_ways(const Cluster& cluster, const std::vector<std::vector<DeviceId>>& groups, const Topology& topology);
+  void build(DeviceGroups& groups, const Topology& topology, int devices_per_node, const Cluster* cluster);
+  void add_ways(const Cluster& cluster, const DeviceGroups& groups, const Topology& topology);
   Collective by_least_way(Bytes bytes) const;
   double passed(Bytes bytes) const;  // bytes that every member passes on when it gathers, or scatters, so many in all
   // A phase that passes `bytes` on in the way of the least time.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cost/tensor_exchange.hpp"
+#include "core/plan/mesh.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -100,34 +101,17 @@ void ContextAttention::add_group(const Scenario& scenario, const Topology& topol
   for (std::size_t i = 0; i < in_order.size(); ++i)  // what the plan is refused for elsewhere
     if (in_order[i] < 0 || in_order[i] + tensor_ > (i + 1 < in_order.size() ? in_order[i + 1] : cluster.devices()))
       return;
-  const auto device = [&](int part, int member) {
-    return static_cast<DeviceId>(leads[static_cast<std::size_t>(part)] + member);
+  // All groups of a level at once, those of each tensor member with its heads.
+  const Mesh mesh(with_members({leads.begin(), leads.end()}, tensor_),
+                  {{Axis::Tensor, tensor_}, {Axis::Inner, inner_}, {Axis::Ring, degree_ / inner_}});
+  const auto add = [&](DeviceGroups groups, ExchangeLink& slowest, ExchangeTo to) {
+    slowest = slower(slowest, exchange_link(groups, to, topology, cluster));
   };
-  // Those among `parts` that have the same member's heads, all groups of a level at once.
-  const auto groups_of = [&](const std::vector<std::vector<int>>& parts) {
-    std::vector<std::vector<DeviceId>> groups;
-    for (const std::vector<int>& together : parts)
-      for (int member = 0; member < tensor_; ++member) {
-        groups.emplace_back();
-        for (const int part : together)
-          groups.back().push_back(device(part, member));
-      }
-    return groups;
-  };
-  std::vector<std::vector<int>> rings(static_cast<std::size_t>(inner_)), neighbours(static_cast<std::size_t>(ring_)),
-      all(1);
-  for (int part = 0; part < degree_; ++part) {
-    if (ring_ > 1) rings[static_cast<std::size_t>(part % inner_)].push_back(part);
-    if (inner_ > 1) neighbours[static_cast<std::size_t>(part / inner_)].push_back(part);
-    all.front().push_back(part);
-  }
-  const auto add = [&](const std::vector<std::vector<int>>& parts, ExchangeLink& slowest, ExchangeTo to) {
-    slowest = slower(slowest, exchange_link(groups_of(parts), to, topology, cluster));
-  };
-  if (ring_ > 1) add(rings, hop_, ExchangeTo::Next);
-  if (inner_ > 1) add(neighbours, exchange_, ExchangeTo::All);
+  if (ring_ > 1) add(mesh.along({Axis::Ring}), hop_, ExchangeTo::Next);
+  if (inner_ > 1) add(mesh.along({Axis::Inner}), exchange_, ExchangeTo::All);
   if (kind_ == ContextExchange::AllGather)
-    gathers_.push_back(AllReduceGroup::at_once(groups_of(all), topology, cluster.devices_per_node, &cluster));
+    gathers_.push_back(
+        AllReduceGroup::at_once(mesh.along({Axis::Inner, Axis::Ring}), topology, cluster.devices_per_node, &cluster));
 }
 
 AttentionShape ContextAttention::kernel(const AttentionShape& whole) const {

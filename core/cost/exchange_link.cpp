@@ -22,11 +22,9 @@ ExchangeLink slower(const ExchangeLink& a, const ExchangeLink& b) {
 
 namespace {
 
-using Groups = std::vector<std::vector<DeviceId>>;
-
 // Of groups that meet on no node, or leaf switch, and lie alike there one is as slow as all of them: the first is left.
 // Nodes of two: {0, 2}, {1, 3}, {4, 6}, {5, 7} are {0, 2}, {1, 3}.  tests/core/collectives_test.cpp "groups that lie alike"
-Groups without_repeats(const Groups& groups, int period) {
+DeviceGroups without_repeats(const DeviceGroups& groups, int period) {
   std::map<int, int> joined;  // an area, and one before it that the same groups reach
   const auto first_of = [&](int area) {
     while (joined.at(area) != area)
@@ -39,7 +37,7 @@ Groups without_repeats(const Groups& groups, int period) {
       const auto [low, high] = std::minmax({first_of(group.front() / period), first_of(device / period)});
       joined[high] = low;
     }
-  std::map<int, Groups> by_area;
+  std::map<int, DeviceGroups> by_area;
   std::vector<int> order;
   for (const std::vector<DeviceId>& group : groups) {
     const int area = first_of(group.front() / period);
@@ -48,8 +46,8 @@ Groups without_repeats(const Groups& groups, int period) {
     for (DeviceId& device : moved)
       device -= area * period;
   }
-  Groups left;
-  std::set<Groups> known;
+  DeviceGroups left;
+  std::set<DeviceGroups> known;
   for (const int area : order) {
     if (!known.insert(by_area[area]).second) continue;
     for (std::vector<DeviceId>& group : by_area[area]) {
@@ -63,9 +61,9 @@ Groups without_repeats(const Groups& groups, int period) {
 
 }  // namespace
 
-ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& all_groups, ExchangeTo to,
-                           const Topology& topology, const Cluster& cluster) {
-  const Groups groups = without_repeats(all_groups, topology.period());
+ExchangeLink exchange_link(const DeviceGroups& all_groups, ExchangeTo to, const Topology& topology,
+                           const Cluster& cluster) {
+  const DeviceGroups groups = without_repeats(all_groups, topology.period());
   LinkLoad load(topology);
   bool between = false;
   const auto node = [&](DeviceId each) { return each / cluster.devices_per_node; };

@@ -35,7 +35,6 @@ ExchangeLink slower(const ExchangeLink& a, const ExchangeLink& b);
 // (core/cluster/collective_curves.hpp), between nodes a part of the network's rate. Tokens that kernels of their own hand on
 // inside a node (HandedOn) are such an all-to-all, at the share that the device states for them.
 enum class ExchangeTo { All, Next, HandedOn };
-ExchangeLink exchange_link(const std::vector<std::vector<DeviceId>>& groups, ExchangeTo to, const Topology& topology,
-                           const Cluster& cluster);
+ExchangeLink exchange_link(const DeviceGroups& groups, ExchangeTo to, const Topology& topology, const Cluster& cluster);
 
 }  // namespace pipewright::core

@@ -3,35 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
-#include <variant>
+
+#include "core/plan/mesh.hpp"
 
 namespace pipewright::core {
 namespace {
-
-// Devices of the first stage, tensor members first; at most as many as one group after the other may load.
-std::vector<DeviceId> devices_of_stage(const Scenario& scenario) {
-  const PlanRequest& plan = scenario.plan;
-  const std::int64_t t = plan.tensor_parallel.value, c = plan.context_parallel.value, stages = plan.stages.value,
-                     copies = plan.data_parallel.value * c;
-  if (copies < 1 || t < 1 || copies > scenario.cluster.devices() / t) return {};  // the plan is refused elsewhere
-  const auto* list = std::get_if<std::vector<std::int64_t>>(&plan.placement);
-  if (list != nullptr && static_cast<std::int64_t>(list->size()) != copies * stages) return {};  // likewise
-  const bool pipelines_apart = list == nullptr && std::get<PlacementOrder>(plan.placement) == PlacementOrder::Pipeline;
-  std::vector<DeviceId> devices;
-  std::set<DeviceId> taken;
-  for (std::int64_t copy = 0; copy < copies; ++copy) {
-    std::int64_t lead = copy * t;
-    if (pipelines_apart) lead = copy / c * stages * c * t + copy % c * t;
-    if (list != nullptr) lead = (*list)[static_cast<std::size_t>(copy * stages)];
-    for (std::int64_t member = 0; member < t; ++member) {
-      if (lead < 0 || lead + member >= scenario.cluster.devices()) return {};
-      devices.push_back(static_cast<DeviceId>(lead + member));
-      if (!taken.insert(devices.back()).second) return {};
-    }
-  }
-  return devices;
-}
 
 constexpr std::size_t kMostLookedAt = 2048;  // of a stage that are looked at: others lie like them
 
@@ -60,27 +36,21 @@ TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
     : kind_(scenario.plan.expert_exchange.value), load_(scenario.plan.expert_load(scenario.plan.split())) {
   const TensorParallel split = scenario.plan.split();
   if (!split.sends_tokens() || kind_ == ExpertExchange::Unpriced || kind_ == ExpertExchange::OnlySorted) return;
-  std::vector<DeviceId> all = devices_of_stage(scenario);
+  std::vector<DeviceId> all =
+      with_members(leads_of_first_stage(scenario.plan, scenario.cluster), static_cast<int>(split.degree));
   const auto together = static_cast<std::size_t>(split.expert_devices());
   if (all.empty() || all.size() % together != 0) return;  // likewise
   if (all.size() > kMostLookedAt) all.resize(std::max<std::size_t>(1, kMostLookedAt / together) * together);
   experts_ = split.experts, split_ = split.expert_split(), devices_ = split.expert_devices();
   const Cluster& cluster = scenario.cluster;
-  std::vector<std::vector<DeviceId>> whole, across, sharing, inside, between;
+  const Mesh mesh(
+      all,
+      {{Axis::Part, split_}, {Axis::Expert, experts_}, {Axis::Copy, static_cast<std::int64_t>(all.size() / together)}});
+  const DeviceGroups whole = mesh.along({Axis::Part, Axis::Expert}), across = mesh.along({Axis::Expert}),
+                     sharing = split_ > 1 ? mesh.along({Axis::Part}) : DeviceGroups{};
+  DeviceGroups inside, between;
   std::size_t most_nodes = 1;
-  for (std::size_t first = 0; first < all.size(); first += together) {
-    const std::vector<DeviceId> group(all.begin() + static_cast<std::ptrdiff_t>(first),
-                                      all.begin() + static_cast<std::ptrdiff_t>(first + together));
-    whole.push_back(group);
-    for (int part = 0; part < split_; ++part) {
-      across.emplace_back();
-      for (std::size_t i = static_cast<std::size_t>(part); i < together; i += static_cast<std::size_t>(split_))
-        across.back().push_back(group[i]);
-    }
-    if (split_ > 1)
-      for (std::size_t i = 0; i < together; i += static_cast<std::size_t>(split_))
-        sharing.emplace_back(group.begin() + static_cast<std::ptrdiff_t>(i),
-                             group.begin() + static_cast<std::ptrdiff_t>(i) + split_);
+  for (const std::vector<DeviceId>& group : whole) {
     std::map<int, std::vector<DeviceId>> by_node;
     for (const DeviceId device : group)
       by_node[device / cluster.devices_per_node].push_back(device);
@@ -101,7 +71,7 @@ TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
   most_nodes_ = nodes_;
   if (scenario.plan.expert_nodes)
     most_nodes_ = static_cast<int>(std::min<std::int64_t>(nodes_, scenario.plan.expert_nodes->value));
-  const auto same_size = [](const std::vector<std::vector<DeviceId>>& groups) {
+  const auto same_size = [](const DeviceGroups& groups) {
     return std::all_of(groups.begin(), groups.end(),
                        [&](const auto& each) { return each.size() == groups.front().size(); });
   };
@@ -110,7 +80,7 @@ TokenExchange::TokenExchange(const Scenario& scenario, const Topology& topology)
   if (!between.empty()) between_ = exchange_link(between, ExchangeTo::All, topology, cluster);
   const bool uneven = (between.empty() && nodes_ > 1) || (!inside.empty() && !same_size(inside));
   if (uneven && kind_ == ExpertExchange::PerNode) kind_ = ExpertExchange::AllToAll;
-  const auto at_once = [&](std::vector<std::vector<DeviceId>> groups) {
+  const auto at_once = [&](DeviceGroups groups) {
     return AllReduceGroup::at_once(std::move(groups), topology, cluster.devices_per_node, &cluster);
   };
   if (kind_ == ExpertExchange::AllGather) whole_.push_back(at_once(whole));

@@ -5,15 +5,16 @@
 #include <utility>
 
 #include "core/cost/low_precision.hpp"
+#include "core/plan/mesh.hpp"
 
 namespace pipewright::core {
 namespace {
 
-AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost, const Topology& topology) {
+AllReduceGroup group_of(DeviceGroups members, const CostModel& cost, const Topology& topology) {
   const Cluster& cluster = cost.scenario().cluster;
   return AllReduceGroup::at_once(std::move(members), topology, cluster.devices_per_node, &cluster);
 }
-AllReduceGroup group_of(std::vector<std::vector<DeviceId>> members, const CostModel& cost) {
+AllReduceGroup group_of(DeviceGroups members, const CostModel& cost) {
   return group_of(std::move(members), cost, cost.topology());
 }
 
@@ -25,18 +26,17 @@ void append(Collective& all, Collective next) {
 
 // Of experts: which of a stage's devices hold the same. Where tensor-parallel groups hold whole sets of them, the leads stand
 // for all members, as elsewhere; else all of them are listed, on links of which nobody else takes a part.
-std::vector<std::vector<DeviceId>> expert_groups(const Plan& plan, const std::vector<DeviceId>& leads) {
-  const int t = plan.tensor_parallel, together = static_cast<int>(plan.split().expert_devices());
-  const bool by_leads = together % t == 0;
-  std::vector<std::vector<DeviceId>> groups(static_cast<std::size_t>(by_leads ? together / t : together));
-  int number = 0;
-  for (const DeviceId lead : leads)
-    for (int member = 0; member < t; ++member, ++number) {
-      const int group = number % together;
-      if (!by_leads || group % t == 0)
-        groups[static_cast<std::size_t>(by_leads ? group / t : group)].push_back(lead + member);
-    }
-  return groups;
+DeviceGroups expert_groups(const Plan& plan, const std::vector<DeviceId>& leads) {
+  const int t = plan.tensor_parallel;
+  const std::int64_t together = plan.split().expert_devices();
+  const std::int64_t copies = static_cast<std::int64_t>(leads.size()) * t / together;
+  const DeviceGroups all =
+      Mesh(with_members(leads, t), {{Axis::Expert, together}, {Axis::Copy, copies}}).along({Axis::Copy});
+  if (together % t != 0) return all;
+  DeviceGroups of_leads;
+  for (std::size_t group = 0; group < all.size(); group += static_cast<std::size_t>(t))
+    of_leads.push_back(all[group]);
+  return of_leads;
 }
 
 }  // namespace
@@ -44,26 +44,20 @@ std::vector<std::vector<DeviceId>> expert_groups(const Plan& plan, const std::ve
 StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost)
     : cost_(cost), gathered_weight_bytes_(gathered_weight_bytes(cost.scenario())) {
   const std::vector<DeviceId> all = members(plan, plan.seating().chunk_of(stage, 0));
-  const auto inside = static_cast<std::size_t>(plan.sharded_over(stage));
-  if (cost.scenario().training.zero == 0 || inside == all.size()) {
+  const auto count = static_cast<std::int64_t>(all.size());
+  const std::int64_t inside = plan.sharded_over(stage);
+  const Mesh mesh(all, {{Axis::Shard, inside}, {Axis::Replica, count / inside}});
+  if (cost.scenario().training.zero == 0 || inside == count) {
     groups_.push_back(group_of({all}, cost));
   } else {
-    std::vector<std::vector<DeviceId>> groups, between(inside);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (i % inside == 0) groups.emplace_back();
-      groups.back().push_back(all[i]);
-      between[i % inside].push_back(all[i]);
-    }
-    groups_.push_back(group_of(std::move(groups), cost));
-    groups_.push_back(group_of(std::move(between), cost));
+    groups_.push_back(group_of(mesh.along({Axis::Shard}), cost));
+    groups_.push_back(group_of(mesh.along({Axis::Replica}), cost));
   }
   dense_ = groups_.size();
   if (plan.resharding && plan.resharding->over > 0) {
-    const auto few = static_cast<std::size_t>(plan.resharding->over);
-    std::vector<std::vector<DeviceId>> groups(all.size() / few);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      groups[i / few].push_back(all[i]);
-    groups_.push_back(group_of(std::move(groups), cost));
+    const std::int64_t few = plan.resharding->over;
+    groups_.push_back(
+        group_of(Mesh(all, {{Axis::Shard, few}, {Axis::Replica, count / few}}).along({Axis::Shard}), cost));
     return;
   }
   if (!plan.split().sends_tokens() || plan.expert_copies() < 2) return;

@@ -526,9 +526,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "placement, too, which are left out (pipedream, 1f1b); layers per (virtual) stage; first layer of every stage but "
      "the first, by number or name; default: balanced",
      read_partition, write_partition},
-    {"placement", "pipeline | data | list of device numbers",
-     "pipeline: each copy on consecutive devices; data: the copies of a stage; list: a device per worker, with "
-     "tensor_parallel the first of its t; default: pipeline",
+    {"placement", "pipeline | data | megatron | torchtitan | llama3 | list of device numbers",
+     "pipeline: each copy on consecutive devices (tp-cp-pp-dp: Llama 3's order, llama3); data: the copies of a stage "
+     "(tp-cp-ep-dp-pp: the default of Megatron-LM and torchtitan, and these names of it); list: a device per worker, "
+     "with tensor_parallel the first of its t; default: pipeline",
      read_placement,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {
        std::visit([&](const auto& placement) { out.line(key, value_text(placement)); }, plan.placement);

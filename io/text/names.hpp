@@ -118,7 +118,10 @@ inline constexpr Name<CostSourceKind> kCostSources[] = {{"explicit", CostSourceK
                                                         {"uniform", CostSourceKind::Uniform},
                                                         {"profile", CostSourceKind::Profile}};
 inline constexpr Name<PlacementOrder> kPlacementOrders[] = {{"pipeline", PlacementOrder::Pipeline},
-                                                            {"data", PlacementOrder::Data}};
+                                                            {"data", PlacementOrder::Data},
+                                                            {"megatron", PlacementOrder::Data},
+                                                            {"torchtitan", PlacementOrder::Data},
+                                                            {"llama3", PlacementOrder::Pipeline}};
 inline constexpr Name<RunBackend> kRunBackends[] = {{"cpu", RunBackend::Cpu}, {"cuda", RunBackend::Cuda}};
 inline constexpr Name<RunTransport> kRunTransports[] = {
     {"local", RunTransport::Local},   {"throttled", RunTransport::Throttled},

@@ -153,8 +153,11 @@ std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
   }
   if (open->among.empty()) return {PlacementOrder::Pipeline, PlacementOrder::Data};
   std::vector<PlacementOrder> orders;
-  for (const std::string& text : open->among)
-    orders.push_back(text == "data" ? PlacementOrder::Data : PlacementOrder::Pipeline);
+  for (const std::string& text : open->among) {
+    const bool by_pipeline = text == "pipeline" || text == "llama3";
+    const PlacementOrder order = by_pipeline ? PlacementOrder::Pipeline : PlacementOrder::Data;
+    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
+  }
   return orders;
 }
 

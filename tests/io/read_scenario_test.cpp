@@ -78,6 +78,13 @@ TEST_CASE("A plan's cuts may name layers, and replicas give the number of stages
   CHECK(replicated.plan.stages.value == 2);
   CHECK(replicated.plan.replicas.value == std::vector<std::int64_t>{15, 1});
   const Scenario list = read_text(ScenarioText{.plan = "{stages: 2, placement: [1, 0], recompute: [full, none]}"});
+  const auto order = [](const std::string& name) {
+    return std::get<PlacementOrder>(
+        read_text(ScenarioText{.plan = "{stages: 2, placement: " + name + "}"}).plan.placement);
+  };
+  CHECK(order("llama3") == PlacementOrder::Pipeline);
+  CHECK(order("megatron") == PlacementOrder::Data);
+  CHECK(order("torchtitan") == PlacementOrder::Data);
   CHECK(std::get<std::vector<std::int64_t>>(list.plan.placement) == std::vector<std::int64_t>{1, 0});
   CHECK(list.plan.recompute.value == std::vector<Recompute>{Recompute::Full, Recompute::None});
 }
