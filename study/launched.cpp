@@ -102,8 +102,12 @@ std::string better_question(const LaunchAsked& launch, const NearestPlan& neares
   std::vector<std::string> set = with_changes(launch.read.set, {"plan=auto"});
   try {
     const Narrowed question = narrowed(read(launch, set), words.framework);
+    const bool zero_is_open = question.scenario.training.open.contains("zero");
     for (const std::string& change : changed_keys(question.scenario, nearest.scenario))
-      if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() || key_of(change).starts_with("training."))
+      if (zero_is_open && key_of(change) == "training.zero")
+        continue;
+      else if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() ||
+               key_of(change).starts_with("training."))
         set.push_back(change);
     static_cast<void>(narrowed(read(launch, set), words.framework));
   } catch (const InputError&) {

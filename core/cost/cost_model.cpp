@@ -301,12 +301,11 @@ Bytes gradient_bytes(const Training& training) {
 }
 
 std::int64_t updated_parameters(HeldParameters held, const Plan& plan, StageId stage, const Training& training) {
-  return training.zero == 0 ? held.all : sharded(held, plan, stage);
+  return training.zero == 0 ? held.all : sharded(held, plan.sharded_over(stage), plan.expert_copies());
 }
 
-std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage) {
-  return ceil_div(held.all - held.of_experts, plan.sharded_over(stage)) +
-         ceil_div(held.of_experts, plan.expert_copies());
+std::int64_t sharded(HeldParameters held, int members, int expert_copies) {
+  return ceil_div(held.all - held.of_experts, members) + ceil_div(held.of_experts, expert_copies);
 }
 
 Bytes master_bytes(const Training& training) {

@@ -179,8 +179,7 @@ struct HeldParameters {
 std::int64_t updated_parameters(HeldParameters held, const Plan& plan, StageId stage, const Training& training);
 // training.zero from which on a state is divided among workers.                              [ZeRO20] section 5
 constexpr int kOptimizerSharded = 1, kGradientsSharded = 2, kWeightsSharded = 3;
-// The share of one worker: ceil(parameters / members), members = replicas of the stage x copies that divide them; of
-// experts those that hold the same.
-std::int64_t sharded(HeldParameters held, const Plan& plan, StageId stage);
+// The share of one worker: ceil(parameters / members), members: Plan::sharded_over; of experts Plan::expert_copies.
+std::int64_t sharded(HeldParameters held, int members, int expert_copies);
 
 }  // namespace pipewright::core

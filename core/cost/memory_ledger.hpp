@@ -86,16 +86,25 @@ struct Whole {
   }
 
   void add_gradients(const MemoryModel& memory, const Rounds& rounds, const Lane& lane) {
-    std::map<std::pair<VirtualStageId, int>, std::size_t> last;  // backward of a round
+    struct Backward {
+      VirtualStageId v;
+      int round;
+      std::size_t op;
+      auto operator<=>(const Backward&) const = default;
+    };
+    std::vector<Backward> all;
     for (std::size_t i = 0; i < lane.compute.size(); ++i) {
       const Op& op = lane.compute[i];
-      if (!rule(op.kind).gradients) continue;
-      const std::pair<VirtualStageId, int> round{op.virtual_stage, rounds.of(op.virtual_stage, op.micro_batch)};
-      if (!last.contains(round)) gradients_taken[i] += memory.chunks[op.virtual_stage].unreduced;
-      last[round] = i;
+      if (rule(op.kind).gradients && memory.chunks[op.virtual_stage].unreduced != Bytes{})
+        all.push_back({op.virtual_stage, rounds.of(op.virtual_stage, op.micro_batch), i});
     }
-    for (const auto& [round, op] : last)
-      gradients_given[op] += memory.chunks[at(round.first)].unreduced;
+    std::sort(all.begin(), all.end());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto same = [&](std::size_t other) { return all[other].v == all[i].v && all[other].round == all[i].round; };
+      const Bytes unreduced = memory.chunks[at(all[i].v)].unreduced;
+      if (i == 0 || !same(i - 1)) gradients_taken[all[i].op] += unreduced;
+      if (i + 1 == all.size() || !same(i + 1)) gradients_given[all[i].op] += unreduced;
+    }
   }
 };
 

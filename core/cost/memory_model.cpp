@@ -260,8 +260,9 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
   };
   // What training.zero divides, from the third state on (the optimizer's) to the first (weights).
-  const auto held = [&](HeldParameters all, int state) {
-    return training.zero >= state ? sharded(all, plan, stage) : all.all;
+  const int over = plan.sharded_over(stage);
+  const auto held = [&, copies_of_experts = plan.expert_copies()](HeldParameters all, int state) {
+    return training.zero >= state ? sharded(all, over, copies_of_experts) : all.all;
   };
   const Bytes per_state = optimizer_bytes(training), less = per_state - optimizer_bytes(training, true);
   const auto held_states = [&](HeldParameters all, HeldParameters matrices) {
@@ -305,7 +306,7 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
                       rounding(states_on_device(held_states(of_trained, of_muon), training), allocator);
   }
   const Bytes gradients = bytes(trained.all, gradient_bytes(training));
-  const bool gathered = training.zero >= kWeightsSharded && plan.sharded_over(stage) > 1;
+  const bool gathered = training.zero >= kWeightsSharded && over > 1;
   chunk.weights = checked_sum(checked_sum(held_weights(parameters, weights), gathered ? Bytes{} : copies), of_measured);
   if (trained.all < parameters.all)
     chunk.frozen = chunk.weights - std::min(chunk.weights, bytes(trained.all, weight_bytes(training.precision)));
@@ -319,7 +320,7 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
     leave_to_host(chunk, held_weights(parameters, weights),
                   bytes(held(trained, kWeightsSharded), weight_bytes(training.precision)),
                   bytes(held(trained, kGradientsSharded), gradient_bytes(training)), training);
-  if (!plan.resharding || (plan.sharded_over(stage) == 1 && !on_host)) return;
+  if (!plan.resharding || (over == 1 && !on_host)) return;
   // A bucket that is full is scattered while the backward goes on, where each micro-batch is reduced by itself.
   const Bytes reduced =
       alone && !on_host ? bytes(trained.all - trained.of_experts, gradient_bytes(training)) : gradients;

@@ -446,13 +446,20 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
     slices_.push_back(cost.layers(plan_.micro_batch_size, 0, 0, slice));
   sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
   exchanges_.resize(at(plan_.stages));
-  prices_.resize(exchanges_.size());
+  prices_.resize(exchanges_.size()), gathers_.resize(exchanges_.size());
 }
 
 const StateExchange& StepPricer::exchange(StageId k) {
-  std::optional<StateExchange>& known = exchanges_[at(k)];
-  if (!known) known.emplace(plan_, k, cost_);
-  return *known;
+  std::shared_ptr<const StateExchange>& known = exchanges_[at(k)];
+  if (known) return *known;
+  std::vector<DeviceId> place = members(plan_, plan_.seating().chunk_of(k, 0));
+  const int period = cost_.topology().period(), before = place.front() / period * period;
+  for (DeviceId& device : place)
+    device -= before;
+  place.push_back(plan_.sharded_over(k));
+  std::shared_ptr<const StateExchange>& alike = alike_[std::move(place)];
+  if (!alike) alike = std::make_shared<const StateExchange>(plan_, k, cost_);
+  return *(known = alike);
 }
 
 StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::vector<Recompute>& recompute,
@@ -516,6 +523,15 @@ std::vector<Time> StepPricer::fastest_hops() const {
   return hops;
 }
 
+namespace {
+
+Collective without_phases(Collective collective) {
+  collective.phases.clear();
+  return collective;
+}
+
+}  // namespace
+
 void StepPricer::add_all_reduces(StepCosts& costs) {
   const Scenario& scenario = cost_.scenario();
   if (!costs.shape.seating().any_reduced()) return;
@@ -530,11 +546,10 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
       costs.collectives[static_cast<std::size_t>(v)].push_back({bucket.bytes, all_reduce(stage, bucket), {}});
     if (!plan_.resharding) continue;
     const StateExchange::Share weights = gathered_weights(plan_, v, scenario);
-    costs.gathers[at(v)] = exchange(stage).gather(weights);
-    costs.gathers[at(v)].phases.clear();
-    if (!few) continue;
-    costs.gathers_of_few[at(v)] = exchange(stage).gather_of_few(weights.all);
-    costs.gathers_of_few[at(v)].phases.clear();
+    const auto [known, absent] = gathers_[at(stage)].try_emplace({weights.all.value, weights.of_experts.value});
+    if (absent) known->second = without_phases(exchange(stage).gather(weights));
+    costs.gathers[at(v)] = known->second;
+    if (few) costs.gathers_of_few[at(v)] = without_phases(exchange(stage).gather_of_few(weights.all));
   }
 }
 

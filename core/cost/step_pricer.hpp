@@ -58,9 +58,13 @@ class StepPricer {
   TensorsOverCuts over_;
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;
-  std::vector<std::optional<StateExchange>> exchanges_;  // by stage, as they are asked for
-  // By stage, and bytes of a bucket, all and of experts.
-  std::vector<std::map<std::pair<std::int64_t, std::int64_t>, Time>> prices_;
+  // By stage, as they are asked for. Stages whose workers lie alike in nodes wired alike share one: times are the same.
+  std::vector<std::shared_ptr<const StateExchange>> exchanges_;
+  std::map<std::vector<DeviceId>, std::shared_ptr<const StateExchange>> alike_;
+  // By stage, and bytes of a bucket, or of a chunk's weights: all and of experts.
+  using Shares = std::pair<std::int64_t, std::int64_t>;
+  std::vector<std::map<Shares, Time>> prices_;
+  std::vector<std::map<Shares, Collective>> gathers_;
 };
 
 }  // namespace pipewright::core

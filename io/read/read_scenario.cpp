@@ -218,7 +218,7 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   reader.more = more;
   changes = with_texts(reader, std::move(changes), texts);
   Yaml as_written = has_anchor(root, changes) ? root : Yaml{};
-  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, std::move(changes));
+  if (root.is(Yaml::Type::Map)) apply_changes(reader, root, std::move(changes)), open_zero(root);
   Scenario scenario;
   scenario.file = path;
   scenario.cost = CostSourceKind::Explicit;

@@ -91,7 +91,7 @@ constexpr Field<Training> kTraining[] = {
      read_as<&Training::offload_weights>, write_unless<&Training::offload_weights, false>},
     {"zero", "0 | 1 | 2 | 3",
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
-     "weights, too, gathered unit by unit where they are read (FSDP); default: 0",
+     "weights, too, gathered unit by unit where they are read (FSDP); default: 0, and auto with plan: auto",
      read_zero, write_as<&Training::zero>},
     {"update_bytes", "size",
      "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "

@@ -40,9 +40,15 @@ void expand(Reader& reader, Yaml* node, const char* kind, const Assignment& assi
   if (!file.empty()) *node = read_reference(reader, file, kind, node->place);
 }
 
+bool says_auto(const Yaml* plan) {
+  return plan && plan->is(Yaml::Type::Scalar) && !plan->quoted && plan->scalar == "auto";
+}
+
 // `--set plan.stages=4` where the file says `plan: auto`: what auto opens stays open, but for that one.
-void expand_auto(Yaml* plan) {
-  if (!plan || !plan->is(Yaml::Type::Scalar) || plan->quoted || plan->scalar != "auto") return;
+void expand_auto(Yaml& root) {
+  Yaml* plan = root.find("plan");
+  if (!says_auto(plan)) return;
+  open_zero(root);
   const Yaml open = *plan;
   plan->type = Yaml::Type::Map, plan->scalar.clear();
   for (const std::string_view key : kOpenedByPlanAuto)
@@ -50,6 +56,13 @@ void expand_auto(Yaml* plan) {
 }
 
 }  // namespace
+
+void open_zero(Yaml& root) {
+  const Yaml* plan = root.find("plan");
+  Yaml* training = root.find("training");
+  if (!says_auto(plan) || !training || !training->is(Yaml::Type::Map) || training->find("zero")) return;
+  training->map.emplace_back(YamlKey{"zero", plan->place}, *plan);
+}
 
 std::string flow_text(const Yaml& yaml) {
   std::string text;
@@ -89,7 +102,7 @@ bool read_keys(Reader& reader, const Place& place, const std::string& where, con
 
 void expand_references(Reader& reader, Yaml& root, const Assignment& assignment) {
   const auto& keys = assignment.keys;
-  if (keys[0] == "plan" && keys.size() > 1) expand_auto(root.find("plan"));
+  if (keys[0] == "plan" && keys.size() > 1) expand_auto(root);
   if (keys[0] == "model") expand(reader, root.find("model"), "model", assignment, 1);
   if (keys[0] != "cluster") return;
   Yaml* cluster = root.find("cluster");

@@ -22,4 +22,7 @@ bool read_keys(Reader& reader, const Place& place, const std::string& where, con
 void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignments);
 void expand_references(Reader& reader, Yaml& root, const Assignment& assignment);
 
+// `plan: auto` also leaves open what copies divide among them, where the scenario does not say: `training.zero: auto`.
+void open_zero(Yaml& root);
+
 }  // namespace pipewright::io

@@ -1,6 +1,7 @@
 #include "planner/search/workbench.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
@@ -167,7 +168,12 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
   constexpr int kMostMoves = 32;
   constexpr double kByALittle = 1.15;
   for (int moves = 0; moves < kMostMoves; ++moves) {
-    const auto [most, stage] = fullest_of_chunks(cut);
+    const std::vector<Bytes> needs = needs_of_chunks(cut);
+    std::vector<StageId> order(needs.size());  // fullest first
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](StageId a, StageId b) { return needs[at(a)] > needs[at(b)]; });
+    const StageId stage = order.front();
+    const Bytes most = needs[at(stage)];
     if (most <= room(stage)) return cut;
     if (static_cast<double>(most.value) > kByALittle * static_cast<double>(room(stage).value)) return std::nullopt;
     Bytes best = most;
@@ -179,7 +185,7 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
         std::vector<LayerRange> moved = cut;
         for (int c = from; c < to; ++c)
           --moved[at(c)].end, --moved[at(c) + 1].begin;
-        if (const Bytes need = fullest_of_chunks(moved, stage, best).first; need < best)
+        if (const Bytes need = fullest_of_chunks(moved, order, shell_.stage_of(to), best); need < best)
           best = need, next = std::move(moved);
       }
     }
@@ -282,21 +288,34 @@ Workbench::Fit Workbench::together(const std::vector<Choice>& choices) const {
   return fit;
 }
 
-// The fullest stage with the lightest recomputation; stages are asked in turn from `first` on, and none after one
-// that needs `enough`.
-std::pair<Bytes, StageId> Workbench::fullest_of_chunks(const std::vector<LayerRange>& cut, StageId first,
-                                                       Bytes enough) {
+// What every stage needs with the lightest recomputation.
+std::vector<Bytes> Workbench::needs_of_chunks(const std::vector<LayerRange>& cut) {
   Plan plan = shell_;
   plan.layers = cut;
   if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
-  const Schedule& schedule = walked(plan);
   const MemoryModel memory = memory_of_stages(plan, cost_, sizes());
-  std::pair<Bytes, StageId> most{Bytes{-1}, 0};
-  for (StageId i = 0; i < shell_.stages && most.first < enough; ++i) {
-    const StageId k = (first + i) % shell_.stages;
-    const Bytes needed = core::need(memory, peak(memory, schedule, k).bytes, k).to_fit;
-    if (needed > most.first || (needed == most.first && k < most.second)) most = {needed, k};
-  }
+  std::vector<Bytes> needs;
+  for (StageId k = 0; k < shell_.stages; ++k)
+    needs.push_back(core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit);
+  return needs;
+}
+
+// The most that a stage needs likewise. They are asked in this order, the fullest and the one that has got a layer first,
+// and none after one that needs `enough`.
+Bytes Workbench::fullest_of_chunks(const std::vector<LayerRange>& cut, const std::vector<StageId>& order,
+                                   StageId receiver, Bytes enough) {
+  Plan plan = shell_;
+  plan.layers = cut;
+  if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
+  Bytes most;
+  const auto ask = [&](StageId k) {
+    const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
+    most = std::max(most, core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit);
+  };
+  ask(order.front());
+  if (receiver != order.front() && most < enough) ask(receiver);
+  for (std::size_t i = 1; i < order.size() && most < enough; ++i)
+    if (order[i] != receiver) ask(order[i]);
   return most;
 }
 

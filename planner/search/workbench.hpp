@@ -116,8 +116,9 @@ class Workbench {
   Choice lightest_of_stage(StageId k, LayerRange range);
   Choice least_of_stage(StageId k, LayerRange range);
   Fit together(const std::vector<Choice>& choices) const;
-  std::pair<Bytes, StageId> fullest_of_chunks(const std::vector<LayerRange>& cut, StageId first = 0,
-                                              Bytes enough = Bytes{kLargest});
+  std::vector<Bytes> needs_of_chunks(const std::vector<LayerRange>& cut);
+  Bytes fullest_of_chunks(const std::vector<LayerRange>& cut, const std::vector<StageId>& order, StageId receiver,
+                          Bytes enough);
   enum class Aim : std::uint8_t { Lightest, Least };
   Fit fit_of_chunks(const std::vector<LayerRange>& cut, Aim aim);
   const std::array<LayerCosts, 2>& sizes();

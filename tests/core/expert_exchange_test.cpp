@@ -353,8 +353,8 @@ TEST_CASE("gradients of experts are reduced with those that hold the same") {
   const Bytes size{1'600'000'000};
   CHECK(exchange.reduce({size, Bytes{}}).time == Time{30'000'000});
   CHECK(exchange.reduce({size, size}).time == Time{24'000'000});
-  CHECK(sharded({1600, 0}, plan, 0) == 100);
-  CHECK(sharded({1600, 800}, plan, 0) == 50 + 200);
+  CHECK(sharded({1600, 0}, plan.sharded_over(0), plan.expert_copies()) == 100);
+  CHECK(sharded({1600, 800}, plan.sharded_over(0), plan.expert_copies()) == 50 + 200);
   // Tensor parallelism of 4 with whole experts, 2 devices hold them: 16 devices, of which 8 hold the same.
   Plan within = plan;
   within.tensor_parallel = 4, within.data_parallel = 4, within.expert_parallel = 2, within.expert_tensor_parallel = 1;

@@ -1,5 +1,6 @@
 // What `plan: auto` opens of a model.
 #include <algorithm>
+#include <set>
 
 #include <doctest/doctest.h>
 
@@ -73,6 +74,30 @@ TEST_CASE("what is fixed beside plan: auto stays so, and a list stays open whate
   CHECK(uniform.plan.open.contains("expert_parallel"));  // as read: other prices may be asked next
   // Nothing else is left open: a plan with 1.
   CHECK(most_experts(left_open(kDecoder, "plan: {stages: 2, expert_parallel: auto}\n")) == 1);
+}
+
+TEST_CASE("plan: auto opens what copies divide among them, unless the scenario says it") {
+  const auto zero_is_open = [](const Scenario& scenario) { return scenario.training.open.contains("zero"); };
+  CHECK(zero_is_open(left_open(kDecoder)));
+  CHECK(zero_is_open(left_open(kDecoder, "plan: auto\n", {"plan.stages=2"})));
+  CHECK(zero_is_open(left_open(kDecoder, "plan: {stages: 2}\n", {"plan=auto"})));
+  for (const std::vector<std::string>& set : {std::vector<std::string>{"training.zero=1"},
+                                              {"training.zero=1", "plan.stages=2"},
+                                              {"plan.stages=2", "training.zero=1"}}) {
+    const Scenario stated = left_open(kDecoder, "plan: auto\n", set);
+    CHECK_FALSE(zero_is_open(stated));
+    CHECK(stated.training.zero == 1);
+  }
+  CHECK_FALSE(zero_is_open(left_open(kDecoder, "plan: {stages: auto}\n")));
+  CHECK_FALSE(zero_is_open(left_open(kDecoder, "plan: {stages: 2}\n")));
+  const auto zeros_of = [](const std::vector<std::string>& set) {
+    std::set<std::int64_t> zeros;
+    for (const LayoutGroup& group : layouts_of(left_open(kDecoder, "plan: auto\n", set), {}).groups)
+      zeros.insert(group.zeros.begin(), group.zeros.end());
+    return zeros;
+  };
+  CHECK(zeros_of({}) == std::set<std::int64_t>{0, 1, 2, 3});
+  CHECK(zeros_of({"training.zero=0"}) == std::set<std::int64_t>{0});
 }
 
 TEST_CASE("a model with experts gets a plan that divides them, where that is faster") {

@@ -8,15 +8,19 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "core/cluster/collective_curves.hpp"
 #include "core/cost/expert_exchange.hpp"
+#include "core/cost/sources/operator_times.hpp"
 #include "io/read/read_scenario.hpp"
 #include "tests/support/run_program.hpp"
 
@@ -104,10 +108,13 @@ std::optional<CollectiveKind> kind(const std::string& name) {
 }
 
 struct Mean {
-  double sum = 0;
+  double sum = 0, signed_sum = 0;
   int count = 0;
-  void add(double predicted, double measured) { sum += std::abs(predicted / measured - 1), ++count; }
+  void add(double predicted, double measured) {
+    sum += std::abs(predicted / measured - 1), signed_sum += predicted / measured - 1, ++count;
+  }
   double percent() const { return 100 * sum / count; }
+  double signed_percent() const { return 100 * signed_sum / count; }
 };
 
 double least(const std::vector<CollectiveWay>& ways, double moved) {
@@ -246,6 +253,40 @@ TEST_CASE("DeepEP's kernels: bandwidths that are published for them within 10 % 
   }
   CHECK(mean.count == 18);
   CHECK(mean.percent() <= 10);
+}
+
+// Gradients of weights that are added to a sum in fp32, beside forward and gradient of the input of the same layer. The part of
+// the sum's bytes that is seen was fitted on every fifth of them.
+TEST_CASE("Products that add to a sum in fp32 take longer than those of the other passes, by part of its bytes") {
+  const std::vector<Row> all = rows("operators-b200.csv");
+  for (const auto& [device, bandwidth, count] : {std::tuple{"B200 SXM", 8.0e12, 115}, {"A100 PCIe", 1.94e12, 48}}) {
+    std::map<std::multiset<double>, std::vector<double>> others;  // us, by the three sizes
+    const auto sizes = [](const Row& row) {
+      return std::multiset<double>{row.value("m"), row.value("k"), row.value("n")};
+    };
+    const auto us = [](const Row& row) {
+      return 2 * row.value("m") * row.value("k") * row.value("n") / row.value("tflops") / 1e6;
+    };
+    for (const Row& row : all)
+      if (row.text("device") == device && row.text("op") == "matmul" && row.text("layout") != "NT")
+        others[sizes(row)].push_back(us(row));
+    Mean alike, longer;
+    int number = -1;
+    for (const Row& row : all) {
+      if (row.text("device") != device || row.text("layout") != "NT" || row.text("extra") != "acc=True out=fp32")
+        continue;
+      if (++number % 5 == 0) continue;
+      const std::vector<double>& both = others.at(sizes(row));
+      const double mean = std::accumulate(both.begin(), both.end(), 0.0) / static_cast<double>(both.size());
+      alike.add(mean, us(row));
+      longer.add(mean + added_to_sum_ns(row.value("m") * row.value("n"), bandwidth) / 1e3, us(row));
+    }
+    CAPTURE(device);
+    CHECK(longer.count == count);
+    CHECK(longer.percent() <= 0.9 * alike.percent());
+    CHECK(std::abs(longer.signed_percent()) <= 4.5);
+    std::printf("%s %f %f %f\n", device, alike.percent(), longer.percent(), longer.signed_percent());
+  }
 }
 
 TEST_CASE("Messages inside a node within 25 % on average, where the links' bandwidth alone is 70 % off or more") {

@@ -212,7 +212,9 @@ TEST_CASE("experts that are open are closed where a framework cannot divide them
     CHECK(std::ranges::count(none.keys, "plan.expert_parallel") == 1);
   }
   CHECK(opens(narrow(Framework::Megatron, ""), "expert_parallel"));
-  const Narrowed whole = narrow(Framework::Torchtitan, ""), divided = narrow(Framework::Torchtitan, ", zero: 3");
+  CHECK(opens(narrow(Framework::Torchtitan, ""), "expert_parallel"));
+  const Narrowed whole = narrow(Framework::Torchtitan, ", zero: 0"),
+                 divided = narrow(Framework::Torchtitan, ", zero: 3");
   CHECK_FALSE(opens(whole, "expert_parallel"));
   CHECK(whole.scenario.training.zero == 0);
   CHECK(opens(divided, "expert_parallel"));

@@ -14,6 +14,10 @@ namespace {
 // Assumed: heads of an unpadded vocabulary of 50257 run at 0.33 to 0.42 of the rate in measured training steps.
 constexpr double kMisaligned = 1.0 / 3;
 
+// Share of the time of reading and writing a sum in fp32 by which a product that adds to it takes longer. Measured: 0.66 of 8 B
+// per value on a B200, 0.61 on an A100; a product that adds to a sum in bf16 takes no longer.  docs/how-it-works/kernels.md
+constexpr double kSumSeen = 0.64;
+
 constexpr std::size_t of(OperatorKind kind) {
   return static_cast<std::size_t>(kind);
 }
@@ -30,6 +34,10 @@ const char* precision_key(Precision precision) {
     case Precision::Fp4: return "fp4";
   }
   return "";
+}
+
+double added_to_sum_ns(double values, double bandwidth) {
+  return kSumSeen * 2 * 4 * values / bandwidth * 1e9;
 }
 
 OperatorTimes::OperatorTimes(const Scenario& scenario, int device_class)
@@ -157,10 +165,11 @@ double OperatorTimes::product_time(const Operator& op, PassKind pass, double sam
   const ProductCurve& tiles = low ? *low_tiles_ : *tiles_;
   const bool looped = scenario_.training.expert_products == ExpertProducts::Looped && !op.shape.of_sample;
   const auto one = [&](PassKind kind) {
-    const bool added = kind == PassKind::Weight && gradient_ > weight_;  // to an fp32 buffer, read and written
     const ProductShape shape = op.shape.call(kind, samples, split_, rows);
-    double us = product_us(tiles, low ? low_rates_ : rates_, shape, low ? low_->bytes : weight_,
-                           added ? 2 * gradient_ : weight_);
+    double us = product_us(tiles, low ? low_rates_ : rates_, shape, low ? low_->bytes : weight_, weight_);
+    if (kind == PassKind::Weight && gradient_ > weight_ &&
+        scenario_.training.zero < kGradientsSharded)  // to a sum in fp32
+      us += added_to_sum_ns(shape.batch * shape.m * shape.n, bandwidth_) / 1e3;
     if (looped && shape.batch > 1) us = looped_us(tiles, us, shape.batch, kind);
     return op.shape.aligned() ? us : tiles.launch + (us - tiles.launch) / kMisaligned;
   };
