@@ -1,5 +1,7 @@
 #include "planner/answer.hpp"
 
+#include <utility>
+
 #include "core/cost/cost_model.hpp"
 #include "planner/anchor.hpp"
 #include "planner/find_plan.hpp"
@@ -19,7 +21,11 @@ std::variant<Answer, Infeasible> answer(const Scenario& asked, const AnswerOptio
   if (Report& report = answer.report; !report.fits) {
     report.shortfall.remedies = remedies(answer);
     if (!answer.plan.cut.empty()) report.shortfall.details.push_back(answer.plan.cut);
-    if (!options.ignore_memory) return report.shortfall;
+    if (!options.ignore_memory) {
+      add_warnings(answer, cost);
+      report.shortfall.warnings = std::move(report.warnings);
+      return report.shortfall;
+    }
   }
   explain(answer, cost, ordered.how, options.engine);
   return answer;

@@ -280,8 +280,17 @@ void add_limit(Report& report, const Schedule& schedule) {
     report.limiting_factor = "nothing: the step takes no time";
     return;
   }
-  static constexpr std::array kNames = {"compute",     "optimizer updates", "transfers", "all-reduces",
-                                        "all-gathers", "offloads",          "reloads",   "waiting"};
+  static constexpr std::array kNames = {"compute",
+                                        "optimizer updates",
+                                        "transfers",
+                                        "all-reduces",
+                                        "all-gathers",
+                                        "offloads",
+                                        "reloads",
+                                        "copies of weights from the host",
+                                        "copies of gradients to the host",
+                                        "gradients copied to the host and added there",
+                                        "waiting"};
   std::array<Time, kNames.size()> sums{};
   for (const CriticalPart& part : report.critical_path)
     sums[static_cast<std::size_t>(part.kind)] += part.time;

@@ -109,6 +109,8 @@ namespace {
 class Parts {
  public:
   enum Type { Forward, Backward, Recompute, Update, Transfer, Collective, Waiting };
+  // `b` of Collective: the op's kind, or this one of a Store that the host adds to others.
+  static constexpr int kAdded = kKinds;
 
   void add(Type type, Time time, int a = 0, int b = 0) {
     if (time != Time{}) sums_[{type, a, b}] += time;
@@ -136,19 +138,22 @@ class Parts {
       case Update: return CriticalPart::Class::Update;
       case Transfer: return CriticalPart::Class::Transfer;
       case Collective:
+        if (std::get<2>(key) == kAdded) return CriticalPart::Class::Add;
         switch (static_cast<Kind>(std::get<2>(key))) {
           case Kind::AllReduce: return CriticalPart::Class::AllReduce;
           case Kind::AllGather: return CriticalPart::Class::AllGather;
-          case Kind::Offload:
-          case Kind::Store: return CriticalPart::Class::Offload;
+          case Kind::Offload: return CriticalPart::Class::Offload;
+          case Kind::Fetch: return CriticalPart::Class::Fetch;
+          case Kind::Store: return CriticalPart::Class::Store;
           default: return CriticalPart::Class::Reload;
         }
       case Waiting: return CriticalPart::Class::Waiting;
       default: return CriticalPart::Class::Compute;
     }
   }
-  static std::string_view words(Kind kind) {
-    switch (kind) {
+  static std::string_view words(int kind) {
+    if (kind == kAdded) return "gradients to the host, added there,";
+    switch (static_cast<Kind>(kind)) {
       case Kind::AllReduce: return kStreams[kReductions].op;
       case Kind::AllGather: return kStreams[kGathers].op;
       case Kind::Offload: return kStreams[kOut].op;
@@ -166,7 +171,7 @@ class Parts {
       case Recompute: return "recompute of " + stage;
       case Update: return "update of " + stage;
       case Transfer: return "transfer " + stage + " -> " + std::to_string(b);
-      case Collective: return std::string(words(static_cast<Kind>(b))) + " of " + stage;
+      case Collective: return std::string(words(b)) + " of " + stage;
       case Waiting: break;
     }
     return "waiting";
@@ -190,7 +195,9 @@ class WalkBack {
         parts_.add(op, stage_of(here.worker), part);
         here = before_op(here, span.start);
       } else {
-        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage), static_cast<int>(op.kind));
+        const bool added = op.kind == Kind::Store && op.bucket == 1;
+        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage),
+                   added ? Parts::kAdded : static_cast<int>(op.kind));
         here = before_collective(here, span.start);
       }
     }

@@ -8,6 +8,7 @@
 #include "core/cost/memory_model.hpp"
 #include "planner/anchor.hpp"
 #include "planner/search/explain.hpp"
+#include "planner/what_if/explanation.hpp"
 #include "planner/what_if/speed_range.hpp"
 
 namespace pipewright::study {
@@ -31,6 +32,7 @@ SearchResult planned(const Narrowed& question, SearchOptions& options, const Pla
   if (auto* const none = std::get_if<Infeasible>(&result)) {
     const std::vector<std::string> lines = restrictions(question, asked.framework);
     none->details.insert(none->details.end(), lines.begin(), lines.end());
+    none->warnings = scenario_warnings(question.scenario);
   }
   auto* const found = std::get_if<SearchAnswer>(&result);
   if (found == nullptr) return result;

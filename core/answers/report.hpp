@@ -62,7 +62,7 @@ struct LinkReport {
 };
 
 struct CriticalPart {
-  enum class Class { Compute, Update, Transfer, AllReduce, AllGather, Offload, Reload, Waiting };
+  enum class Class { Compute, Update, Transfer, AllReduce, AllGather, Offload, Reload, Fetch, Store, Add, Waiting };
   std::string what;  // "forward of stage 2", "transfer stage 1 -> 2", "all-reduce of stage 0", "waiting"
   Time time;
   Class kind = Class::Waiting;

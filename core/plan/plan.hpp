@@ -82,6 +82,10 @@ struct Plan : RuntimePolicy {
   int positions() const { return seating().positions(); }  // workers in one copy, sum of r_k
   int workers() const { return positions() * copies(); }
   int devices() const { return workers() * tensor_parallel; }
+  // Micro-batches whose tokens an expert gets at once; less than one where a micro-batch is divided further than experts are.
+  double micro_batches_at_expert() const {
+    return static_cast<double>(split().expert_devices()) / (tensor_parallel * context_parallel);
+  }
   TensorParallel split() const { return {tensor_parallel, sequence_parallel, expert_parallel, expert_tensor_parallel}; }
   // Devices of a stage that hold the same experts.
   int expert_copies() const {
@@ -115,10 +119,11 @@ inline constexpr std::array kScheduleKeys = {
 
 // No plan satisfies the request: why, and what would help. Printed as "infeasible: ...", exit status 1.
 struct Infeasible {
-  std::string reason;                 // one line
-  std::vector<std::string> details;   // itemised shortfall, one line per stage
-  std::vector<std::string> remedies;  // "with recompute: full needs 9.8 GiB, 120.8 samples/s: --set ..."
-  bool known = true;                  // false: of a search that could not simulate all; there may be a plan
+  std::string reason;                      // one line
+  std::vector<std::string> details;        // itemised shortfall, one line per stage
+  std::vector<std::string> remedies;       // "with recompute: full needs 9.8 GiB, 120.8 samples/s: --set ..."
+  bool known = true;                       // false: of a search that could not simulate all; there may be a plan
+  std::vector<std::string> warnings = {};  // what to be careful about, as of an answer
 };
 
 // M and the micro-batch size from two of (global batch, micro-batch size, micro-batches) and the number of copies.

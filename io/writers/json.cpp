@@ -269,6 +269,7 @@ void result(JsonFields& json, const Answer& answer, bool timeline) {
 
 void infeasible(JsonFields& json, const Infeasible& why) {
   json.field("fits", false).object("shortfall", [&] { shortfall(json, why); });
+  json.field("warnings", why.warnings);
 }
 
 void empty_result(JsonFields& json) {

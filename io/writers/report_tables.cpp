@@ -285,18 +285,25 @@ class Tables {
     return text;
   }
 
+  std::string more_than_all() const {
+    return report_.scaling_efficiency > 1 && answer_.plan.micro_batches_at_expert() > 1
+               ? fmt::format("; alone, experts get the tokens of 1 micro-batch at once, here of {:.4g}",
+                             answer_.plan.micro_batches_at_expert())
+               : "";
+  }
+
   std::string speed_up() const {
     const int workers = answer_.plan.devices();
     if (report_.speedup_one_device <= 0)
       return report_.references.empty() ? "" : report_.references.front().what + ": " + report_.references.front().note;
     if (several_classes())
-      return fmt::format("{}x over {} that could hold the model ({} of what all devices do alone)",
+      return fmt::format("{}x over {} that could hold the model ({} of what all devices do alone{})",
                          significant(report_.speedup_one_device),
                          report_.references.empty() ? "one device" : report_.references.front().what,
-                         percent(report_.scaling_efficiency));
-    std::string text = fmt::format("{}x over one device with enough memory for the model ({} of {} {})",
+                         percent(report_.scaling_efficiency), more_than_all());
+    std::string text = fmt::format("{}x over one device with enough memory for the model ({} of {} {}{})",
                                    significant(report_.speedup_one_device), percent(report_.scaling_efficiency),
-                                   workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers");
+                                   workers, answer_.plan.tensor_parallel > 1 ? "devices" : "workers", more_than_all());
     if (!report_.speedup_data_parallel) return text;
     text += fmt::format(" · {}x over data parallelism on as many {}", significant(*report_.speedup_data_parallel),
                         answer_.plan.tensor_parallel > 1 ? "devices" : "workers");

@@ -130,6 +130,8 @@ std::string infeasible_text(const Infeasible& why) {
   if (!why.remedies.empty()) text += "what would make it fit:\n";
   for (const std::string& line : why.remedies)
     text += "  " + line + "\n";
+  for (const std::string& warning : why.warnings)
+    text += "warning: " + warning + "\n";
   return text;
 }
 

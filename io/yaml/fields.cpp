@@ -180,7 +180,8 @@ constexpr UsualName kKeysNotModelled[] = {
 // Of precisions: the only values whose usual names lie far from ours.
 constexpr UsualName kUsualPrecisions[] = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"},
                                           {"float32", "fp32"},  {"float", "fp32"},   {"single", "fp32"},
-                                          {"tfloat32", "tf32"}};
+                                          {"tfloat32", "tf32"}, {"float8", "fp8"},   {"fp8_e4m3", "fp8"},
+                                          {"fp8_e5m2", "fp8"},  {"e4m3", "fp8"},     {"e5m2", "fp8"}};
 // What products alone compute in: the recipe of training.low_precision.
 constexpr UsualName kRecipes[] = {{"float8", "fp8_tensorwise"}, {"fp8_e4m3", "fp8_tensorwise"},
                                   {"e4m3", "fp8_tensorwise"},   {"e5m2", "fp8_tensorwise"},
@@ -397,7 +398,7 @@ std::string unknown_value(std::string_view text, const std::vector<std::string_v
   const std::string_view ours = is_known(bare) ? bare : usual_name(kUsualPrecisions, bare);
   if (is_known(ours)) return fmt::format("unknown {}; use {}{}", in_quotes(name), ours, all);
   const std::string_view recipe = usual_name(kRecipes, bare);
-  if (is_known("bf16") && !recipe.empty())
+  if (is_known("bf16") && !is_known("fp8") && !recipe.empty())  // of what is trained in
     return fmt::format("unknown {}: products alone compute in it; write bf16, and low_precision: {}{}", in_quotes(name),
                        recipe, all);
   return unknown_name(name, known);

@@ -163,6 +163,24 @@ std::string more_than_peak(const Scenario& scenario) {
                     "another device or precision?";
 }
 
+}  // namespace
+
+std::vector<std::string> campaign_warnings(const Scenario& scenario, const Report& report) {
+  std::vector<std::string> warnings;
+  if (scenario.campaign && !scenario.campaign->length)
+    warnings.push_back(
+        "campaign: has no length, so nothing is reported of the whole training; write e.g. length: 300G tokens "
+        "(--tokens 300G), or samples, or epochs");
+  if (std::string warning = short_interval(scenario, report); !warning.empty()) warnings.push_back(std::move(warning));
+  return warnings;
+}
+
+std::vector<std::string> scenario_warnings(const Scenario& scenario) {
+  std::vector<std::string> warnings = campaign_warnings(scenario, {});
+  if (std::string caution = expert_caution(scenario); !caution.empty()) warnings.push_back(std::move(caution));
+  return warnings;
+}
+
 void add_warnings(Answer& answer, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
   Report& report = answer.report;
@@ -191,18 +209,6 @@ void add_warnings(Answer& answer, const CostModel& cost) {
   if (std::string larger = coarsened_buckets(answer.plan, scenario); !larger.empty())
     report.warnings.push_back(std::move(larger));
   if (report.mfu > 1) report.warnings.push_back(more_than_peak(scenario));
-}
-
-}  // namespace
-
-std::vector<std::string> campaign_warnings(const Scenario& scenario, const Report& report) {
-  std::vector<std::string> warnings;
-  if (scenario.campaign && !scenario.campaign->length)
-    warnings.push_back(
-        "campaign: has no length, so nothing is reported of the whole training; write e.g. length: 300G tokens "
-        "(--tokens 300G), or samples, or epochs");
-  if (std::string warning = short_interval(scenario, report); !warning.empty()) warnings.push_back(std::move(warning));
-  return warnings;
 }
 
 void explain(Answer& answer, const CostModel& cost, const std::string& order, Engine engine) {

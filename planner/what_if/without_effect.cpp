@@ -42,6 +42,7 @@ class WithoutEffect {
     add_experts();
     add_pairs();
     add_tensors();
+    add_host_memory();
   }
   std::vector<std::string> take() { return std::move(lines_); }
 
@@ -176,6 +177,28 @@ class WithoutEffect {
       lines_.push_back("training.expert_products: looped has no effect: the model has no experts");
     if (plan_.skips == Skips::Direct && !skips_a_stage(scenario_.model, plan_))
       lines_.push_back("plan.skips: direct has no effect: no tensor of this partition skips a stage");
+  }
+
+  // Two limits of one name: of copies to the host, and of copies between devices by way of its memory.
+  void add_host_memory() {
+    const Cluster& cluster = scenario_.cluster;
+    const NodeLinks& links = cluster.links;
+    const bool offloads = !plan_.offloaded.empty() || scenario_.training.offload_optimizer.value > 0;
+    const bool staged = !links.peer_access && links.kind != LinkKind::Ideal && links.kind != LinkKind::Mesh &&
+                        cluster.devices_per_node > 1;
+    if (cluster.host_bandwidth && !offloads)
+      lines_.push_back(
+          fmt::format("cluster.node.host_bandwidth has no effect: it limits what is offloaded to the host, and nothing "
+                      "is (plan.offload_layers, training.offload_optimizer); {}cluster.node.links.host_bandwidth",
+                      staged ? "copies between devices, which pass the host's memory here, go by "
+                             : "for copies between devices by way of the host's memory (peer_access: false) write "));
+    if (links.host_bandwidth && !staged)
+      lines_.push_back(fmt::format(
+          "cluster.node.links.host_bandwidth has no effect: no copy between devices of a node passes the host's "
+          "memory{}; "
+          "{}cluster.node.host_bandwidth",
+          links.peer_access ? " (that needs peer_access: false)" : "",
+          offloads ? "what is offloaded to the host goes by " : "for what is offloaded to the host write "));
   }
 
   bool recomputes(Recompute how) const {

@@ -140,6 +140,11 @@ TEST_CASE("plan: an answer without a plan is exit status 1, with what would help
   CHECK(none.out.find("infeasible: no plan fits") != std::string::npos);
   CHECK(none.out.find("nearest miss: ") != std::string::npos);
   CHECK(none.out.find("--set plan.stages=auto") != std::string::npos);
+  CHECK(none.out.find("warning: ") == std::string::npos);
+  const ProgramRun warned = plan(kSmallPlan, {"--set", "cluster.node.device.memory=30 MB", "--set", "plan.stages=1",
+                                              "--set", "campaign={price_per_hour: 2}"});
+  CHECK(warned.status == 1);
+  CHECK(warned.out.find("warning: campaign: has no length") != std::string::npos);
 }
 
 TEST_CASE("plan: bad input is named, with a way out") {

@@ -504,6 +504,13 @@ TEST_CASE("Patterns with gated delta nets: their defaults, and what contradicts 
   CHECK(says(refused({{"pattern", "-"}}), "is given without G in pattern; write a pattern with G, or leave it out"));
   CHECK(says(refused({{"delta_key_heads", "3"}}),
              "model.delta_heads: 4 is not a multiple of delta_key_heads 3; use one, or give delta_key_heads"));
+  // Six tokens. A chunk that nobody asked for may be longer.
+  CHECK(
+      says(refused({{"delta_chunk", "65"}}),
+           "model.delta_chunk: 65 is longer than sequence_length 6; write no more than that, or leave it out for 64"));
+  CHECK(refused({{"delta_chunk", "64"}}) == "");
+  CHECK(says(refused({{"sequence_length", "100"}, {"delta_chunk", "101"}}), "101 is longer than sequence_length 100;"));
+  CHECK(refused({{"sequence_length", "100"}, {"delta_chunk", "100"}}) == "");
   // Both kinds of mixers in one stack.
   const Model both = net({{"layers", "2"}, {"pattern", "MG"}, {"mamba_heads", "8"}});
   CHECK(work_of(both, "block.1").parameters == work_of(small_net(), "block.0").parameters);

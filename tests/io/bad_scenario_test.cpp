@@ -99,6 +99,12 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
   holds(training("low_precision: mxfp8"),
         "training.low_precision: needs training in 16 bits, not in fp32; write precision: bf16");
   holds(training("offload_weights: maybe"), "training.offload_weights: ");
+  CHECK(training("moments: float8") ==
+        "x.yaml:3:60: training.moments: unknown \"float8\"; use fp8; known: fp32, fp16, bf16, fp8, int8");
+  holds(training("moments: e5m2"), "training.moments: unknown \"e5m2\"; use fp8;");
+  CHECK(training("moments: mxfp8") ==
+        "x.yaml:3:60: training.moments: unknown \"mxfp8\"; did you mean \"fp8\"? known: fp32, fp16, bf16, fp8, int8");
+  holds(training("precision: float8"), "products alone compute in it; write bf16, and low_precision: fp8_tensorwise;");
   CHECK(training("zero: 4") ==
         "x.yaml:3:57: training.zero: \"4\" is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and "
         "gradients) or 3 (and weights)");
@@ -126,6 +132,9 @@ TEST_CASE(
   CHECK(model(", lora_rank: 2, lora_targets: q_proj") == "");
   CHECK(model(", lora_rank: 0.5") ==
         "x.yaml:1:87: model.lora_rank: \"0.5\" is not a whole number; use a whole number from 1 to 100000");
+  CHECK(model(", lora_rank: 0") ==
+        "x.yaml:1:87: model.lora_rank: 0 is no rank; write 1 or more, or leave lora_rank out to train "
+        "all weights");
   holds(model(", lora_rank: 2, lora_targets: [q_proj, c_attn]"), "model.lora_targets: unknown \"c_attn\"");
   holds(model(", lora_rank: 2, lora_targets: {q: 1}"), "model.lora_targets");
   holds(model(", lora_targets: [q_proj]"), "model.lora_targets: [q_proj] is given without lora_rank; add lora_rank");

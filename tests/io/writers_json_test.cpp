@@ -264,7 +264,11 @@ TEST_CASE("an asynchronous schedule has a cycle time") {
 }
 
 TEST_CASE("the document for a plan that does not fit says so under the same schema") {
-  const json document = json::parse(json_infeasible({"stage 0 needs 17.2 GiB of 16 GiB", {"a"}, {"b", "c"}}));
+  const Infeasible why{"stage 0 needs 17.2 GiB of 16 GiB", {"a"}, {"b", "c"}, true, {"be careful"}};
+  CHECK(infeasible_text(why) ==
+        "infeasible: stage 0 needs 17.2 GiB of 16 GiB\n  a\nwhat would make it fit:\n  b\n  c\nwarning: be careful\n");
+  const json document = json::parse(json_infeasible(why));
+  CHECK(document["warnings"] == json::array({"be careful"}));
   CHECK(document["schema"] == "pipewright.result/1");
   CHECK(document["fits"] == false);
   CHECK(document["shortfall"]["remedies"].size() == 2);

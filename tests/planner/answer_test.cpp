@@ -220,6 +220,15 @@ TEST_CASE("When nothing helps, the remedies say so") {
   CHECK(mentions(refused(scenario).remedies, "nothing that was tried fits"));
 }
 
+TEST_CASE("A plan that does not fit gets the warnings of one that does") {
+  Scenario scenario = uniform_scenario();
+  scenario.plan.scatter_gather.value = true;
+  const std::vector<std::string> warnings = found(scenario).report.warnings;
+  CHECK(mentions(warnings, "plan.scatter_gather has no effect"));
+  scenario.cluster.device.memory = Bytes{1000};
+  CHECK(refused(scenario).warnings == warnings);
+}
+
 TEST_CASE("A plan that does not fit is priced all the same when memory is ignored") {
   Scenario scenario = uniform_scenario();
   scenario.cluster.device.memory = Bytes{1000};

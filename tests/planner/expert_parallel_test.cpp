@@ -10,6 +10,7 @@
 
 #include "core/cost/memory_model.hpp"
 #include "core/model/families/transformer.hpp"
+#include "io/writers/writers.hpp"
 #include "planner/answer.hpp"
 #include "planner/refusals.hpp"
 #include "planner/search/search.hpp"
@@ -79,6 +80,31 @@ TEST_CASE("tokens that are sent take time, and uneven ones more") {
   scenario.plan.expert_imbalance_memory = Placed<double>{2, {}};
   CHECK(priced(scenario).report.workers.front().memory.bytes.stash > stash);
   CHECK(step() == even);
+}
+
+// Weights of experts take longer to read than their tokens to compute: alone, a device reads all of them for each
+// micro-batch.
+TEST_CASE("experts that get more tokens at once than alone make more of a device, and the report says so") {
+  const auto report = [](std::int64_t e) {
+    Scenario scenario = experts(8, e);
+    scenario.cluster.device.memory_bandwidth = Bandwidth{1e11};
+    scenario.cluster.links = {.kind = LinkKind::Ideal};
+    return std::get<Answer>(answer(scenario, {.ignore_memory = true}));
+  };
+  const Answer divided = report(8), whole = report(1);
+  CHECK(divided.report.scaling_efficiency > 1);
+  CHECK(divided.report.references.front().note ==
+        "whether or not the model fits on it; its experts get the tokens of 1 micro-batch at once, those of the plan "
+        "of 8, "
+        "so that the plan can be faster than as many such devices");
+  CHECK(terminal_report(divided, {.width = 1000})
+            .find(" of 8 workers; alone, experts get the tokens of 1 micro-batch at once, here of 8)") !=
+        std::string::npos);
+  CHECK(whole.report.scaling_efficiency <= 1);
+  CHECK(whole.report.references.front().note == "whether or not the model fits on it");
+  CHECK(terminal_report(whole, {.width = 1000}).find("; alone, experts") == std::string::npos);
+  CHECK(plan_of(experts(4, 8, 2, 1)).micro_batches_at_expert() == 4);
+  CHECK(plan_of(experts(4, 2, 2)).micro_batches_at_expert() == 2);
 }
 
 TEST_CASE("a capacity bounds time and memory of uneven tokens, and says what it drops") {

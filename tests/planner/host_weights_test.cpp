@@ -1,4 +1,5 @@
 // training.offload_weights and cluster.node.host_bandwidth: prices, memory and the step by hand, and what is refused.
+#include <algorithm>
 #include <string>
 #include <variant>
 
@@ -65,6 +66,25 @@ TEST_CASE("a step with weights on the host: 3 + 36 + 2 + 4 + 600 ms") {
   Scenario there = weights_on_host(1);
   there.training.offload_weights.value = false;
   CHECK(priced(there).report.step_time == Time{1'000'000 + 36'000'000 + 4 * (4 + 150 + 2) * 1'000'000});
+}
+
+// Of the second micro-batch the host adds each shard to that of the first, in 60 ms: most of the step waits for that. The
+// updates take 4 x 150 ms.
+TEST_CASE("what limits a step names gradients that the host adds, and copies that are no offloads of activations") {
+  const Report report = priced(weights_on_host(2)).report;
+  CAPTURE(report.limiting_factor);
+  const auto says = [&](const char* words) { return report.limiting_factor.find(words) != std::string::npos; };
+  CHECK(says("optimizer updates"));
+  CHECK(says("gradients copied to the host and added there"));
+  CHECK(says("copies of weights from the host"));
+  CHECK_FALSE(says("offloads"));
+  CHECK_FALSE(says("reloads"));
+  CHECK(std::ranges::any_of(report.critical_path, [](const CriticalPart& part) {
+    return part.what == "gradients to the host, added there, of stage 0" && part.kind == CriticalPart::Class::Add;
+  }));
+  const Report once = priced(weights_on_host(1)).report;
+  CHECK(once.limiting_factor.find("copies of gradients to the host") != std::string::npos);
+  CHECK(once.limiting_factor.find("added") == std::string::npos);
 }
 
 // While the third backward begins: weights of two blocks, gradients of one, a shard of weights that is being gathered, the

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <doctest/doctest.h>
 
 #include "planner/find_plan.hpp"
@@ -115,6 +117,38 @@ TEST_CASE("Scatter and gather has no effect without tensor parallelism") {
   const auto lines = warnings(scenario);
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].starts_with("plan.scatter_gather has no effect"));
+}
+
+TEST_CASE("Each of the two bandwidths of a host says where it has no effect, and names the other") {
+  Scenario scenario = uniform_scenario();
+  Cluster& cluster = scenario.cluster;
+  cluster.links = {.kind = LinkKind::Pcie, .bandwidth = Bandwidth{16e9}};
+  cluster.devices_per_node = 4;
+  cluster.host_bandwidth = Bandwidth{100e9};
+  CHECK(warnings(scenario) ==
+        std::vector<std::string>{
+            "cluster.node.host_bandwidth has no effect: it limits what is offloaded to the host, and nothing is "
+            "(plan.offload_layers, training.offload_optimizer); for copies between devices by way of the host's memory "
+            "(peer_access: false) write cluster.node.links.host_bandwidth"});
+  cluster.links.peer_access = false;
+  REQUIRE(warnings(scenario).size() == 1);
+  CHECK(warnings(scenario)[0].ends_with(
+      "copies between devices, which pass the host's memory here, go by cluster.node.links.host_bandwidth"));
+  std::swap(cluster.host_bandwidth, cluster.links.host_bandwidth);
+  CHECK(warnings(scenario).empty());
+  cluster.links.peer_access = true;
+  CHECK(
+      warnings(scenario) ==
+      std::vector<std::string>{
+          "cluster.node.links.host_bandwidth has no effect: no copy between devices of a node passes the host's memory "
+          "(that needs peer_access: false); for what is offloaded to the host write cluster.node.host_bandwidth"});
+  // Of a plan that offloads.
+  Plan plan = find_plan(scenario, CostModel(scenario));
+  plan.offloaded.assign(at(plan.chunks()), 1);
+  cluster.host_bandwidth = Bandwidth{100e9};
+  const auto offloading = options_without_effect(scenario, plan);
+  REQUIRE(offloading.size() == 1);
+  CHECK(offloading[0].ends_with("; what is offloaded to the host goes by cluster.node.host_bandwidth"));
 }
 
 // 8 layers on 4 stages, 2 each. Layer 3 (stage 1) -> layer 4 (stage 2) skips nothing, layer 1 (stage 0) -> layer 4

@@ -1,5 +1,6 @@
 #include "core/model/families/hybrid.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 
 namespace pipewright::core {
@@ -56,6 +57,10 @@ void read_hybrid(const FamilyValues& values, Transformer& t) {
                given(values, kDeltaKernel, kDelta.kernel),
                given(values, kDeltaChunk, kDelta.chunk)};
     refuse_unshared(values, "delta_heads", "delta_key_heads", t.delta.key_heads);
+    if (const std::int64_t tokens = values["sequence_length"]; t.delta.chunk > std::max(tokens, kDelta.chunk))
+      values.refuse("delta_chunk", "is longer than sequence_length " + std::to_string(tokens) +
+                                       "; write no more than that, or leave it out for " +
+                                       std::to_string(kDelta.chunk));
   }
 }
 

@@ -96,6 +96,8 @@ void read_lora(const FamilyValues& values, bool fused, Transformer& t) {
   const std::string_view given = values.choice("lora_targets");
   t.lora.rank = values["lora_rank"];
   if (t.lora.rank == 0) {
+    if (values.places.contains("lora_rank"))
+      values.refuse("lora_rank", "is no rank; write 1 or more, or leave lora_rank out to train all weights");
     if (!given.empty()) values.refuse("lora_targets", "is given without lora_rank; add lora_rank");
     return;
   }
