@@ -157,6 +157,7 @@ struct Network {
   Duplex duplex = Duplex::Full;
   double oversubscription = 1.0;  // bandwidth into a leaf switch / bandwidth out of it, >= 1
   int nodes_per_switch = 1;       // nodes under one leaf switch
+  bool rails = false;             // a leaf switch has the NICs of one place of these nodes alone (rail-optimised)
   std::optional<double> band;     // of the rates that messages reach; absent: kNetworkBand
 };
 

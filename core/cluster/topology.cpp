@@ -40,6 +40,8 @@ void require_sound(const Cluster& cluster) {
     if (!(cluster.network->oversubscription >= 1) || !std::isfinite(cluster.network->oversubscription))
       refuse("cluster.network.oversubscription", "must be at least 1 (1: none)");
     if (cluster.network->nodes_per_switch < 1) refuse("cluster.network.nodes_per_switch", "must be at least 1");
+    if (cluster.network->rails && cluster.network->per == NicPer::Node)
+      refuse("cluster.network.rails", "a rail joins the NICs of one place of many nodes; write per: device");
   }
 }
 
@@ -75,8 +77,10 @@ Topology::Topology(const Cluster& cluster) : cluster_(cluster) {
   links_in_node_ = pairs_ + n * ports_per_device_ + (host_memory_ ? 1 : 0);
   if (nics_per_node_ == 0) return;
   const Network& network = *cluster_.network;
-  if (network.oversubscription == 1.0 || network.nodes_per_switch >= nodes_) return;
-  leaves_ = (nodes_ + network.nodes_per_switch - 1) / network.nodes_per_switch;
+  rails_ = network.rails && n > 1;
+  const bool crossed = rails_ && links.kind != LinkKind::Nvswitch;  // also among the nodes of one leaf
+  if (network.oversubscription == 1.0 || (network.nodes_per_switch >= nodes_ && !crossed)) return;
+  leaves_ = (nodes_ + network.nodes_per_switch - 1) / network.nodes_per_switch * (rails_ ? n : 1);
   per_leaf_ = per_nic_;
 }
 
@@ -123,8 +127,8 @@ Bandwidth Topology::bandwidth(int link) const {
 
 Bandwidth Topology::uplink_bandwidth() const {
   const Network& network = *cluster_.network;
-  return Bandwidth{static_cast<double>(network.nodes_per_switch) * nics_per_node_ * network.bandwidth.value /
-                   network.oversubscription};
+  return Bandwidth{static_cast<double>(network.nodes_per_switch) * (rails_ ? 1 : nics_per_node_) *
+                   network.bandwidth.value / network.oversubscription};
 }
 
 std::string Topology::name(const LinkPlace& place) const {
@@ -132,7 +136,10 @@ std::string Topology::name(const LinkPlace& place) const {
   const bool half = cluster_.links.duplex == Duplex::Half, half_nic = per_nic_ == 1;
   const std::string device = of_device(place.owner, place.place);
   const std::string nic = nics_per_node_ == 1 && cluster_.network->per == NicPer::Node ? of_node(place.owner) : device;
-  const std::string leaf = "leaf " + std::to_string(place.owner);
+  const int n = cluster_.devices_per_node;
+  const std::string leaf = rails_
+                               ? "leaf " + std::to_string(place.owner / n) + " rail " + std::to_string(place.owner % n)
+                               : "leaf " + std::to_string(place.owner);
   switch (place.kind) {
     case Kind::PortOut: return device + (half ? " port" : " out");
     case Kind::PortIn: return device + " in";
@@ -143,7 +150,6 @@ std::string Topology::name(const LinkPlace& place) const {
     case Kind::Down: return leaf + " down";
     case Kind::Pair: break;
   }
-  const int n = cluster_.devices_per_node;
   int a = 0, b = place.place;
   for (; b >= (half ? n - 1 - a : n - 1); ++a)
     b -= half ? n - 1 - a : n - 1;
@@ -166,7 +172,15 @@ std::vector<Link> Topology::links() const {
 Topology::Way Topology::way(DeviceId from, DeviceId to) const {
   if (from == to) return Way::None;
   if (from / cluster_.devices_per_node == to / cluster_.devices_per_node) return Way::InsideNode;
-  return leaves_ > 0 && leaf(from) != leaf(to) ? Way::BetweenLeaves : Way::BetweenNodes;
+  const DeviceId by = sender(from, to);
+  const bool spine = leaves_ > 0 && leaf(by) != leaf(to);
+  if (by != from) return spine ? Way::ByNeighbourAndSpine : Way::ByNeighbour;
+  return spine ? Way::BetweenLeaves : Way::BetweenNodes;
+}
+
+DeviceId Topology::sender(DeviceId from, DeviceId to) const {
+  const int n = cluster_.devices_per_node;
+  return rails_ && cluster_.links.kind == LinkKind::Nvswitch ? from / n * n + to % n : from;
 }
 
 Route Topology::route(DeviceId from, DeviceId to) const {
@@ -184,7 +198,9 @@ void Topology::route(DeviceId from, DeviceId to, Route& result) const {
     case Way::None: return;
     case Way::InsideNode: return inside_node(from, to, result);
     case Way::BetweenNodes:
-    case Way::BetweenLeaves: return between_nodes(from, to, result);
+    case Way::BetweenLeaves:
+    case Way::ByNeighbour:
+    case Way::ByNeighbourAndSpine: return between_nodes(from, to, result);
   }
 }
 
@@ -224,9 +240,14 @@ void Topology::between_nodes(DeviceId from, DeviceId to, Route& route) const {
     route.links.push_back(port(LinkPlace::Kind::PortOut, from));
     route.bandwidth = std::min(route.bandwidth, cluster_.links.bandwidth);
   }
-  route.links.push_back(nic(LinkPlace::Kind::NicOut, from));
-  if (leaves_ > 0 && leaf(from) != leaf(to)) {
-    route.links.push_back(uplink(LinkPlace::Kind::Up, leaf(from)));
+  const DeviceId by = sender(from, to);
+  if (by != from) {
+    route.links = {port(LinkPlace::Kind::PortOut, from), port(LinkPlace::Kind::PortIn, by)};
+    route.bandwidth = std::min(route.bandwidth, cluster_.links.bandwidth);
+  }
+  route.links.push_back(nic(LinkPlace::Kind::NicOut, by));
+  if (leaves_ > 0 && leaf(by) != leaf(to)) {
+    route.links.push_back(uplink(LinkPlace::Kind::Up, leaf(by)));
     route.links.push_back(uplink(LinkPlace::Kind::Down, leaf(to)));
     route.bandwidth = std::min(route.bandwidth, uplink_bandwidth());
   }

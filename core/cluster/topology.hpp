@@ -21,6 +21,9 @@
 //     the uplink and the downlink, each of    nodes_per_switch * NICs per node * bandwidth / oversubscription
 //                      2 nodes x 8 NICs x 25 GB/s / 4 = 100 GB/s
 //     (without oversubscription an uplink carries all its NICs at once and can never bind: it is left out).
+//     With rails, NICs of the i-th devices of nodes_per_switch nodes hang on one leaf, which carries nodes_per_switch NICs. From
+//     one rail to another: behind an NVSwitch first to the neighbour on the receiver's rail, as NCCL does ([NcclPxn22]), and
+//     out by its NIC; else over the spine.        2 nodes, device 0 to 9: port out 0, port in 1, NIC out 1, NIC in 9
 // Latency: `links.latency` inside a node, `network.latency` alone between nodes (it is measured end to end, so the
 // ports on the way add nothing). Tests: tests/core/topology_test.cpp.
 #pragma once
@@ -79,14 +82,19 @@ class Topology {
   void route(DeviceId from, DeviceId to, Route& result) const;  // the same, into memory that is there
 
   // Which kind of route it is. Routes of one kind pass links of the same kinds, and have one bandwidth and latency.
-  enum class Way : std::uint8_t { None, InsideNode, BetweenNodes, BetweenLeaves };
+  enum class Way : std::uint8_t { None, InsideNode, BetweenNodes, BetweenLeaves, ByNeighbour, ByNeighbourAndSpine };
   Way way(DeviceId from, DeviceId to) const;
 
  private:
   int per_node() const { return links_in_node_ + nics_per_node_ * per_nic_; }
   int port(LinkPlace::Kind kind, DeviceId device) const;
   int nic(LinkPlace::Kind kind, DeviceId device) const;
-  int leaf(DeviceId device) const { return device / cluster_.devices_per_node / cluster_.network->nodes_per_switch; }
+  int leaf(DeviceId device) const {
+    const int n = cluster_.devices_per_node, nodes = device / n / cluster_.network->nodes_per_switch;
+    return rails_ ? nodes * n + device % n : nodes;
+  }
+  // By whose NIC a device sends.
+  DeviceId sender(DeviceId from, DeviceId to) const;
   int uplink(LinkPlace::Kind kind, int leaf) const { return nodes_ * per_node() + leaf * per_leaf_ + second(kind); }
   int second(LinkPlace::Kind kind) const;
   Bandwidth uplink_bandwidth() const;
@@ -103,6 +111,7 @@ class Topology {
   int nics_per_node_ = 0;           // 0: one node, or an ideal network
   int per_nic_ = 0, per_leaf_ = 0;  // 1: half duplex, both directions are one link; else 2
   int leaves_ = 0;                  // leaf switches whose uplinks can bind
+  bool rails_ = false;
 };
 
 // More than any cluster has; keeps a slip of the keyboard from filling the memory.

@@ -73,13 +73,14 @@ std::span<const CostSourceRule> cost_sources() {
 namespace {
 
 // Links that the members of a tensor-parallel group share, divided among them. t = 4 on nodes of 8 devices with one NIC
-// of 10 GB/s: 2.5 GB/s each; with a NIC per device only the uplinks of a leaf divide.
+// of 10 GB/s: 2.5 GB/s each; with a NIC per device only the uplinks of a leaf divide, and with rails nothing does.
 Cluster seen_by_leads(Cluster cluster, std::int64_t tensor_parallel) {
   const auto together = static_cast<double>(std::min<std::int64_t>(tensor_parallel, cluster.devices_per_node));
   if (together <= 1) return cluster;
   if (cluster.links.host_bandwidth) cluster.links.host_bandwidth->value /= together;
   if (cluster.network && cluster.network->per == NicPer::Node) cluster.network->bandwidth.value /= together;
-  if (cluster.network && cluster.network->per == NicPer::Device && cluster.network->oversubscription > 1)
+  if (cluster.network && cluster.network->per == NicPer::Device && cluster.network->oversubscription > 1 &&
+      !cluster.network->rails)
     cluster.network->oversubscription *= together;
   return cluster;
 }

@@ -281,6 +281,9 @@ constexpr Field<Network> kNetwork[] = {
      member<&Network::oversubscription, Factor>},
     {"nodes_per_switch", "whole number >= 1", "nodes under one leaf switch; default: 1",
      member<&Network::nodes_per_switch, AtLeast1>},
+    {"rails", "true | false",
+     "rail-optimised: a leaf switch has the NICs of one place of those nodes alone; needs per: device; default: false",
+     read_as<&Network::rails>, write_unless<&Network::rails, false>},
     {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
      member<&Network::band, Band>},
 };

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -155,6 +156,41 @@ TEST_CASE("Oversubscribed leaves share an uplink, and only between leaves") {
   CHECK(topology.route(0, 8).bandwidth == GB(5));  // 2 nodes x 4 NICs x 10 GB/s / 16
 }
 
+TEST_CASE(
+    "On rails a message leaves by the neighbour on the receiver's rail, and passes the spine between pods alone") {
+  Cluster rails = cluster(LinkKind::Nvswitch, 4);
+  rails.network->per = NicPer::Device, rails.network->rails = true;
+  rails.network->nodes_per_switch = 2;
+  CHECK(way(Topology(rails), 0, 4) == "node 0 device 0 NIC out | node 1 device 0 NIC in");
+  CHECK(way(Topology(rails), 0, 9) ==
+        "node 0 device 0 out | node 0 device 1 in | node 0 device 1 NIC out | node 2 device 1 NIC in");
+  rails.network->oversubscription = 4;
+  const Topology topology(rails);
+  CHECK(way(topology, 0, 5) ==
+        "node 0 device 0 out | node 0 device 1 in | node 0 device 1 NIC out | node 1 device 1 NIC in");
+  CHECK(way(topology, 0, 8) ==
+        "node 0 device 0 NIC out | leaf 0 rail 0 up | leaf 1 rail 0 down | node 2 device 0 NIC in");
+  CHECK(way(topology, 3, 9) ==
+        "node 0 device 3 out | node 0 device 1 in | node 0 device 1 NIC out | leaf 0 rail 1 up | leaf 1 rail 1 down | "
+        "node 2 device 1 NIC in");
+  CHECK(topology.route(0, 8).bandwidth == GB(5));  // 2 nodes x 10 GB/s / 4
+  CHECK(topology.route(0, 5).bandwidth == GB(10));
+  CHECK(topology.way(0, 5) == Topology::Way::ByNeighbour);
+  CHECK(topology.way(3, 9) == Topology::Way::ByNeighbourAndSpine);
+  // Without a switch inside the node other rails are reached over the spine, also in the same pod.
+  rails.links.kind = LinkKind::Pcie;
+  CHECK(way(Topology(rails), 0, 5) ==
+        "node 0 device 0 out | node 0 device 0 NIC out | leaf 0 rail 0 up | leaf 0 rail 1 down | node 1 device 1 NIC "
+        "in | "
+        "node 1 device 1 in");
+  rails.network->nodes_per_switch = 4;
+  CHECK(way(Topology(rails), 0, 5).find("leaf 0 rail 1 down") != std::string::npos);
+  rails.network->per = NicPer::Node;
+  CHECK_THROWS_WITH_AS(Topology{rails},
+                       "cluster.network.rails: a rail joins the NICs of one place of many nodes; write per: device",
+                       InputError);
+}
+
 TEST_CASE("An uplink that cannot bind is left out") {
   Cluster tree = cluster(LinkKind::Nvswitch, 4);
   tree.network->nodes_per_switch = 2;
@@ -202,10 +238,12 @@ TEST_CASE("A link's place and name follow from its number") {
 
 TEST_CASE("Links on a route are distinct and no slower than the route") {
   for (const LinkKind kind : {LinkKind::Ideal, LinkKind::Mesh, LinkKind::Nvswitch, LinkKind::Pcie})
-    for (const Duplex duplex : {Duplex::Full, Duplex::Half}) {
+    for (const auto& [duplex, rails] :
+         {std::pair{Duplex::Full, false}, {Duplex::Half, false}, {Duplex::Full, true}, {Duplex::Half, true}}) {
       Cluster c = cluster(kind, 4);
       c.links.duplex = c.network->duplex = duplex;
       c.network->oversubscription = 3;
+      if (rails) c.network->rails = true, c.network->per = NicPer::Device, c.network->nodes_per_switch = 2;
       const Topology topology(c);
       for (DeviceId from = 0; from < c.devices(); ++from)
         for (DeviceId to = 0; to < c.devices(); ++to) {
