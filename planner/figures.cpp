@@ -16,7 +16,7 @@ const StageReport& stage_of(const Answer& answer, Where where, std::int64_t stag
   if (where == Where::Last) return answer.report.stages.back();
   if (stage >= stages)
     throw InputError(fmt::format("where: there is no stage {}; the plan has 0..{}", stage, stages - 1));
-  return answer.report.stages[static_cast<std::size_t>(stage)];
+  return answer.report.stages[stage];
 }
 
 // A figure that every stage has: the largest, the sum, or one stage's.

@@ -212,7 +212,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
         errors.add(lists[static_cast<std::size_t>(k)].place, "plan.recompute",
                    fmt::format("layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
                                "write one {{layers: [...]}} for all",
-                               layer, scenario.model.layers[static_cast<std::size_t>(layer)].name, k));
+                               layer, scenario.model.layers[layer].name, k));
   }
 }
 

@@ -72,7 +72,7 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
                                                static_cast<double>(one_micro_batch(problem, k))));
       continue;
     }
-    const StageReport& stage = planned.report.stages[at(k)];
+    const StageReport& stage = planned.report.stages[k];
     if (cap.devices.size() > 1 && cap.devices.size() != at(problem.stages))
       throw InputError(Place{}, "--memory-cap",
                        fmt::format("{} sizes for {} stages; write one for all, or one for each", cap.devices.size(),

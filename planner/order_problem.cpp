@@ -55,7 +55,7 @@ OrderProblem order_problem(const Plan& plan, const CostModel& cost) {
   const MemoryModel memory = memory_model(plan, cost);
   for (int i = 0; i < problem.chunks(); ++i) {
     const VirtualStageId v = i % plan.chunks();
-    const ChunkMemory& chunk = memory.chunks[at(v)];
+    const ChunkMemory& chunk = memory.chunks[v];
     const bool again = costs.shape.recomputes(plan.stage_of(v));
     problem.held.push_back((again ? chunk.boundary : chunk.stash)[0].value);
     problem.kept_after_input.push_back(problem.held.back() + (again ? chunk.working[0].value : 0));

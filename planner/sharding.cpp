@@ -85,9 +85,8 @@ std::vector<LayerRange> natural_units(const Model& model, LayerRange layers) {
   std::vector<LayerRange> units;
   bool weights = false;  // of the last unit
   for (LayerId i = layers.begin; i < layers.end; ++i) {
-    const Layer& layer = model.layers[at(i)];
-    const bool begins =
-        has_blocks ? layer.block || (i > 0 && model.layers[at(i - 1)].block) : weights && layer.held() > 0;
+    const Layer& layer = model.layers[i];
+    const bool begins = has_blocks ? layer.block || (i > 0 && model.layers[i - 1].block) : weights && layer.held() > 0;
     if (i == layers.begin || begins)
       units.push_back({i, i + 1}), weights = layer.held() > 0;
     else
@@ -262,7 +261,7 @@ void check_offloading(const Scenario& scenario, const Plan& plan, PlanErrors& er
 void check_units(const Scenario& scenario, const Plan& plan) {
   for (VirtualStageId v = 0; v < std::ssize(plan.offloaded); ++v) {
     if (!plan.offloaded[at(v)]) continue;
-    const auto blocks = natural_units(scenario.model, plan.layers[at(v)]).size();
+    const auto blocks = natural_units(scenario.model, plan.layers[v]).size();
     if (blocks == 1) continue;
     throw InputError(
         scenario.plan.offload_layers->place, "plan.offload_layers",
@@ -283,8 +282,8 @@ void offload_first(const Model& model, std::int64_t layers, Plan& plan) {
     for (int i = 0; i < plan.seating().held() && left > 0; ++i) {
       const VirtualStageId v = plan.seating().chunk_of(k, i);
       std::int64_t blocks = has_blocks ? 0 : 1;
-      for (LayerId id = plan.layers[at(v)].begin; has_blocks && id < plan.layers[at(v)].end; ++id)
-        blocks += model.layers[at(id)].block ? 1 : 0;
+      for (LayerId id = plan.layers[v].begin; has_blocks && id < plan.layers[v].end; ++id)
+        blocks += model.layers[id].block ? 1 : 0;
       plan.offloaded[at(v)] = blocks > 0;
       left -= blocks;
     }

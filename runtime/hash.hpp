@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "core/ids.hpp"
 #include "runtime/data.hpp"
 
 namespace pipewright::runtime {
@@ -24,6 +25,10 @@ class Hash {
   Hash& add(std::integral auto number) {
     const auto wide = static_cast<std::int64_t>(number);
     return add(std::as_bytes(std::span(&wide, 1)));
+  }
+  template <class Kind>
+  Hash& add(Id<Kind> id) {
+    return add(int{id});
   }
   std::uint64_t value() const { return value_; }
 

@@ -112,7 +112,7 @@ class TrafficCompiler {
   }
 
   void add_times() {
-    const auto v = static_cast<std::size_t>(code_.virtual_stage);
+    const VirtualStageId v = code_.virtual_stage;
     const StepCosts& costs = figures_.costs;
     for (std::size_t kind = 0; kind < kKinds; ++kind)
       code_.time[kind] = {costs.duration[v * kKinds + kind], costs.duration_last[v * kKinds + kind]};

@@ -328,13 +328,13 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
       const VirtualStageId first = seating.chunk_of(group, 0);
       if (seating.group_of(first) != group) continue;
       for (const VirtualStageId v : flushed_[at(seating.position(first, 0))])
-        for (std::size_t bucket = 0; bucket < costs.collectives[at(v)].size(); ++bucket) {
+        for (std::size_t bucket = 0; bucket < costs.collectives[v].size(); ++bucket) {
           Time ready = stream[at(group)];
           for (const std::uint32_t i : marks_of_[at(v)])
             for (const Sweep& copy : copies)
               ready = std::max({ready, copy.gradient[i].start,
                                 copy.gradient[i].end - costs.ready_before_end_of(marks_[i].op, bucket)});
-          stream[at(group)] = reduced[at(v)] = ready + costs.collectives[at(v)][bucket].time;
+          stream[at(group)] = reduced[at(v)] = ready + costs.collectives[v][bucket].time;
           last = std::max(last, reduced[at(v)]);
         }
     }

@@ -394,7 +394,7 @@ class Relaxation {
     std::size_t meetings = 0;
     const Seating seating = schedule_.seating();
     for (StageId group = 0; group < schedule_.shape.stages; ++group)
-      for (const auto& ops : schedule_.positions[at(seating.position(seating.chunk_of(group, 0), 0))].communication)
+      for (const auto& ops : schedule_.positions[seating.position(seating.chunk_of(group, 0), 0)].communication)
         first.push_back(meetings), meetings += ops.size();
     std::size_t own = meetings;  // of streams of one worker, behind those of groups
     for (std::size_t w = 0; w < workers_; ++w)

@@ -48,7 +48,7 @@ Run run_of(const Schedule& schedule, const Timeline& timeline) {
     for (Ends& ends : of_chunk)
       ends.replicas = replicas, ends.replica = position - seating.first_position(stage);
     std::int64_t in_flight = 0;
-    const auto& ops = schedule.positions[at(position)].compute;
+    const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const bool forward = ops[i].kind == Kind::F;
       if (!forward && !rule(ops[i].kind).gradients) continue;

@@ -18,7 +18,7 @@ class Linker {
         rounds_(schedule.rounds()),
         stage_(seating_.stage_at(position)),
         may_leave_(schedule.shape.leaving_under_forward()),
-        lane_(schedule.positions[at(position)]) {}
+        lane_(schedule.positions[position]) {}
 
   StreamLinks run() {
     if (!lane_.communication[kReductions].empty()) link_gradients();

@@ -59,15 +59,15 @@ std::vector<WorkerReport> worker_reports(const Timeline& timeline, const Schedul
                                          const StepCosts& costs, const MemoryModel& memory, const Causes& causes) {
   const std::vector<MemoryPeak> memory_peaks = peaks(memory, schedule, costs, timeline);
   std::vector<WorkerReport> workers(timeline.workers.size());
-  for (std::size_t w = 0; w < workers.size(); ++w) {
+  for (WorkerId w = 0; w < std::ssize(workers); ++w) {
     WorkerReport& worker = workers[w];
-    const auto position = static_cast<PositionId>(w % schedule.positions.size());
-    worker.id = static_cast<WorkerId>(w);
+    const PositionId position = schedule.position_of(w);
+    worker.id = w;
     worker.copy = static_cast<CopyId>(w / schedule.positions.size());
     worker.stage = schedule.seating().stage_at(position);
     worker.replica = position - schedule.seating().first_position(worker.stage);
-    if (w < plan.device.size()) worker.device = plan.device[w];
-    const WorkerTimes times = times_of(schedule.positions[at(position)], timeline.workers[w]);
+    if (w < std::ssize(plan.device)) worker.device = plan.device[w];
+    const WorkerTimes times = times_of(schedule.positions[position], timeline.workers[w]);
     worker.busy = times.busy;
     worker.forward = times.forward;
     worker.backward = times.backward;
@@ -91,7 +91,7 @@ std::vector<WorkerReport> of_all_workers(std::vector<WorkerReport> simulated, co
     workers.push_back(simulated[at(simulated_worker(fold, w, positions))]);
     workers.back().id = w;
     workers.back().copy = w / positions;
-    workers.back().device = plan.device[at(w)];
+    workers.back().device = plan.device[w];
   }
   return workers;
 }
@@ -105,7 +105,7 @@ bool splits_backward(const Lane& lane) {
 // Times of one full micro-batch through the chunks of a stage; both ways, where it passes one of them, their mean.
 void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& costs) {
   const ScheduleShape& shape = schedule.shape;
-  const bool split = splits_backward(schedule.positions[at(schedule.seating().first_position(stage.stage))]);
+  const bool split = splits_backward(schedule.positions[schedule.seating().first_position(stage.stage)]);
   const auto price = [&](VirtualStageId v, Kind kind) { return costs.duration[at(v) * kKinds + at(int(kind))]; };
   for (int i = 0; i < schedule.seating().held(); ++i) {
     const VirtualStageId v = schedule.seating().chunk_of(stage.stage, i);
@@ -125,13 +125,13 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     StageReport& stage = stages[k];
     stage.stage = static_cast<StageId>(k);
     for (int i = 0; i < plan.seating().held(); ++i) {
-      const std::size_t v = at(plan.seating().chunk_of(stage.stage, i));
+      const VirtualStageId v = plan.seating().chunk_of(stage.stage, i);
       if (plan.units > 1 && i % plan.units > 0)
         stage.layers.back().end = plan.layers[v].end;
       else
         stage.layers.push_back(plan.layers[v]);
       for (LayerId layer = plan.layers[v].begin; layer < plan.layers[v].end; ++layer)
-        stage.parameters += model.layers[at(layer)].parameters;
+        stage.parameters += model.layers[layer].parameters;
     }
     add_times(stage, schedule, costs);
   }
@@ -223,7 +223,7 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
   // The members of an all-reduce run it together: it is counted on the first holder of its chunk.
   for (PositionId position = 0; position < positions; ++position)
     for (StreamId s = 0; s < kStreams.size(); ++s)
-      for (const Op& op : schedule.positions[at(position)].communication[s]) {
+      for (const Op& op : schedule.positions[position].communication[s]) {
         if (!kStreams[s].alone && schedule.seating().position(op.virtual_stage, 0) != position) continue;
         for (CopyId copy = 0; copy < (kStreams[s].alone ? schedule.shape.data_parallel : 1); ++copy)
           add(costs.collective(op, copy));
@@ -272,7 +272,7 @@ void add_limit(Report& report, const Schedule& schedule) {
   bool alike = true;
   for (const StageReport& stage : report.stages) {
     const double load = load_of(stage, schedule, steady),
-                 most = load_of(report.stages[at(report.limiting_stage)], schedule, steady);
+                 most = load_of(report.stages[report.limiting_stage], schedule, steady);
     alike = alike && load == most;
     if (load > most) report.limiting_stage = stage.stage;
   }
@@ -303,7 +303,7 @@ void add_limit(Report& report, const Schedule& schedule) {
   for (std::size_t i = 1; i < order.size() && sums[order[i]] > Time{}; ++i)
     text += (i == 1 ? "; " : ", ") + std::string(kNames[order[i]]) + " " + share(i);
   const std::string stage = std::to_string(report.limiting_stage);
-  const StageReport& busiest = report.stages[at(report.limiting_stage)];
+  const StageReport& busiest = report.stages[report.limiting_stage];
   text += ")";
   if (report.stages.size() > 1)
     text += alike ? "; all stages are equally busy" : "; the busiest is stage " + stage;

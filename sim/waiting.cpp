@@ -68,7 +68,7 @@ Cause Causes::of(WorkerId worker, std::size_t op) const {
   auto gate = std::lower_bound(gates.begin(), gates.end(), op,
                                [](const StreamLinks::Gate& one, std::size_t number) { return one.op < number; });
   for (; gate != gates.end() && gate->op == op; ++gate) {
-    const auto& spans = timeline_.workers[at(worker)].communication[gate->stream];
+    const auto& spans = timeline_.workers[worker].communication[gate->stream];
     std::size_t first = gate->count - 1;
     if (last.kind != Cause::Kind::None && spans[first].end <= last.arrived) continue;
     while (first > 0 && spans[first - 1].end == spans[first].start)
@@ -79,7 +79,7 @@ Cause Causes::of(WorkerId worker, std::size_t op) const {
 }
 
 IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId worker) {
-  const auto& spans = timeline.workers[at(worker)].compute;
+  const auto& spans = timeline.workers[worker].compute;
   IdleSplit idle;
   if (spans.empty()) {
     idle.fill = timeline.makespan;
@@ -218,7 +218,7 @@ class WalkBack {
   };
 
   const std::vector<Span>& stream(const Here& here) const {
-    const LaneTimes& times = timeline_.workers[at(here.worker)];
+    const LaneTimes& times = timeline_.workers[here.worker];
     return here.stream == kCompute ? times.compute : times.communication[at(here.stream)];
   }
   const std::vector<Op>& list(const Here& here) const {
@@ -286,10 +286,10 @@ class WalkBack {
     const bool alone = kStreams[at(here.stream)].alone;
     for (const WorkerId worker : alone ? std::vector{here.worker} : holders(schedule_.seating(), op.virtual_stage)) {
       const auto member = static_cast<PositionId>(position(worker));
-      const LaneTimes& times = timeline_.workers[at(worker)];
+      const LaneTimes& times = timeline_.workers[worker];
       if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
         const Span& span = times.compute[trigger->op];
-        const Op& last = schedule_.positions[at(member)].compute[trigger->op];
+        const Op& last = schedule_.positions[member].compute[trigger->op];
         Time ready = trigger->ready(costs_, last, op, span.start, span.end);
         if (costs_.contention) ready = std::min(ready, start);  // the end of an op that was slowed later says too much
         keep_later(best, {worker, kCompute, static_cast<int>(trigger->op), ready}, start);

@@ -71,7 +71,8 @@ void check_links_apart(const Scenario& scenario, const RunPlan& run, const Topol
   const auto device = [&](WorkerId worker) { return run.plan->device[static_cast<std::size_t>(worker)]; };
   for (const RunChannel& channel : run.channels)
     for (CopyId copy = 0; copy < (channel.between_copies() ? run.plan->copies() : 1); ++copy) {
-      const std::pair ends(copy * run.plan->positions() + channel.from, run.receiver(channel, copy));
+      const std::pair<WorkerId, WorkerId> ends(copy * run.plan->positions() + channel.from,
+                                               run.receiver(channel, copy));
       for (const int link : topology.route(device(ends.first), device(ends.second)).links)
         if (const auto [found, added] = user.try_emplace(link, ends); !added && found->second != ends)
           throw InputError(scenario.cluster.place, "run.transport",

@@ -65,9 +65,9 @@ std::string on_stages(std::size_t begin, std::size_t end) {
 std::string recompute_in_words(const Plan& plan) {
   if (plan.rebuilt.empty()) return in_words(plan.recompute);
   std::string text = "recompute " + layers_in_words(plan.rebuilt);
-  for (std::size_t k = 0, end = 0; k < plan.recompute.size(); k = end) {
+  for (StageId k = 0, end = 0; k < std::ssize(plan.recompute); k = end) {
     const Recompute mode = plan.recompute[k];
-    while (end < plan.recompute.size() && plan.recompute[end] == mode)
+    while (end < std::ssize(plan.recompute) && plan.recompute[end] == mode)
       ++end;
     if (mode == Recompute::Layers || mode == Recompute::None) continue;
     text += ", " + in_words({mode}).substr(std::string("recompute ").size()) + on_stages(k, end);

@@ -76,7 +76,7 @@ Timeline unfolded(const Timeline& timeline, const Plan& plan, const Fold* fold) 
   const int positions = plan.positions();
   for (WorkerId w = 0; w < plan.workers(); ++w) {
     const WorkerId like = simulated_worker(fold, w, positions);
-    whole.workers.push_back(timeline.workers[at(like)]);
+    whole.workers.push_back(timeline.workers[like]);
     for (std::size_t i = first[at(like)]; i < first[at(like) + 1]; ++i) {
       whole.transfers.push_back(timeline.transfers[i]);
       whole.transfers.back().from = w;
@@ -112,7 +112,7 @@ std::optional<double> hardware_flop_utilization(const Scenario& scenario, const 
   const Model& model = scenario.model;
   if (!mfu || plan.recompute.empty()) return std::nullopt;
   double forward = 0, again = 0;
-  for (std::size_t v = 0; v < plan.layers.size(); ++v)
+  for (VirtualStageId v = 0; v < std::ssize(plan.layers); ++v)
     for (LayerId id = plan.layers[v].begin; id < plan.layers[v].end; ++id) {
       const Layer& layer = model.layers[static_cast<std::size_t>(id)];
       if (!layer.flops) return std::nullopt;

@@ -180,7 +180,7 @@ Topology::Way Topology::way(DeviceId from, DeviceId to) const {
 
 DeviceId Topology::sender(DeviceId from, DeviceId to) const {
   const int n = cluster_.devices_per_node;
-  return rails_ && cluster_.links.kind == LinkKind::Nvswitch ? from / n * n + to % n : from;
+  return rails_ && cluster_.links.kind == LinkKind::Nvswitch ? DeviceId{from / n * n + to % n} : from;
 }
 
 Route Topology::route(DeviceId from, DeviceId to) const {

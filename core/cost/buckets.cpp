@@ -74,7 +74,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.stages = plan.stages;
   shape.virtual_stages = plan.virtual_stages;
   PP_CHECK(plan.micro_batches >= 1 && plan.micro_batches <= kMostMicroBatches);
-  PP_CHECK(plan.passes() <= std::numeric_limits<MicroBatchId>::max());
+  PP_CHECK(plan.passes() <= std::numeric_limits<int>::max());
   shape.micro_batches = static_cast<int>(plan.passes()), shape.slices = static_cast<int>(plan.slices_of_each());
   if (plan.facts.states_group && plan.micro_batch_group)
     shape.group = static_cast<int>(std::min<std::int64_t>(plan.micro_batch_group->value, shape.micro_batches));

@@ -69,7 +69,7 @@ CellParts::CellParts(const Plan& plan, VirtualStageId v, const Model& model, con
     std::optional<Cuts> of;
     if (const std::int32_t number = model_.layers[static_cast<std::size_t>(i)].work; number >= 0) {
       const Work& work = model_.works[static_cast<std::size_t>(number)];
-      const bool known = i > range_.begin && model_.layers[static_cast<std::size_t>(i) - 1].work == number;
+      const bool known = i > range_.begin && model_.layers[i - 1].work == number;
       if (known)
         of = cuts_.back();
       else if (std::any_of(work.operators.begin(), work.operators.end(), travels))

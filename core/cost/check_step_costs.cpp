@@ -128,7 +128,7 @@ std::string check_collectives(const StepCosts& costs) {
     if (table->size() != chunks) return "ready_before_end: one list per virtual stage is needed";
   const bool any = costs.shape.seating().any_reduced();
   if (costs.collectives.size() != (any ? chunks : 0)) return "collectives: one list per virtual stage is needed";
-  for (std::size_t v = 0; v < chunks; ++v) {
+  for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v) {
     const std::string where = "all-reduce of virtual stage " + std::to_string(v);
     const auto count = static_cast<std::size_t>(costs.shape.buckets_of(static_cast<int>(v)));
     for (const auto* table : readies) {
@@ -152,7 +152,7 @@ std::string check_collectives(const StepCosts& costs) {
   const bool few = costs.shape.resharding && costs.shape.resharding->over > 0 && !costs.gathers.empty();
   if (!costs.gathers.empty() && costs.gathers.size() != chunks) return "gathers: one per virtual stage is needed";
   if (costs.gathers_of_few.size() != (few ? chunks : 0)) return "gathers_of_few: one per virtual stage is needed";
-  for (std::size_t v = 0; v < costs.gathers.size(); ++v)
+  for (VirtualStageId v = 0; v < std::ssize(costs.gathers); ++v)
     if (std::string wrong =
             check_collective(costs, costs.gathers[v], "all-gather of virtual stage " + std::to_string(v));
         !wrong.empty())

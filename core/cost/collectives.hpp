@@ -99,8 +99,8 @@ class AllReduceGroup {
   bool hierarchical_ = false;
 };
 
-// Devices of all members of the all-reduces of a stage: its replicas in every copy.
-std::vector<DeviceId> members(const Plan& plan, StageId stage);
+// Devices of all members of the all-reduces of a chunk: its holders in every copy.
+std::vector<DeviceId> members(const Plan& plan, VirtualStageId v);
 
 // One all-reduce of `bytes` over `members` (distinct devices). n <= 1: no phases, no time.
 // Hierarchical needs a group that is `AllReduceGroup::hierarchical`.

@@ -147,7 +147,7 @@ class LayersPriced {
   }
 
   void add(LayerId id) {
-    const Layer& layer = model_.layers[at(id)];
+    const Layer& layer = model_.layers[id];
     const CostSource::Passes passes = passes_of(id);
     costs_.forward.push_back(passes.forward);
     costs_.backward_input.push_back(passes.backward_input);
@@ -178,7 +178,7 @@ class LayersPriced {
   double each() const { return static_cast<double>(per_value_.value); }
 
   CostSource::Passes passes_of(LayerId id) {
-    const Layer& layer = model_.layers[at(id)];
+    const Layer& layer = model_.layers[id];
     const auto priced = [&] {
       return active_ == 0 ? source_.price(model_, id, samples_) : source_.price_at(model_, id, samples_, active_);
     };
@@ -280,7 +280,7 @@ class LayersPriced {
 LayerCosts CostModel::layers(std::int64_t samples, int device_class, int active, std::optional<int> slice) const {
   const Model& model = scenario_->model;
   LayersPriced priced(*scenario_, source(device_class), samples, active);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     try {
       priced.add(static_cast<LayerId>(i));
     } catch (const OverflowError& error) {

@@ -23,8 +23,8 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
   for (int v = 0; v + 1 < plan.chunks(); ++v)
     chunks.emplace_back(v, v + 1);
   if (plan.skips == Skips::Direct)  // every stage with every other
-    for (VirtualStageId a = 0; a < plan.stages; ++a)
-      for (VirtualStageId b = 0; b < plan.stages; ++b)
+    for (StageId a = 0; a < plan.stages; ++a)
+      for (StageId b = 0; b < plan.stages; ++b)
         chunks.emplace_back(seating.chunk_of(a, 0), seating.chunk_of(b, 0));
   if (plan.facts.uses_partner)
     for (StageId k = 0; k < plan.stages; ++k)
@@ -111,7 +111,7 @@ class Folding {
     std::vector<std::int32_t> copies, links;
   };
 
-  DeviceId device(CopyId copy, PositionId position) const { return plan_.device[at(copy * positions_ + position)]; }
+  DeviceId device(CopyId copy, PositionId position) const { return plan_.device[copy * positions_ + position]; }
 
   // Calls use(link) for what the messages of a copy pass, in the order of its pairs.
   void for_each_link(CopyId copy, const auto& use) {
@@ -257,7 +257,7 @@ class Folding {
   }
 
   // [i]: the place of values[i], all different, in their order.
-  static std::vector<std::int32_t> ranks(const std::vector<std::int32_t>& values) {
+  static std::vector<std::int32_t> ranks(const auto& values) {
     std::vector<std::int32_t> order(values.size()), rank(values.size());
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](int a, int b) { return values[at(a)] < values[at(b)]; });
@@ -320,7 +320,7 @@ std::shared_ptr<const Fold> fold_copies(const Plan& plan, const CostModel& cost,
 }
 
 WorkerId simulated_worker(const Fold* fold, WorkerId worker, int positions) {
-  return fold == nullptr ? worker : fold->like[at(worker / positions)] * positions + worker % positions;
+  return fold == nullptr ? int{worker} : fold->like[at(worker / positions)] * positions + worker % positions;
 }
 
 }  // namespace pipewright::core

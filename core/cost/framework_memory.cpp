@@ -195,9 +195,8 @@ FixedMemory fixed_of(const MemoryModel& memory, const Plan& plan, const Scenario
   if (training.precision == Precision::Fp16 && gradient_bytes(training).value == 2) {
     const Bytes states = optimizer_bytes(training);
     for (int i = 0; i < plan.seating().held(); ++i)
-      fixed.between =
-          checked_sum(fixed.between,
-                      Bytes{memory.chunks[at(plan.seating().chunk_of(stage, i))].optimizer.value / states.value * 4});
+      fixed.between = checked_sum(
+          fixed.between, Bytes{memory.chunks[plan.seating().chunk_of(stage, i)].optimizer.value / states.value * 4});
   }
   return fixed;
 }
@@ -212,10 +211,10 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
     double missing = 0;
     const Seating seating = plan.seating();
     for (int i = 0; i < seating.held() && states > 0; ++i)
-      missing += static_cast<double>(memory.chunks[at(seating.chunk_of(k, i))].optimizer.value) *
+      missing += static_cast<double>(memory.chunks[seating.chunk_of(k, i)].optimizer.value) *
                  static_cast<double>(later) / static_cast<double>(states);
     for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
-      ChunkMemory& chunk = memory.chunks[at(seating.chunk_of(k, i))];
+      ChunkMemory& chunk = memory.chunks[seating.chunk_of(k, i)];
       for (std::size_t size = 0; size < chunk.logits.size(); ++size) {
         const double logits =
             static_cast<double>(chunk.logits[size].value) / std::min(kLogitBytesKept, static_cast<double>(most));

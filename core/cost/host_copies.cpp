@@ -31,7 +31,7 @@ void price_host_copies(StepCosts& costs, const Plan& plan, const CostModel& cost
     PP_CHECK(costs.shape.buckets_of(v) == 1);
     const Device& device = cluster.device_of(class_of_stage(plan, cluster, plan.stage_of(v)));
     const Bandwidth rate = to_host(cluster, device);
-    const ChunkMemory& chunk = memory.chunks[at(v)];
+    const ChunkMemory& chunk = memory.chunks[v];
     costs.host_copies.push_back(copied(chunk.fetched, rate, {}));
     costs.host_copies.push_back(copied(chunk.stored, rate, {}));
     costs.host_copies.push_back(copied(chunk.stored, rate, transfer_time(3 * chunk.stored, *device.host_update)));

@@ -76,7 +76,7 @@ double gathered_weight_bytes(const Scenario& scenario) {
   const LowPrecisionRule* rule = low_precision(scenario.training);
   if (!rule || !scenario.training.low_precision_weights) return each;
   double all = 0, low = 0;
-  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i) {
     all += static_cast<double>(scenario.model.layers[i].trained());
     if (scenario.model.layers[i].trained_on_device) continue;
     low += static_cast<double>(low_precision_parameters(scenario, static_cast<LayerId>(i)));

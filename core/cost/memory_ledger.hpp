@@ -71,11 +71,11 @@ struct Whole {
           pass_of_gather(gathers[next]) == pass_of(op.kind)) {
         const auto before = reader.find(v);
         if (before != reader.end()) give(before->second);
-        weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[at(v)].gathered;
+        weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[v].gathered;
         if (gathers[next].bucket >= kFromFew) {  // a shard of few stays in between, until the gather is over
           PP_CHECK(before != reader.end() && i > 0);
-          weights_given[before->second] -= memory.chunks[at(v)].resharded;
-          weights_given[i - 1] += memory.chunks[at(v)].resharded;
+          weights_given[before->second] -= memory.chunks[v].resharded;
+          weights_given[i - 1] += memory.chunks[v].resharded;
         }
         ++next;
       }
@@ -101,7 +101,7 @@ struct Whole {
     std::sort(all.begin(), all.end());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto same = [&](std::size_t other) { return all[other].v == all[i].v && all[other].round == all[i].round; };
-      const Bytes unreduced = memory.chunks[at(all[i].v)].unreduced;
+      const Bytes unreduced = memory.chunks[all[i].v].unreduced;
       if (i == 0 || !same(i - 1)) gradients_taken[all[i].op] += unreduced;
       if (i + 1 == all.size() || !same(i + 1)) gradients_given[all[i].op] += unreduced;
     }
@@ -159,7 +159,7 @@ class Moved {
 
 // Most that a worker's partner holds for it, without a clock: from the end of a forward to the begin of its first reader.
 inline MovedStash most_moved(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
-  const Lane& lane = schedule.positions[at(position)];
+  const Lane& lane = schedule.positions[position];
   const Moved moved(lane, schedule.shape.leaving_under_forward());
   MovedStash now, most;
   if (!moved.any()) return most;
@@ -185,7 +185,7 @@ class Ledger {
   Ledger(const MemoryModel& memory, const Schedule& schedule, PositionId position, const std::vector<int>& updates_seen,
          Clock clock)
       : memory_(memory),
-        lane_(schedule.positions[at(position)]),
+        lane_(schedule.positions[position]),
         whole_(memory, schedule, lane_),
         moved_(lane_, schedule.shape.leaving_under_forward()),
         clock_(clock),
@@ -199,7 +199,7 @@ class Ledger {
     fixed_ = memory.fixed_of(stage_);
     bytes_.workspace = fixed_.always;
     for (int i = 0; i < seating_.held(); ++i) {
-      const ChunkMemory& chunk = memory.chunks[at(seating_.chunk_of(stage_, i))];
+      const ChunkMemory& chunk = memory.chunks[seating_.chunk_of(stage_, i)];
       bytes_.weights += chunk.weights;
       bytes_.gradients += chunk.gradients;
       bytes_.optimizer += chunk.optimizer;
@@ -213,7 +213,7 @@ class Ledger {
     if (!asynchronous_) return;
     versions_.resize(at(seating_.held()));
     version_used_.resize(progress_.size());
-    if (!updates_seen.empty()) promise(schedule.positions[at(position)], updates_seen);
+    if (!updates_seen.empty()) promise(schedule.positions[position], updates_seen);
   }
 
   // The i-th op of the lane.

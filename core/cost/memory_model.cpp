@@ -30,17 +30,17 @@ std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers
 
 // Units that keep tensors for one another: those of a chunk, unless each keeps its input alone.
 bool keeps_for_itself(const Plan& plan, VirtualStageId v) {
-  return plan.units == 1 || plan.recompute[at(plan.stage_of(v))] == Recompute::Full;
+  return plan.units == 1 || plan.recompute[plan.stage_of(v)] == Recompute::Full;
 }
 
 // The first of those that v keeps tensors together with, and the layers of all of them.
 VirtualStageId keeper_of(const Plan& plan, VirtualStageId v) {
-  return keeps_for_itself(plan, v) ? v : v / plan.units * plan.units;
+  return keeps_for_itself(plan, v) ? int{v} : v / plan.units * plan.units;
 }
 LayerRange kept_together(const Plan& plan, VirtualStageId v) {
-  if (keeps_for_itself(plan, v)) return plan.layers[at(v)];
+  if (keeps_for_itself(plan, v)) return plan.layers[v];
   const VirtualStageId first = keeper_of(plan, v);
-  return {plan.layers[at(first)].begin, plan.layers[at(first + plan.units - 1)].end};
+  return {plan.layers[first].begin, plan.layers[first + plan.units - 1].end};
 }
 
 // Bytes that enter every chunk and that it keeps for its backward: each tensor produced before it is counted once,
@@ -57,19 +57,19 @@ std::vector<Bytes> boundaries(const Plan& plan, const Scenario& scenario, const 
   std::vector<Bytes> boundary(static_cast<std::size_t>(plan.chunks()));
   const auto whole = [&](VirtualStageId v) { return v / plan.units; };
   int loaded = -1;  // chunk, units joined, that has the model's input
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     if (model.layers[user].inputs.empty() && std::exchange(loaded, whole(chunk[user])) != whole(chunk[user]))
       boundary[static_cast<std::size_t>(chunk[user])] =
           slice_part(context_part(scaled(model.input, samples, model.batch), scenario.plan), scenario.plan);
   std::vector<int> held;  // the last chunk, units joined, that has a layer's output; -1: none yet
   for (const VirtualStageId v : chunk)
     held.push_back(plan.units > 1 && keeps_for_itself(plan, v) ? -1 : whole(v));
-  for (std::size_t user = 0; user < model.layers.size(); ++user) {
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user) {
     for (const LayerId input : model.layers[user].inputs) {
       const auto producer = static_cast<std::size_t>(input);
       if (counted[producer] >= chunk[user]) continue;
       // Layers stand in order, so chunks between the last counted one and this user's only pass the tensor on.
-      const VirtualStageId first = plan.skips == Skips::Hop ? counted[producer] + 1 : chunk[user];
+      const VirtualStageId first = plan.skips == Skips::Hop ? counted[producer] + 1 : int{chunk[user]};
       for (VirtualStageId v = first; v <= chunk[user]; ++v) {
         if (std::exchange(held[producer], whole(v)) == whole(v)) continue;
         Bytes& bytes = boundary[static_cast<std::size_t>(v)];
@@ -83,7 +83,7 @@ std::vector<Bytes> boundaries(const Plan& plan, const Scenario& scenario, const 
 
 // Of a layer's own output, what its stash holds for layers of its chunk whether it is rebuilt or not. A stash with a
 // work holds the output where its own backward or that of a user reads it; a stated one is taken to.
-Bytes held_output(const Model& model, const LayerCosts& costs, const std::vector<char>& leaves, std::size_t layer) {
+Bytes held_output(const Model& model, const LayerCosts& costs, const std::vector<char>& leaves, LayerId layer) {
   const Layer& of = model.layers[layer];
   const bool holds = of.work < 0 || model.works[static_cast<std::size_t>(of.work)].keeps_output || !of.keeps_output;
   return holds && !leaves[layer] ? std::min(costs.stash[layer], costs.activation[layer]) : Bytes{};
@@ -91,16 +91,15 @@ Bytes held_output(const Model& model, const LayerCosts& costs, const std::vector
 
 // A layer whose input alone is kept: held outputs stay, for they are inputs of others; what no stash of the chunk holds
 // of its inputs it keeps itself (twice where two such layers share one: never less than is needed).
-LayerKept kept_of(const Model& model, LayerRange chunk, LayerId i, const LayerCosts& costs,
+LayerKept kept_of(const Model& model, LayerRange chunk, LayerId layer, const LayerCosts& costs,
                   const std::vector<char>& leaves) {
-  const auto layer = static_cast<std::size_t>(i);
   LayerKept kept;
   kept.stash = costs.stash[layer] - (leaves[layer] ? costs.activation[layer] : Bytes{});
   kept.input = held_output(model, costs, leaves, layer);
   kept.again = kept.stash - std::min(kept.stash, kept.input);
   for (const LayerId input : model.layers[layer].inputs)
-    if (const auto from = static_cast<std::size_t>(input); input >= chunk.begin)
-      kept.input = checked_sum(kept.input, costs.activation[from] - held_output(model, costs, leaves, from));
+    if (input >= chunk.begin)
+      kept.input = checked_sum(kept.input, costs.activation[at(input)] - held_output(model, costs, leaves, input));
   return kept;
 }
 
@@ -109,15 +108,15 @@ void add_outputs(MemoryModel& memory, const Plan& plan, const Model& model, cons
                  const std::vector<char>& leaves, std::size_t size) {
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<std::set<VirtualStageId>> receivers(model.layers.size());
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     for (const LayerId input : model.layers[user].inputs)
       if (const VirtualStageId from = chunk[static_cast<std::size_t>(input)]; from != chunk[user])
-        receivers[static_cast<std::size_t>(input)].insert(plan.skips == Skips::Hop ? from + 1 : chunk[user]);
-  for (std::size_t layer = 0; layer < receivers.size(); ++layer)
+        receivers[static_cast<std::size_t>(input)].insert(plan.skips == Skips::Hop ? from + 1 : int{chunk[user]});
+  for (LayerId layer = 0; layer < std::ssize(receivers); ++layer)
     for (const VirtualStageId to : receivers[layer]) {
       ChunkOutput& output = memory.outputs[{chunk[layer], to}];
       const Bytes made = layers.activation[layer];
-      const bool rebuilt = plan.rebuilds(plan.stage_of(chunk[layer]), static_cast<LayerId>(layer), model);
+      const bool rebuilt = plan.rebuilds(plan.stage_of(chunk[layer]), layer, model);
       const Bytes kept = rebuilt         ? held_output(model, layers, leaves, layer)
                          : leaves[layer] ? Bytes{}
                                          : std::min(made, layers.stash[layer]);
@@ -133,9 +132,9 @@ std::vector<char> leaving_outputs(const Plan& plan, const Model& model) {
   for (VirtualStageId& v : chunk)
     v = keeper_of(plan, v);
   std::vector<char> leaves(model.layers.size());
-  for (std::size_t i = 0; i < leaves.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(leaves); ++i)
     leaves[i] = model.layers[i].work >= 0 && !model.layers[i].keeps_output;
-  for (std::size_t user = 0; user < model.layers.size(); ++user) {
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user) {
     const Layer& layer = model.layers[user];
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       const auto producer = static_cast<std::size_t>(layer.inputs[i]);
@@ -406,12 +405,12 @@ void fill(MemoryModel& memory, const Plan& plan, const Scenario& scenario, const
   const std::int64_t samples = size == 0 ? plan.micro_batch_size : plan.last_micro_batch_size;
   const std::vector<Bytes> boundary = boundaries(plan, scenario, layers.activation, samples);
   for (const VirtualStageId v : chunks) {
-    ChunkMemory& chunk = memory.chunks[at(v)];
+    ChunkMemory& chunk = memory.chunks[v];
     chunk.boundary[size] = boundary[at(v)];
     add_activations(chunk, plan, v, scenario.model, layers, leaves,
                     device_of(plan, scenario, plan.stage_of(v)).allocator, size,
                     scenario.training.framework.megatron());
-    add_table_gradient(chunk, plan.layers[at(v)], scenario, size);
+    add_table_gradient(chunk, plan.layers[v], scenario, size);
   }
 }
 
@@ -426,7 +425,7 @@ std::vector<VirtualStageId> all_chunks(const Plan& plan) {
 MemoryModel memory_model(const Plan& plan, const CostModel& cost) {
   const Scenario& scenario = cost.scenario();
   MemoryModel memory = empty_model(plan, scenario);
-  for (std::size_t v = 0; v < memory.chunks.size(); ++v)
+  for (VirtualStageId v = 0; v < std::ssize(memory.chunks); ++v)
     add_states(memory.chunks[v], plan, scenario, static_cast<VirtualStageId>(v));
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   const std::array<std::int64_t, 2> samples = {plan.micro_batch_size, plan.last_micro_batch_size};
@@ -448,7 +447,7 @@ MemoryModel without_outputs(const Plan& plan, const CostModel& cost, const std::
   const Scenario& scenario = cost.scenario();
   MemoryModel memory = empty_model(plan, scenario);
   for (const VirtualStageId v : chunks)
-    add_states(memory.chunks[at(v)], plan, scenario, v);
+    add_states(memory.chunks[v], plan, scenario, v);
   const std::vector<char> leaves = leaving_outputs(plan, scenario.model);
   for (std::size_t size = 0; size < layers.size(); ++size)
     fill(memory, plan, scenario, layers[size], leaves, size, chunks);

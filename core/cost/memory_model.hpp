@@ -163,7 +163,7 @@ struct DeviceRoom {
 };
 
 struct MemoryModel {
-  std::vector<ChunkMemory> chunks;
+  Indexed<VirtualStageId, ChunkMemory> chunks;
   Bytes reserve;               // as in DeviceRoom, of every stage's devices
   Bytes capacity;              // likewise
   double fragmentation = 0;    // likewise
@@ -172,9 +172,9 @@ struct MemoryModel {
   // By sending and receiving virtual stage. Not listed: the sender produced the whole message, and stashes it.
   std::map<std::pair<VirtualStageId, VirtualStageId>, ChunkOutput> outputs = {};
   // By stage, where they differ; then those above are the first stage's, of one device class those of the least.
-  std::vector<DeviceRoom> rooms = {};
+  Indexed<StageId, DeviceRoom> rooms = {};
   // By stage; none: the framework holds nothing of its own. Where there are some, messages are among them: no buffers.
-  std::vector<FixedMemory> fixed = {};
+  Indexed<StageId, FixedMemory> fixed = {};
   double kept_for_weights = 1;  // of what a micro-batch holds, what stays from its B to its W   [ZeroBubble23] table 1
   bool reduces_in_place = false;  // gradients travel from where they lie: no buckets
   Bytes communicators = {};       // as in DeviceRoom
@@ -182,10 +182,9 @@ struct MemoryModel {
   Bytes correction = {};
   double activation_factor = 1;
 
-  FixedMemory fixed_of(StageId k) const { return fixed.empty() ? FixedMemory{} : fixed[static_cast<std::size_t>(k)]; }
+  FixedMemory fixed_of(StageId k) const { return fixed.empty() ? FixedMemory{} : fixed[k]; }
   DeviceRoom room(StageId k) const {
-    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation, communicators}
-                         : rooms[static_cast<std::size_t>(k)];
+    return rooms.empty() ? DeviceRoom{reserve, capacity, fragmentation, communicators} : rooms[k];
   }
 };
 

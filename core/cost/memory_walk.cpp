@@ -94,8 +94,7 @@ class BufferFinder {
         timeline_(timeline),
         messages_(memory.fixed.empty()),
         buckets_(!memory.reduces_in_place),
-        index_(only < 0 ? OpIndex(schedule)
-                        : OpIndex(schedule, static_cast<PositionId>(slot_of(only) % schedule.positions.size()))) {
+        index_(only < 0 ? OpIndex(schedule) : OpIndex(schedule, schedule.position_of(only))) {
     sort_by_receiver(only);
     for (const Edge& edge : costs.edges) {
       const auto found = memory.outputs.find({edge.from, edge.to});
@@ -113,15 +112,14 @@ class BufferFinder {
   }
 
   MemoryOwner owner(Source source, WorkerId worker) const {
-    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
+    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
     switch (source.list) {
       case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
       case Source::List::Collective: return lane.communication[kReductions][source.index];
       case Source::List::In: return lane.communication[kIn][source.index];
       case Source::List::Out: return lane.communication[kOut][source.index];
       case Source::List::Partners:
-        return schedule_.positions[slot_of(partner_of(worker)) % schedule_.positions.size()]
-            .communication[kOut][source.index];
+        return schedule_.positions[schedule_.position_of(partner_of(worker))].communication[kOut][source.index];
       case Source::List::Transfers: break;
     }
     const Transfer& transfer = timeline_.transfers[source.index];
@@ -144,9 +142,8 @@ class BufferFinder {
   }
 
   void find_buckets(WorkerId worker, Buffers& buffers) const {
-    const LaneTimes& times = timeline_.workers[slot_of(worker)];
-    const auto& collective =
-        schedule_.positions[slot_of(worker) % schedule_.positions.size()].communication[kReductions];
+    const LaneTimes& times = timeline_.workers[worker];
+    const auto& collective = schedule_.positions[schedule_.position_of(worker)].communication[kReductions];
     for (std::size_t i = 0; i < collective.size(); ++i) {
       if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
       const auto& buckets = costs_.collectives[collective[i].virtual_stage];
@@ -172,8 +169,8 @@ class BufferFinder {
   }
   // Shards on their way from the host, until they are gathered, and those of gradients once they are reduced.
   void find_shards(WorkerId worker, Buffers& buffers) const {
-    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
-    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
+    const LaneTimes& times = timeline_.workers[worker];
     std::uint32_t fetch = 0;
     for (std::size_t gather = 0; gather < lane.communication[kGathers].size(); ++gather) {
       if (lane.communication[kGathers][gather].bucket >= kFromFew) continue;
@@ -196,11 +193,11 @@ class BufferFinder {
     const auto positions = static_cast<int>(schedule_.positions.size());
     const StageId stage = seating.stage_at(worker % positions);
     const StageId partner = schedule_.shape.partner_of(stage);
-    return partner == stage ? worker : worker / positions * positions + seating.first_position(partner);
+    return partner == stage ? int{worker} : worker / positions * positions + seating.first_position(partner);
   }
   void for_each_move(WorkerId worker, const auto& use) const {
-    const Lane& lane = schedule_.positions[slot_of(worker) % schedule_.positions.size()];
-    const LaneTimes& times = timeline_.workers[slot_of(worker)];
+    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
+    const LaneTimes& times = timeline_.workers[worker];
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
     if (outs.empty() || outs.front().kind != Kind::Offload) return;
     std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> back;
@@ -244,7 +241,7 @@ class BufferFinder {
     const Transfer& transfer = timeline_.transfers[index];
     const Source source{Source::List::Transfers, index};
     const Edge& edge = costs_.edges[transfer.edge];
-    const auto& times = timeline_.workers[slot_of(transfer.to)].compute;
+    const auto& times = timeline_.workers[transfer.to].compute;
     if (transfer.direction == Direction::Backward) {
       const int op = index_.backward(edge.from, transfer.micro_batch);
       buffers.hold(transfer.bytes, transfer.start, times[slot_of(op)].end, source);
@@ -363,12 +360,12 @@ Bytes in_host_memory(const MemoryModel& memory, const Schedule& schedule, const 
   const Seating seating = plan.seating();
   Bytes sum = plan.offloaded.empty() ? Bytes{} : most_away(memory, schedule, seating.first_position(stage));
   for (int i = 0; i < seating.held(); ++i)
-    sum += memory.chunks[slot_of(seating.chunk_of(stage, i))].on_host;
+    sum += memory.chunks[seating.chunk_of(stage, i)].on_host;
   return sum;
 }
 
 MemoryPeak peak(const MemoryModel& memory, const Schedule& schedule, PositionId position) {
-  const Lane& lane = schedule.positions[slot_of(position)];
+  const Lane& lane = schedule.positions[position];
   Ledger ledger(memory, schedule, position, updates_seen(schedule), Ledger::Clock::None);
   MemoryPeak most{.bytes = ledger.bytes(), .owner = lane.compute.empty() ? Op{} : lane.compute.front(), .at = {}};
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
@@ -404,14 +401,13 @@ std::vector<MemoryPoint> points_of(Ledger& ledger, const Lane& lane, const LaneT
 
 std::vector<MemoryPoint> series(const MemoryModel& memory, const Schedule& schedule, const StepCosts& costs,
                                 const Timeline& timeline, WorkerId worker) {
-  const auto position = static_cast<PositionId>(slot_of(worker) % schedule.positions.size());
+  const auto position = schedule.position_of(worker);
   Buffers buffers;
   const BufferFinder finder(memory, schedule, costs, timeline, worker);
   finder.find(worker, buffers);
   const std::vector<int> seen = updates_seen(schedule);
   Ledger ledger(memory, schedule, position, seen, Ledger::Clock::Timeline);
-  return points_of(ledger, schedule.positions[slot_of(position)], timeline.workers[slot_of(worker)], buffers, finder,
-                   worker);
+  return points_of(ledger, schedule.positions[position], timeline.workers[worker], buffers, finder, worker);
 }
 
 std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Schedule& schedule,
@@ -420,12 +416,11 @@ std::vector<std::vector<MemoryPoint>> series(const MemoryModel& memory, const Sc
   const std::vector<int> seen = updates_seen(schedule);
   std::vector<std::vector<MemoryPoint>> all;
   Buffers buffers;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const std::size_t position = w % schedule.positions.size();
-    const auto worker = static_cast<WorkerId>(w);
-    finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen, Ledger::Clock::Timeline);
-    all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[w], buffers, finder, worker));
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w) {
+    const PositionId position = schedule.position_of(w);
+    finder.find(w, buffers);
+    Ledger ledger(memory, schedule, position, seen, Ledger::Clock::Timeline);
+    all.push_back(points_of(ledger, schedule.positions[position], timeline.workers[w], buffers, finder, w));
   }
   return all;
 }
@@ -436,7 +431,7 @@ MemoryPeak peak(const std::vector<MemoryPoint>& series, const Schedule& schedule
   MemoryPeak peak{.bytes = most.bytes, .owner = most.owner, .at = most.at};
   const MemoryPeak walk = core::peak(
       MemoryModel{.chunks = std::vector<ChunkMemory>(slot_of(schedule.shape.chunks())), .reserve = {}, .capacity = {}},
-      schedule, static_cast<PositionId>(slot_of(worker) % schedule.positions.size()));
+      schedule, schedule.position_of(worker));
   peak.in_flight = walk.in_flight;
   peak.weight_versions = walk.weight_versions;
   return peak;
@@ -449,11 +444,10 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
   std::vector<MemoryPeak> peaks;
   peaks.reserve(timeline.workers.size());
   Buffers buffers;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const std::size_t position = w % schedule.positions.size();
-    const auto worker = static_cast<WorkerId>(w);
-    finder.find(worker, buffers);
-    Ledger ledger(memory, schedule, static_cast<PositionId>(position), seen, Ledger::Clock::Timeline);
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w) {
+    const PositionId position = schedule.position_of(w);
+    finder.find(w, buffers);
+    Ledger ledger(memory, schedule, position, seen, Ledger::Clock::Timeline);
     MemoryPeak most{.bytes = ledger.bytes(), .owner = {}, .at = {}};
     Bytes most_total = most.bytes.total();
     Source made;
@@ -463,7 +457,7 @@ std::vector<MemoryPeak> peaks(const MemoryModel& memory, const Schedule& schedul
              most_total = bytes.total();
              most.bytes = bytes, made = owner, most.at = at;
            });
-    most.owner = finder.owner(made, worker);
+    most.owner = finder.owner(made, w);
     most.in_flight = ledger.most_in_flight();
     most.weight_versions = ledger.most_versions();
     peaks.push_back(most);

@@ -57,7 +57,7 @@ class Channels {
 // give one entry each, so that a tensor counts once per edge.
 EdgeTraffic direct_traffic(const Plan& plan, const Model& model, const std::vector<Bytes>& tensor) {
   std::vector<int> chunk_of(model.layers.size());
-  for (std::size_t v = 0; v < plan.layers.size(); ++v)
+  for (VirtualStageId v = 0; v < std::ssize(plan.layers); ++v)
     for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
       chunk_of[static_cast<std::size_t>(i)] = static_cast<int>(v);
   struct Use {
@@ -67,7 +67,7 @@ EdgeTraffic direct_traffic(const Plan& plan, const Model& model, const std::vect
     auto operator<=>(const Use&) const = default;
   };
   std::vector<Use> uses;
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     for (const LayerId producer : model.layers[user].inputs)
       if (const int from = chunk_of[static_cast<std::size_t>(producer)], to = chunk_of[user]; from != to)
         uses.push_back({to > from + 1, from, to, producer});

@@ -39,7 +39,7 @@ void price_moves(StepCosts& costs, const Plan& plan, const CostModel& cost,
     for (const Kind kind : {Kind::Offload, Kind::Reload})
       for (const auto m : {std::int64_t{0}, plan.passes() - 1}) {
         const Op op{kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(m)};
-        const Bytes bytes = moved_stash(memory.chunks[at(v)], costs.shape, op).stash;
+        const Bytes bytes = moved_stash(memory.chunks[v], costs.shape, op).stash;
         if (bytes > Bytes{}) costs.moves[costs.move(op, copy)] = price(bytes, kind == Kind::Reload);
       }
   };

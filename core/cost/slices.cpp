@@ -61,7 +61,7 @@ KernelQueue queue_of_slice(const KernelQueue& whole, Time device) {
 void cut_times(LayerCosts& costs, const Scenario& scenario, const CostSource& source, std::int64_t samples, int slice) {
   const Model& model = scenario.model;
   std::vector<std::optional<EvenSlice>> by_work(model.works.size());
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     const int work = model.layers[i].work;
     const auto cut = [&](const Work* of) {
       return even_slice(of, source, samples, slice, scenario.plan.slices->value);

@@ -141,11 +141,11 @@ Collective StateExchange::gather_of_few(Bytes weights) const {
 }
 
 StateExchange::Share gathered_weights(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
-  const LayerRange range = plan.layers[at(v)];
+  const LayerRange range = plan.layers[v];
   const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
   StateExchange::Share sum;
   for (LayerId id = range.begin; id < range.end; ++id) {
-    const Layer& layer = scenario.model.layers[at(id)];
+    const Layer& layer = scenario.model.layers[id];
     const Bytes held =
         weight_bytes(layer.held(), low_precision_parameters(scenario, id), scenario.training, device).held;
     sum.all = checked_sum(sum.all, held);

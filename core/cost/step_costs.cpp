@@ -26,8 +26,8 @@ constexpr std::size_t of(Kind kind) {
 HeldParameters parameters_of(const Model& model, LayerRange range) {
   HeldParameters sum;
   for (LayerId i = range.begin; i < range.end; ++i) {
-    sum.all = checked_sum(sum.all, model.layers[at(i)].trained(), "parameters");
-    sum.of_experts += model.layers[at(i)].trained_experts();
+    sum.all = checked_sum(sum.all, model.layers[i].trained(), "parameters");
+    sum.of_experts += model.layers[i].trained_experts();
   }
   return sum;
 }
@@ -264,11 +264,11 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
     for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
       const VirtualStageId v = plan.seating().chunk_of(k, i);
       for (const Bucket& bucket : buckets(plan, v, scenario.model, scenario.training))
-        costs.collectives[at(v)].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
+        costs.collectives[v].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
       if (!plan.resharding) continue;
       const StateExchange::Share weights = gathered_weights(plan, v, scenario);
-      costs.gathers[at(v)] = exchange.gather(weights);
-      if (plan.resharding->over > 0) costs.gathers_of_few[at(v)] = exchange.gather_of_few(weights.all);
+      costs.gathers[v] = exchange.gather(weights);
+      if (plan.resharding->over > 0) costs.gathers_of_few[v] = exchange.gather_of_few(weights.all);
     }
   }
 }
@@ -548,8 +548,8 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
     const StateExchange::Share weights = gathered_weights(plan_, v, scenario);
     const auto [known, absent] = gathers_[at(stage)].try_emplace({weights.all.value, weights.of_experts.value});
     if (absent) known->second = without_phases(exchange(stage).gather(weights));
-    costs.gathers[at(v)] = known->second;
-    if (few) costs.gathers_of_few[at(v)] = without_phases(exchange(stage).gather_of_few(weights.all));
+    costs.gathers[v] = known->second;
+    if (few) costs.gathers_of_few[v] = without_phases(exchange(stage).gather_of_few(weights.all));
   }
 }
 
@@ -603,10 +603,10 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
   costs.moves.resize(chunks * 4 * at(shape.data_parallel));
   if (shape.weights_on_host()) costs.host_copies.resize(chunks * 3);
   costs.ready_before_end.resize(chunks);
-  for (std::size_t v = 0; v < chunks; ++v) {
-    const auto count = static_cast<std::size_t>(shape.buckets_of(static_cast<int>(v)));
+  for (VirtualStageId v = 0; v < shape.chunks(); ++v) {
+    const auto count = static_cast<std::size_t>(shape.buckets_of(v));
     costs.ready_before_end[v].resize(count);
-    if (shape.seating().reduced(static_cast<int>(v))) costs.collectives[v].resize(count);
+    if (shape.seating().reduced(v)) costs.collectives[v].resize(count);
   }
   return costs;
 }

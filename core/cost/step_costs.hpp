@@ -71,8 +71,8 @@ struct StepCosts {
   // Where slices of a micro-batch take unequal times (core/cost/slices.hpp), by slice; empty: each as `duration`, which is
   // their mean.
   struct Slice {
-    std::vector<Time> duration;                       // as above
-    std::vector<std::vector<Time>> ready_before_end;  // as below
+    std::vector<Time> duration;                                   // as above
+    Indexed<VirtualStageId, std::vector<Time>> ready_before_end;  // as below
   };
   std::vector<Slice> slices;
   // Where the ops of a cell run at once (core/cost/cells.hpp); none: one after the other.
@@ -110,10 +110,11 @@ struct StepCosts {
   // Gradients of bucket j of a chunk are complete this long before the end of the round's last backward op of that
   // chunk; [chunk][bucket], descending; 0 for the last bucket when the chunk's first layer has parameters.
   // Empty `_last`: the same with the round's last backward being the (smaller) last micro-batch's.
-  std::vector<std::vector<Time>> ready_before_end, ready_before_end_last;
-  std::vector<std::vector<Collective>> collectives;  // [chunk][bucket]; empty: no all-reduce needed (one worker)
-  std::vector<Collective> gathers;                   // [chunk]: of its weights; empty: the schedule gathers none
-  std::vector<Collective> gathers_of_few;            // likewise, from shards of Resharding::over members
+  Indexed<VirtualStageId, std::vector<Time>> ready_before_end, ready_before_end_last;
+  Indexed<VirtualStageId, std::vector<Collective>>
+      collectives;                                     // [chunk][bucket]; empty: no all-reduce needed (one worker)
+  Indexed<VirtualStageId, Collective> gathers;         // of its weights; empty: the schedule gathers none
+  Indexed<VirtualStageId, Collective> gathers_of_few;  // likewise, from shards of Resharding::over members
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;

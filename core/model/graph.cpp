@@ -11,10 +11,10 @@ namespace {
 // Position of the last layer that uses the output of each layer; -1 where nobody does.
 std::vector<LayerId> last_users(const Model& model) {
   std::vector<LayerId> last(model.layers.size(), -1);
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     for (const LayerId producer : model.layers[user].inputs) {
-      PP_CHECK(producer >= 0 && static_cast<std::size_t>(producer) < user);
-      last[static_cast<std::size_t>(producer)] = static_cast<LayerId>(user);
+      PP_CHECK(producer >= 0 && producer < user);
+      last[at(producer)] = user;
     }
   return last;
 }
@@ -140,9 +140,9 @@ Model reordered(const Model& model, const std::vector<LayerId>& order) {
   }
   Model result = model;
   result.order = order;
-  for (std::size_t i = 0; i < order.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(order); ++i) {
     if (!model.order.empty()) result.order[i] = model.order[at(order[i])];
-    Layer& layer = result.layers[i] = model.layers[at(order[i])];
+    Layer& layer = result.layers[i] = model.layers[order[i]];
     for (LayerId& input : layer.inputs) {
       input = place[at(input)];
       PP_CHECK(input < static_cast<LayerId>(i));
@@ -252,7 +252,7 @@ void settle(Model& model, Bytes per_value, TensorParallel split) {
                   expert_parameters_on_device(work, split)};
   }
   const std::vector<char> used = model.works.empty() ? std::vector<char>{} : kept_by_users(model);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     Layer& layer = model.layers[i];
     if (layer.work < 0) continue;
     const auto w = static_cast<std::size_t>(layer.work);

@@ -19,8 +19,8 @@ bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
 
 std::vector<LayerRange> Plan::uncut() const {
   std::vector<LayerRange> whole;
-  for (std::size_t v = 0; v < layers.size(); v += static_cast<std::size_t>(units))
-    whole.push_back({layers[v].begin, layers[v + static_cast<std::size_t>(units) - 1].end});
+  for (VirtualStageId v = 0; v < std::ssize(layers); v += units)
+    whole.push_back({layers[v].begin, layers[v + units - 1].end});
   return whole;
 }
 
@@ -35,7 +35,7 @@ void check_layers(const Plan& plan, const Model& model) {
     refuse(std::to_string(static_cast<std::int64_t>(plan.layers.size())) + " layer ranges for " +
            std::to_string(plan.chunks()) + " virtual stages");
   LayerId next = 0;
-  for (std::size_t v = 0; v < plan.layers.size(); ++v) {
+  for (VirtualStageId v = 0; v < std::ssize(plan.layers); ++v) {
     const std::string stage = "virtual stage " + std::to_string(static_cast<std::int64_t>(v));
     if (plan.layers[v].begin != next)
       refuse(stage + " begins at layer " + std::to_string(plan.layers[v].begin) + ", but layer " +

@@ -36,23 +36,23 @@ struct Plan : RuntimePolicy {
   int tensor_parallel = 1;   // t, devices of a worker
   bool sequence_parallel = false;
   int expert_parallel = 1, expert_tensor_parallel = 0;  // e, x (0: t): devices that hold the experts between them
-  std::vector<int> replicas;                            // r_k, per stage
+  Indexed<StageId, int> replicas;                       // r_k
   std::int64_t micro_batches = 1;                       // M, per copy, counted over all replicas
   std::int64_t micro_batch_size = 1;                    // samples
   std::int64_t last_micro_batch_size = 1;               // samples of micro-batch M - 1; differs only when ragged
   std::int64_t global_batch_size = 1;                   // samples per optimizer step, over all copies
   // What each chunk is cut into: gathered and reduced one by one, and virtual stages of their own.  [FSDP23]
   int units = 1;
-  std::optional<Resharding> resharding;  // of weights that are sharded; none: they are whole
-  bool reduce_each = false;              // gradients are reduced after every micro-batch; else after the last
-  std::vector<bool> offloaded;           // ScheduleShape::offloaded
-  std::vector<LayerRange> layers;        // per virtual stage, 0 .. K*v*units-1, in order, covering the model
-  std::vector<Recompute> recompute;      // per stage
-  std::vector<LayerId> rebuilt;          // of the stages with Recompute::Layers, ascending: what repeats its forward
+  std::optional<Resharding> resharding;        // of weights that are sharded; none: they are whole
+  bool reduce_each = false;                    // gradients are reduced after every micro-batch; else after the last
+  std::vector<bool> offloaded;                 // ScheduleShape::offloaded
+  Indexed<VirtualStageId, LayerRange> layers;  // 0 .. K*v*units-1, in order, covering the model
+  Indexed<StageId, Recompute> recompute;
+  std::vector<LayerId> rebuilt;  // of the stages with Recompute::Layers, ascending: what repeats its forward
   bool scatter_gather = false;
   // Per worker: its lead device. A worker has the t consecutive devices that begin there; they compute alike, so the
   // lead stands for all of them in routes, all-reduces and memory.
-  std::vector<DeviceId> device;
+  Indexed<WorkerId, DeviceId> device;
   ChunkOrder chunk_order = ChunkOrder::Loop;
   std::shared_ptr<const GivenSchedule> given;  // of the schedule "file"
   std::string cut;                             // how the layers were cut, for the report; "": as asked for, or balanced

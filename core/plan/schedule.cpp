@@ -47,7 +47,7 @@ std::vector<int> updates_seen(const Schedule& schedule) {
   std::vector<int> seen(at(shape.micro_batches));
   for (int holder = 0; holder < seating.holders(0); ++holder) {
     int updates = 0;
-    for (const Op& op : schedule.positions[at(seating.position(0, holder))].compute) {
+    for (const Op& op : schedule.positions[seating.position(0, holder)].compute) {
       if (op.virtual_stage != 0) continue;
       if (op.kind == Kind::Update) ++updates;
       if (op.kind != Kind::F) continue;

@@ -149,20 +149,20 @@ struct GivenSchedule;  // core/plan/given_schedule.hpp
 
 // What a generator needs to know.
 struct ScheduleShape {
-  int stages = 1;               // K
-  int virtual_stages = 1;       // v per stage
-  int micro_batches = 1;        // M
-  int group = 0;                // micro-batches that go through a chunk in turn, of a schedule in groups; 0: K
-  int most_in_flight = 0;       // micro-batches that may be, of a schedule that limits them; 0: K
-  int forwards = 1;             // micro-batches whose forwards run in a row: 2 doubles them  [Chimera21] section 3.5
-  int slices = 1;               // Q: passes that are one micro-batch's; M counts passes  [Seq1F1B24] section 3.1
-  int pipelines = 2;            // over the same workers, half of them each way                 [Chimera21] section 3.6
-  std::vector<int> replicas{};  // r_k; empty: one each
-  int data_parallel = 1;        // D: with D > 1 or r_k > 1 gradients are all-reduced
-  std::vector<bool> recompute{};       // per stage; empty: none
-  bool recompute_except_last = false;  // micro-batch M - 1 is not recomputed
-  std::vector<int> buckets{};          // all-reduce buckets per virtual stage; empty: one each
-  bool blocking_sync = false;          // an update waits directly behind its backward: GradientSync::AtOnce, Blocking
+  int stages = 1;          // K
+  int virtual_stages = 1;  // v per stage
+  int micro_batches = 1;   // M
+  int group = 0;           // micro-batches that go through a chunk in turn, of a schedule in groups; 0: K
+  int most_in_flight = 0;  // micro-batches that may be, of a schedule that limits them; 0: K
+  int forwards = 1;        // micro-batches whose forwards run in a row: 2 doubles them  [Chimera21] section 3.5
+  int slices = 1;          // Q: passes that are one micro-batch's; M counts passes  [Seq1F1B24] section 3.1
+  int pipelines = 2;       // over the same workers, half of them each way                 [Chimera21] section 3.6
+  Indexed<StageId, int> replicas{};        // r_k; empty: one each
+  int data_parallel = 1;                   // D: with D > 1 or r_k > 1 gradients are all-reduced
+  Indexed<StageId, bool> recompute{};      // empty: none
+  bool recompute_except_last = false;      // micro-batch M - 1 is not recomputed
+  Indexed<VirtualStageId, int> buckets{};  // of all-reduces; empty: one each
+  bool blocking_sync = false;  // an update waits directly behind its backward: GradientSync::AtOnce, Blocking
   bool vertical_sync = false;
   ChunkOrder chunk_order = ChunkOrder::Loop;
   std::shared_ptr<const GivenSchedule> given{};  // what the schedule "file" runs; else nullptr
@@ -181,13 +181,13 @@ struct ScheduleShape {
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   // Whose memory takes what a stage sends out of its own: its own where that is its host's.  [BPipe23] section 3.2
-  StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : stage; }
+  StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : int{stage}; }
   // Offloads that may be on their way while a forward runs.
   std::size_t leaving_under_forward() const { return offloaded.empty() ? 0 : 1; }
   bool weights_on_host() const { return resharding && resharding->from_host; }
   int replicas_of(StageId stage) const { return seating().replicas_of(stage); }
-  bool recomputes(int stage) const { return !recompute.empty() && recompute[static_cast<std::size_t>(stage)]; }
-  int buckets_of(int chunk) const { return buckets.empty() ? 1 : buckets[static_cast<std::size_t>(chunk)]; }
+  bool recomputes(StageId stage) const { return !recompute.empty() && recompute[stage]; }
+  int buckets_of(VirtualStageId chunk) const { return buckets.empty() ? 1 : buckets[chunk]; }
 };
 
 // What of a schedule matters where only its plan is known: for costs, batches and launch files.
@@ -213,10 +213,11 @@ struct ScheduleFacts {
 struct Schedule {
   std::string name;
   ScheduleShape shape;
-  std::vector<Lane> positions;  // every copy of the pipeline runs the same lists
+  std::vector<Lane> positions;  // by PositionId: every copy of the pipeline runs the same lists
   bool flush = true;            // false: asynchronous, an update per round of micro-batches, no flush
 
   Seating seating() const { return shape.seating(); }
+  PositionId position_of(WorkerId worker) const { return worker % static_cast<int>(positions.size()); }
   Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
 

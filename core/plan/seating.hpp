@@ -69,7 +69,7 @@ struct Seating {
     const int unit = i - whole(i) * units;
     i = whole(i);
     const bool turned = i % 2 == 1 && chunk_order == ChunkOrder::V;
-    return (i * stages + (turned ? stages - 1 - stage : stage)) * units + unit;
+    return (i * stages + (turned ? stages - 1 - stage : int{stage})) * units + unit;
   }
   // Which of the chunks of `stage` v is: chunk_of(stage, local(v, stage)) == v.
   int local(VirtualStageId v, StageId stage) const {
@@ -115,24 +115,24 @@ struct Seating {
   int joined(VirtualStageId from, VirtualStageId to) const { return std::gcd(holders(from), holders(to)); }
 
   StageId stage_of(VirtualStageId v, int holder) const {
-    return both_ways() ? place_of((v + shift(holder)) % stages, holder) : stage_of(v);
+    return both_ways() ? StageId{place_of((v + shift(holder)) % stages, holder)} : stage_of(v);
   }
   PositionId position(VirtualStageId v, int holder) const { return position(v, holder, first_position(stage_of(v))); }
   PositionId position_of(VirtualStageId v, std::int64_t m) const { return position(v, holder_of(v, m)); }
   // The same in O(1) where the first holder's position is known.
   PositionId position(VirtualStageId v, int holder, PositionId first) const {
-    return both_ways() ? stage_of(v, holder) : first + holder;
+    return both_ways() ? as<PositionId>(stage_of(v, holder)) : PositionId{first + holder};
   }
   int positions() const { return first_position(stages); }
   PositionId first_position(StageId stage) const {  // of replica 0
-    if (replicas.empty()) return stage;
+    if (replicas.empty()) return as<PositionId>(stage);
     PositionId first = 0;
     for (StageId before = 0; before < stage; ++before)
       first += replicas_of(before);
     return first;
   }
   StageId stage_at(PositionId position) const {
-    if (replicas.empty()) return position;
+    if (replicas.empty()) return as<StageId>(position);
     StageId stage = 0;
     for (; stage < stages && position >= replicas_of(stage); ++stage)
       position -= replicas_of(stage);
@@ -150,7 +150,7 @@ struct Seating {
   // The number of the chunk that runs m in a schedule file of PyTorch, where every chunk of a worker has its own: those
   // on the way up follow those on the way down.
   VirtualStageId number_in_file(VirtualStageId v, std::int64_t m) const {
-    return both_ways() ? v + holder_of(v, m) * stages : v;
+    return both_ways() ? v + holder_of(v, m) * stages : int{v};
   }
   // Whether gradients of a chunk are summed over several workers, and over how many.
   bool reduced(VirtualStageId v) const { return members(v) > 1; }
@@ -164,7 +164,7 @@ struct Seating {
   bool both_ways() const { return core::both_ways(chunk_order); }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
   // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
-  StageId place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }
+  int place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }
   int shift(int i) const { return i % (pipelines / 2) * (2 * stages / pipelines); }
   // Micro-batches in a row that run in the same pipeline.
   std::int64_t block() const {

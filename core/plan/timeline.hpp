@@ -42,7 +42,7 @@ enum class EngineRan : std::uint8_t { StaticOrder, EventQueue, RealRun };
 std::string_view name(EngineRan engine);  // "static order", "event queue", "real run"
 
 struct Timeline {
-  std::vector<LaneTimes> workers;   // by WorkerId: copy * positions + position
+  std::vector<LaneTimes> workers;   // by WorkerId
   std::vector<Transfer> transfers;  // by (from, order of that worker's ops)
   Time makespan;                    // last end of any op
   EngineRan engine{};

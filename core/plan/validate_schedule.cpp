@@ -246,7 +246,7 @@ std::string Checker::collective_fault(int k) const {
 
 // Every copy runs the same gathers, in the order of the compute ops that need them: then none can wait for another.
 std::string Checker::weights_fault(int position) const {
-  const Lane& lane = schedule.positions[at(position)];
+  const Lane& lane = schedule.positions[position];
   const std::vector<Op>& gathers = lane.communication[kGathers];
   if (gathers.empty()) return "";
   constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
@@ -291,7 +291,7 @@ std::string Checker::weights_fault(int position) const {
 // Of weights in the host's memory a shard comes for each gather, unless that is from few, and one of gradients goes for each
 // all-reduce, in the order of those.
 std::string Checker::shards_fault(int position) const {
-  const Lane& lane = schedule.positions[at(position)];
+  const Lane& lane = schedule.positions[position];
   std::vector<Op> outs, ins;
   std::vector<std::uint8_t> there(chunks);         // gradients of a chunk that the host has
   for (Op op : lane.communication[kReductions]) {  // which are in order
@@ -308,7 +308,7 @@ std::string Checker::shards_fault(int position) const {
 // What goes out comes back once, and both lists have the order of the compute ops that they stand between: then none can
 // wait for another.
 std::string Checker::moves_fault(int position) const {
-  const Lane& lane = schedule.positions[at(position)];
+  const Lane& lane = schedule.positions[position];
   const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
   if (shape.weights_on_host()) return shards_fault(position);
   if (outs.empty() && ins.empty()) return "";
@@ -459,12 +459,13 @@ std::string CheckedRun::deadlock() const {
   // Owner of the op that a worker waits for; of an all-reduce: the first worker whose backward it lacks.
   const auto owner = [&](const Op& op) {
     if (op.kind != Kind::AllReduce) return check.position_of(op.virtual_stage, op.micro_batch);
-    const int k = check.seating.group_of(op.virtual_stage), chunk = check.seating.chunk_of(k, 0);
-    const int leader = check.seating.position(chunk, 0);
+    const StageId k = check.seating.group_of(op.virtual_stage);
+    const VirtualStageId chunk = check.seating.chunk_of(k, 0);
+    const PositionId leader = check.seating.position(chunk, 0);
     const auto& reduces = check.schedule.positions[std::size_t(leader)].communication[kReductions];
     const Op& head = reduces[next_reduce[std::size_t(k)]];
     for (int holder = 0; holder < check.seating.holders(chunk); ++holder) {
-      const int p = check.seating.position(chunk, holder);
+      const PositionId p = check.seating.position(chunk, holder);
       for (std::size_t i = next[std::size_t(p)]; i < list(p).size(); ++i) {
         const Op& later = list(p)[i];
         if ((later.kind == Kind::W || later.kind == Kind::BW) && later.virtual_stage == head.virtual_stage &&

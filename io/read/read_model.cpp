@@ -188,7 +188,7 @@ void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId
   if (!text.inputs) return;
   std::vector<LayerId>& inputs = graph.layers[static_cast<std::size_t>(first)].inputs;
   inputs.clear();
-  std::unordered_set<LayerId> seen;  // looked up only
+  std::unordered_set<int> seen;  // looked up only
   for (std::size_t i = 0; i < text.inputs->size(); ++i) {
     const std::string& name = (*text.inputs)[i];
     const auto producer = graph.by_name.find(name);

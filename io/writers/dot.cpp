@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kDotColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
 
-std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
+std::string node(const Model& model, LayerId id, StageId stage) {
   const Layer& layer = model.layers[static_cast<std::size_t>(id)];
   std::string label = layer.name;
   if (layer.forward)
@@ -19,7 +19,7 @@ std::string node(const Model& model, LayerId id, VirtualStageId chunk) {
   else if (layer.flops)
     label += fmt::format("\n{}FLOP", short_count(layer.flops->value));
   if (layer.parameters > 0) label += fmt::format("\n{} parameters", short_count(static_cast<double>(layer.parameters)));
-  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, dot_string(label), chunk % kDotColours + 1);
+  return fmt::format("    layer{} [label={}, fillcolor={}];\n", id, dot_string(label), stage % kDotColours + 1);
 }
 
 std::string edges(const Model& model, std::int64_t samples) {
@@ -55,7 +55,7 @@ std::string dot_graph(const Answer& answer) {
   const std::vector<LayerRange> chunks = plan.uncut();
   for (std::size_t v = 0; v < chunks.size(); ++v) {
     const LayerRange range = chunks[v];
-    const StageId stage = plan.stage_of(static_cast<VirtualStageId>(v) * plan.units);
+    const StageId stage = plan.stage_of(static_cast<int>(v) * plan.units);
     const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
     text += fmt::format("  subgraph cluster_{} {{\n    label={};\n    color=gray;\n", v,
                         dot_string(fmt::format("stage {}{}", stage, chunk)));

@@ -117,13 +117,16 @@ WorkerId fullest_worker(const Answer& answer, const StageReport& stage, int draw
 std::vector<WorkerId> drawn_workers(const Answer& answer, int cap) {
   const int distinct = static_cast<int>(distinct_workers(answer).size());  // copy 0 comes first
   const StageReport* stage = fullest(answer.report);
-  return stage == nullptr ? spread(distinct, cap)
-                          : spread_around(distinct, cap, fullest_worker(answer, *stage, distinct));
+  const std::vector<int> rows =
+      stage == nullptr ? spread(distinct, cap) : spread_around(distinct, cap, fullest_worker(answer, *stage, distinct));
+  return {rows.begin(), rows.end()};
 }
 
 std::vector<StageId> drawn_stages(const Answer& answer, int cap) {
   const StageReport* stage = fullest(answer.report);
-  return spread_around(static_cast<int>(answer.report.stages.size()), cap, stage == nullptr ? 0 : stage->stage);
+  const std::vector<int> rows =
+      spread_around(static_cast<int>(answer.report.stages.size()), cap, stage == nullptr ? 0 : int{stage->stage});
+  return {rows.begin(), rows.end()};
 }
 
 std::string how_spread(int count, const std::vector<int>& shown) {
@@ -135,7 +138,7 @@ std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& shown) 
   const std::size_t all = answer.report.workers.size(), distinct = distinct_workers(answer).size();
   if (drawn == all) return {};
   std::string text = fmt::format("{} of {} workers are drawn", drawn, all);
-  if (drawn < distinct) text += ", " + how_spread(static_cast<int>(distinct), shown);
+  if (drawn < distinct) text += ", " + how_spread(static_cast<int>(distinct), {shown.begin(), shown.end()});
   if (distinct < all)
     text += fmt::format("; {} copies of the pipeline run the same", answer.plan.copies() == 2 ? "both" : "all");
   return text;

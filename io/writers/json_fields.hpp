@@ -154,7 +154,7 @@ class JsonFields {
       value ? (void)text_.value(*value) : type("boolean");
     } else if constexpr (std::same_as<T, Time> || std::floating_point<T>) {
       value ? (void)text_.value(*value) : type("number");
-    } else if constexpr (std::integral<T>) {
+    } else if constexpr (std::convertible_to<T, std::int64_t>) {  // also an id
       value ? (void)text_.value(static_cast<std::int64_t>(*value)) : type("integer");
     } else {
       put<typename T::rep>(value ? &value->value : nullptr);

@@ -69,7 +69,7 @@ void explain_looks(Canvas& canvas, Legend& legend, const std::vector<const Answe
 
 StageId fullest_stage(const Answer& answer) {
   const StageReport* stage = fullest(answer.report);
-  return stage == nullptr ? 0 : stage->stage;
+  return stage == nullptr ? StageId{0} : stage->stage;
 }
 
 struct GanttStyle {
@@ -90,7 +90,7 @@ class Gantt {
         boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),
         canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
-    for (const int w : rows_)
+    for (const WorkerId w : rows_)
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
     axis_ = {std::ceil(label) + 36, kPlotWidth, answer.timeline.makespan};
   }
@@ -390,7 +390,7 @@ class Gantt {
 
   const Answer& answer_;
   GanttStyle style_;
-  std::vector<int> rows_;
+  std::vector<WorkerId> rows_;
   ByStream<std::vector<bool>> bars_;  // by row: the stream is drawn below it
   RowSize size_;
   bool boxes_;

@@ -146,7 +146,7 @@ double draw_memory(Canvas& canvas, const Answer& answer, const Axis& axis, doubl
   if (const std::size_t stages = answer.report.stages.size(); shown.size() < stages) {
     canvas.text(axis.left, y + 9,
                 fmt::format("{} of {} stages are drawn, {}.", shown.size(), stages,
-                            how_spread(static_cast<int>(stages), shown)),
+                            how_spread(static_cast<int>(stages), {shown.begin(), shown.end()})),
                 "quiet", 11);
     y += 16;
   }

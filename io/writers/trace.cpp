@@ -232,9 +232,8 @@ class Trace {
     const Seating seating = answer_.plan.seating();
     const std::size_t count = answer_.plan.layers.size();
     for (std::size_t i = 0; i < (seating.held() > seating.virtual_stages ? 2 : 1) * count; ++i) {
-      const std::size_t v = i % count;
-      std::string stage =
-          fmt::format("\"stage\":{},", seating.stage_of(static_cast<VirtualStageId>(v), static_cast<int>(i / count)));
+      const auto v = static_cast<VirtualStageId>(i % count);
+      std::string stage = fmt::format("\"stage\":{},", seating.stage_of(v, static_cast<int>(i / count)));
       if (answer_.plan.virtual_stages > 1) stage += fmt::format("\"virtual_stage\":{},", v);
       const LayerRange layers = answer_.plan.layers[v];
       chunks_.emplace_back(std::move(stage), fmt::format(",\"layers\":\"{}-{}\"}}}}", layers.begin, layers.end - 1));

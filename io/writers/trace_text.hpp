@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/ids.hpp"
 #include "core/units.hpp"
 
 namespace pipewright::io {
@@ -19,6 +20,10 @@ class TraceText {
 
   TraceText& operator<<(std::string_view token) { return text_.append(token), *this; }
   TraceText& operator<<(char token) { return text_.push_back(token), *this; }
+  template <class Kind>
+  TraceText& operator<<(Id<Kind> id) {
+    return *this << int{id};
+  }
   TraceText& operator<<(std::integral auto number) {
     char digits[24];
     text_.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);

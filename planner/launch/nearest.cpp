@@ -49,7 +49,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
   request.recompute_layers.assign(plan.recompute.size(), {});
   for (const LayerId layer : plan.rebuilt)
     for (int v = 0; v < plan.chunks(); ++v)
-      if (layer >= plan.layers[at(v)].begin && layer < plan.layers[at(v)].end)
+      if (layer >= plan.layers[v].begin && layer < plan.layers[v].end)
         request.recompute_layers[at(plan.stage_of(v))].value.push_back(layer);
   if (std::holds_alternative<SuffixDp>(scenario.plan.partition.value))
     request.placement = std::vector<std::int64_t>(plan.device.begin(), plan.device.end());
@@ -219,7 +219,7 @@ class Nearness {
   void torchtitan_layers() {
     std::vector<std::int64_t> blocks;
     for (const LayerId layer : plan_.rebuilt)
-      if (found_.scenario.model.layers[at(layer)].block) blocks.push_back(layer);
+      if (found_.scenario.model.layers[layer].block) blocks.push_back(layer);
     if (blocks.size() == plan_.rebuilt.size()) return;
     differs(fmt::format("recompute: blocks alone; {} of these layers", blocks.size()));
     request().recompute.value = {blocks.empty() ? Recompute::None : Recompute::Layers};
@@ -243,13 +243,13 @@ class Nearness {
     for (const LayerRange& chunk : plan_.layers) {
       std::int64_t here = 0;
       for (LayerId layer = chunk.begin; layer < chunk.end; ++layer)
-        here += rebuilt.count(layer) > 0 && model.layers[at(layer)].block;
+        here += rebuilt.count(layer) > 0 && model.layers[layer].block;
       most = std::max(most, here);
     }
     for (const LayerRange& chunk : plan_.layers) {
       std::int64_t left = most;
       for (LayerId layer = chunk.begin; layer < chunk.end && left > 0; ++layer)
-        if (model.layers[at(layer)].block) first.insert(layer), --left;
+        if (model.layers[layer].block) first.insert(layer), --left;
     }
     if (first == rebuilt && !any_is(Recompute::Selective)) return;
     if (!mixed || first != rebuilt)

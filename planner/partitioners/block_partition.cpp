@@ -97,7 +97,7 @@ std::vector<LayerRange> equal_blocks(const std::vector<LayerId>& blocks, int lay
   std::vector<LayerRange> ranges;
   for (const LayerRange& share : equal_layers(static_cast<int>(blocks.size()), parts)) {
     if (!ranges.empty()) ranges.back().end = blocks[static_cast<std::size_t>(share.begin)];
-    ranges.push_back({ranges.empty() ? 0 : ranges.back().end, layers});
+    ranges.push_back({ranges.empty() ? LayerId{0} : ranges.back().end, layers});
   }
   return ranges;
 }

@@ -39,7 +39,7 @@ class Ranges {
     const std::int64_t r = problem_.replicas[at(k)];
     const std::int64_t room = bound > kLargest / r ? kLargest : bound * r;
     const auto over = std::upper_bound(sums_.begin() + begin, sums_.end(), sums_[at(begin)] + room);
-    const auto timely = static_cast<LayerId>(over - sums_.begin()) - 1;
+    const LayerId timely = static_cast<int>(over - sums_.begin()) - 1;
     const LayerId known = longest_[at(k)][at(begin)];
     const LayerId end = known >= 0 ? std::min(known, timely) : by_memory(k, begin, timely);
     if (end == timely && end < layers_) next_bound_ = std::min(next_bound_, time(k, {begin, end + 1}));
@@ -59,7 +59,7 @@ class Ranges {
  private:
   // By memory alone, as far as `most`.
   LayerId by_memory(StageId k, LayerId begin, LayerId most) {
-    const LayerId good = longest_fit(begin, most, std::min(most, begin + guess_), [&](LayerId end) {
+    const LayerId good = longest_fit(begin, most, std::min<LayerId>(most, begin + guess_), [&](LayerId end) {
       return problem_.fits(k, {begin, end});
     });
     if (good < most || most == layers_) longest_[at(k)][at(begin)] = good;

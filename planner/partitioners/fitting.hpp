@@ -21,9 +21,9 @@ using StageFits = std::function<bool(StageId, LayerRange)>;
 LayerId longest_fit(LayerId begin, LayerId most, LayerId guess, const auto& fits) {
   LayerId good = begin, bad = most + 1;
   if (guess > begin && guess <= most) (fits(guess) ? good : bad) = guess;
-  for (LayerId step = 1; bad - good > 1; step *= 2) {
+  for (int step = 1; bad - good > 1; step *= 2) {
     const bool up = bad > most;
-    const LayerId next = up ? std::min(most, good + step) : std::max(good + 1, bad - step);
+    const LayerId next = up ? std::min<int>(most, good + step) : std::max(good + 1, bad - step);
     const bool fitting = fits(next);
     (fitting ? good : bad) = next;
     if (up != fitting) break;

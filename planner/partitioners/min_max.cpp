@@ -112,9 +112,8 @@ std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts) {
   std::vector<LayerRange> ranges;
   LayerId begin = 0;
   for (int behind = parts - 1; behind >= 0; --behind) {
-    const LayerId end = behind == 0
-                            ? static_cast<LayerId>(load.size())
-                            : std::max(begin + 1, static_cast<LayerId>(starts[static_cast<std::size_t>(behind)]));
+    const LayerId end = behind == 0 ? static_cast<int>(load.size())
+                                    : std::max(begin + 1, static_cast<int>(starts[static_cast<std::size_t>(behind)]));
     ranges.push_back({begin, end});
     begin = end;
   }

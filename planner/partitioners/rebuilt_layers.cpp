@@ -25,14 +25,14 @@ class Stage {
         StageId k)
       : plan_(plan), cost_(cost), layers_(layers), schedule_(schedule), k_(k) {
     // Layers of other stages are of no interest to this one's memory.
-    plan_.recompute[at(k)] = Recompute::Layers;
+    plan_.recompute[k] = Recompute::Layers;
     plan_.rebuilt.clear();
     const Scenario& scenario = cost.scenario();
     const NeedSum sum = main_need_sum(scenario, scenario.cluster.device);
     const double whole = sum.model + sum.activation;
     for (int i = 0; i < plan.seating().held(); ++i) {
       const VirtualStageId v = plan.seating().chunk_of(k, i);
-      LayerId layer = plan.layers[at(v)].begin;
+      LayerId layer = plan.layers[v].begin;
       for (const LayerKept& kept : kept_by_layers(plan_, cost, layers[0], v)) {
         const Bytes freed = kept.stash - kept.input;
         items_.push_back(
@@ -84,7 +84,7 @@ class Stage {
   std::vector<std::int64_t> in_flight(PositionId position, const Op& last) const {
     const Seating seating = schedule_.seating();
     std::vector<std::int64_t> count(at(seating.held()));
-    for (const Op& op : schedule_.positions[at(position)].compute) {
+    for (const Op& op : schedule_.positions[position].compute) {
       const std::size_t chunk = at(seating.local(op.virtual_stage, k_));
       if (op.kind == Kind::F) ++count[chunk];
       if (op == last) break;
@@ -155,7 +155,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
     for (StageId k = 0; k < plan.stages; ++k) {
       if (asked[at(k)] != Recompute::Knapsack) continue;
       const std::vector<LayerId>& set = chosen[at(k)].layers;
-      plan.recompute[at(k)] = set.empty() ? Recompute::None : Recompute::Layers;
+      plan.recompute[k] = set.empty() ? Recompute::None : Recompute::Layers;
       plan.rebuilt.insert(plan.rebuilt.end(), set.begin(), set.end());
     }
     std::sort(plan.rebuilt.begin(), plan.rebuilt.end());
@@ -179,12 +179,13 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
 
 Plan asking_again(Plan plan, const Scenario& scenario) {
   const std::vector<Recompute>& asked = scenario.plan.recompute.value;
-  for (std::size_t k = 0; k < plan.recompute.size() && !asked.empty(); ++k)
-    if (asked[asked.size() == 1 ? 0 : k] == Recompute::Knapsack) {
+  for (StageId k = 0; k < std::ssize(plan.recompute) && !asked.empty(); ++k)
+    if (asked[asked.size() == 1 ? 0 : at(k)] == Recompute::Knapsack) {
       plan.recompute[k] = Recompute::Knapsack;
       for (int i = 0; i < plan.seating().held(); ++i)
-        std::erase_if(plan.rebuilt, [range = plan.layers[at(plan.seating().chunk_of(static_cast<StageId>(k), i))]](
-                                        LayerId layer) { return layer >= range.begin && layer < range.end; });
+        std::erase_if(plan.rebuilt, [range = plan.layers[plan.seating().chunk_of(k, i)]](LayerId layer) {
+          return layer >= range.begin && layer < range.end;
+        });
     }
   return plan;
 }

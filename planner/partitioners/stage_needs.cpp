@@ -37,7 +37,7 @@ Bytes StageNeeds::need(StageId k, LayerRange range) {
   const auto [entry, absent] = known_.try_emplace({k, range.begin, range.end});
   if (absent) {
     lay_out(k, range);
-    if (plan_.recompute[at(k)] == Recompute::Knapsack)
+    if (plan_.recompute[k] == Recompute::Knapsack)
       return entry->second = least_need_of_stage(plan_, cost_, costs_, schedule_, k).need;
     const MemoryModel memory = memory_of_stage(plan_, cost_, costs_, k);
     entry->second = core::need(memory, peak(memory, schedule_, schedule_.seating().first_position(k)).bytes, k).to_fit;
@@ -62,9 +62,10 @@ bool StageNeeds::tensors_do_not_grow() const {
 // Stage k holds the range, and its neighbours everything else.
 void StageNeeds::lay_out(StageId k, LayerRange range) {
   for (StageId stage = 0; stage < plan_.stages; ++stage)
-    plan_.layers[at(stage)] = stage < k    ? LayerRange{stage == 0 ? 0 : range.begin, range.begin}
-                              : stage == k ? range
-                                           : LayerRange{stage == k + 1 ? range.end : layers_, layers_};
+    plan_.layers[as<VirtualStageId>(stage)] = stage < k ? LayerRange{stage == 0 ? LayerId{0} : range.begin, range.begin}
+                                              : stage == k
+                                                  ? range
+                                                  : LayerRange{stage == k + 1 ? range.end : LayerId{layers_}, layers_};
 }
 
 }  // namespace pipewright::planner

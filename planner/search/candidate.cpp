@@ -270,7 +270,7 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
                        .memory = memory,
                        .modes = modes,
                        .hop = *std::min_element(first, last == hops.end() ? last - 1 : last),
-                       .block = here.scenario.model.layers[at(here.run->begin)].block},
+                       .block = here.scenario.model.layers[here.run->begin].block},
                       enough, rounds);
   };
   const Time raised = of_run(here, *plan, of).value_or(known);

@@ -65,7 +65,7 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
   if (layers < 3) return std::nullopt;
   const auto alike = [&](LayerId i, LayerId of) {
     const auto same = [&](const auto& figures) { return figures[at(i)] == figures[at(of)]; };
-    const Layer &layer = model.layers[at(i)], &first = model.layers[at(of)];
+    const Layer &layer = model.layers[i], &first = model.layers[of];
     return layer.work == first.work && layer.held() == first.held() && layer.states == first.states &&
            layer.tied_to < 0 && layer.inputs == std::vector<LayerId>{i - 1} && same(costs.forward) &&
            same(costs.backward) && same(costs.rebuild) && same(costs.activation) && same(costs.stash) &&
@@ -77,7 +77,7 @@ std::optional<EqualRun> equal_run(const Model& model, const LayerCosts& costs) {
     while (run.end < layers && alike(run.end, begin))
       ++run.end;
     if (run.size() > longest.size()) longest = run;
-    begin = std::max(run.end, begin + 1);
+    begin = std::max<LayerId>(run.end, begin + 1);
   }
   if (longest.size() < 2 || 2 * longest.size() < layers) return std::nullopt;
   return longest;
@@ -95,7 +95,7 @@ Time run_bound(const EqualRun& run, const Plan& shell, const CostModel& cost, co
   std::int64_t waited_unit = waited(run.begin);
   for (LayerId layer = 1; layer + 1 < run.layers; ++layer)
     waited_unit = std::min(waited_unit, waited(layer));
-  const bool block = cost.scenario().model.layers[at(run.begin)].block;
+  const bool block = cost.scenario().model.layers[run.begin].block;
   const auto added = [&](Recompute mode) {
     switch (mode) {
       case Recompute::Full: return layers.forward[at(run.begin)].value;

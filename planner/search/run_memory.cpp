@@ -25,7 +25,7 @@ bool beats(const InFlight& a, const InFlight& b, bool one_chunk) {
 
 // `count` layers of the run on a stage of their own, behind a chunk with the layers before them. One stage holds all.
 Plan laid_out(Plan plan, const EqualRun& run, LayerId count) {
-  const LayerId before = plan.stages > 1 ? run.begin + 1 : run.begin;
+  const LayerId before = plan.stages > 1 ? run.begin + 1 : int{run.begin};
   const LayerRange here{before, std::min<LayerId>(before + count, run.end)};
   plan.layers.assign(at(plan.chunks()), {here.end, here.end});
   plan.layers.front() = plan.stages > 1 ? LayerRange{0, before} : here;
@@ -58,7 +58,7 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     const Schedule schedule = rule.generate(shape);
     for (StageId k = 0; k < plan_.stages; ++k)
       moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(
-          moments(schedule.positions[at(k)], k, run, shape.micro_batches));
+          moments(schedule.positions[k], k, run, shape.micro_batches));
   }
 }
 
@@ -70,9 +70,10 @@ void EqualRunMemory::measure(Recompute mode, const EqualRun& run, const LayerCos
     return memory_of_stage(laid_out(plan_, run, count), cost_, {layers, layers}, here);
   };
   memory_ = of(1);
-  const ChunkMemory& one = memory_.chunks[at(here)];
+  const auto chunk = as<VirtualStageId>(here);  // the first of that stage
+  const ChunkMemory& one = memory_.chunks[chunk];
   double kept = bytes(plan_.stages > 1 ? one.stash[0] : one.working[0]);
-  if (run.size() > 2) kept = std::min(kept, bytes(of(2).chunks[at(here)].stash[0] - one.stash[0]));
+  if (run.size() > 2) kept = std::min(kept, bytes(of(2).chunks[chunk].stash[0] - one.stash[0]));
   if (mode == Recompute::Full) boundary_ = plan_.stages > 1 ? bytes(one.boundary[0]) : 0;
   kept_[at(static_cast<int>(mode))] = mode == Recompute::Full ? 0 : std::max(0.0, kept);
 }
@@ -145,13 +146,13 @@ std::int64_t EqualRunMemory::surely_in_flight(const InFlight& now, int layers) c
                                    : now.all + std::max<std::int64_t>(0, layers - now.chunks) * now.fewest;
 }
 
-// The chunks with the layers before and behind the run may hold nothing else.
+// The layers before and behind the run may be a chunk each.
 std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const EqualRun& run,
                                               std::int64_t micro_batches) const {
   const int v = plan_.virtual_stages;
   const auto surely = [&](int i) {
     const VirtualStageId chunk = plan_.seating().chunk_of(k, i);
-    return v == 1 || (chunk >= run.begin && chunk < plan_.chunks() - run.behind());
+    return v == 1 || (chunk >= int{run.begin} && chunk < plan_.chunks() - run.behind());
   };
   std::vector<std::int64_t> count(at(v)), ran(at(v));
   std::vector<InFlight> result;

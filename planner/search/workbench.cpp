@@ -137,7 +137,8 @@ Time Workbench::busiest(const std::vector<LayerRange>& cut, const std::vector<Ti
       const LayerRange& chunk = cut[at(shell_.seating().chunk_of(k, i))];
       work += work_before_[at(chunk.end)] - work_before_[at(chunk.begin)];
     }
-    most = std::max(most, checked_product(work, shell_.seating().most_turns(k), "a stage's work"));
+    most = std::max(
+        most, checked_product(work, shell_.seating().most_turns(shell_.seating().chunk_of(k, 0)), "a stage's work"));
   }
   return Time{most};
 }
@@ -296,7 +297,7 @@ std::vector<Bytes> Workbench::needs_of_chunks(const std::vector<LayerRange>& cut
   const MemoryModel memory = memory_of_stages(plan, cost_, sizes());
   std::vector<Bytes> needs;
   for (StageId k = 0; k < shell_.stages; ++k)
-    needs.push_back(core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit);
+    needs.push_back(core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit);
   return needs;
 }
 
@@ -310,7 +311,8 @@ Bytes Workbench::fullest_of_chunks(const std::vector<LayerRange>& cut, const std
   Bytes most;
   const auto ask = [&](StageId k) {
     const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
-    most = std::max(most, core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit);
+    most = std::max(most,
+                    core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit);
   };
   ask(order.front());
   if (receiver != order.front() && most < enough) ask(receiver);
@@ -340,7 +342,8 @@ Workbench::Fit Workbench::fit_of_chunks(const std::vector<LayerRange>& cut, Aim 
                                       : rebuild_stage(plan, cost_, sizes(), schedule, k, room(k)));
       } else {
         if (!memory) memory = memory_of_stages(plan, cost_, sizes());
-        const Bytes needed = core::need(*memory, peak(*memory, schedule, k).bytes, k).to_fit;
+        const Bytes needed =
+            core::need(*memory, peak(*memory, schedule, plan.seating().first_position(k)).bytes, k).to_fit;
         choice = {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k), true};
       }
       (aim == Aim::Least ? offer_least : offer)(choices[at(k)], std::move(choice));
@@ -388,7 +391,7 @@ Bytes Workbench::need_in_full(const std::vector<LayerRange>& cut, StageId k) {
   plan.layers = cut;
   plan.recompute.assign(at(shell_.stages), Recompute::Full);
   const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
-  return core::need(memory, peak(memory, walked(plan), k).bytes, k).to_fit;
+  return core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit;
 }
 
 void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId k) {

@@ -92,7 +92,7 @@ FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing)
   const StepCosts& costs = answer.costs;
   const int stages = costs.shape.stages;
   Time once, forward, backward, slowest_hop;
-  for (StageId k = 0; k < stages; ++k) {
+  for (VirtualStageId k = 0; k < stages; ++k) {  // a chunk is a stage
     const Time f = time_of(costs, k, Kind::F), b = time_of(costs, k, Kind::BW);
     once += f + b;
     forward = std::max(forward, f);

@@ -154,15 +154,15 @@ class Trials {
 
   // One copy of the pipeline: its devices, then its ops.
   void draw_ops(StepCosts& costs, Random& random) const {
-    const auto stages = static_cast<std::size_t>(answer_.plan.stages);
-    for (std::size_t stage = 0; stage < stages; ++stage) {
+    const Seating seating = answer_.plan.seating();
+    for (StageId stage = 0; stage < answer_.plan.stages; ++stage) {
       const int devices = answer_.plan.replicas[stage] * answer_.plan.tensor_parallel;
       double slowest = 0;
       for (int i = 0; i < devices; ++i)
         slowest = std::max(slowest, factor(random, sources_.device_spread));
-      for (std::size_t chunk = stage; chunk < chunks(costs); chunk += stages)
-        for (std::size_t kind = 0; kind < kKinds; ++kind)
-          scale(costs, chunk, kind, slowest);
+      for (VirtualStageId v = 0; v < seating.chunks(); ++v)
+        for (std::size_t kind = 0; kind < kKinds && seating.stage_of(v) == stage; ++kind)
+          scale(costs, at(v), kind, slowest);
     }
     if (sources_.op_spread > 0) draw_each(costs, random);
   }

@@ -59,7 +59,7 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
       if (const std::int64_t arrival = forward_at_[c * at(M) + at(forwards_[c])]; arrival < forward)
         forward = arrival, forward_of = chunk;
   }
-  const std::size_t back = at(std::max(input_of, 0));
+  const std::size_t back = at(std::max<int>(input_of, 0));
   const bool input_fits = me.held + problem.kept_after_input[back] - problem.held[back] <= problem.cap[at(stage)];
   if (input <= now && (input_fits || weights_of < 0)) return {.kind = 1, .chunk = input_of};
   if (input <= now) return {.kind = 2, .chunk = weights_of};

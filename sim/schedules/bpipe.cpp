@@ -75,10 +75,11 @@ void share_memory(Lane& lane, StageId k, int limit) {
 Schedule bpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("bpipe", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    const VirtualStageId v = only_chunk(k);
+    Lane& lane = schedule.positions[k];
     one_forward_one_backward(
-        shape.micro_batches, shape.stages - k - 1, [&](int m) { append_forward(lane, k, m); },
-        [&](int m) { append_backward(shape, lane, k, m); });
+        shape.micro_batches, shape.stages - k - 1, [&](int m) { append_forward(lane, v, m); },
+        [&](int m) { append_backward(shape, lane, v, m); });
     if (2 * k < shape.stages - 1) share_memory(lane, k, bpipe_limit(shape));
   }
   return schedule;

@@ -22,9 +22,9 @@ Schedule gpipe_schedule(const ScheduleShape& shape) {
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
     for (int i = 0; i < seat.count; ++i)
-      append_forward(lane, seat.stage, seat.micro_batch(i));
+      append_forward(lane, seat.chunk(), seat.micro_batch(i));
     for (int i = seat.count; i-- > 0;)
-      append_backward(shape, lane, seat.stage, seat.micro_batch(i));
+      append_backward(shape, lane, seat.chunk(), seat.micro_batch(i));
   }
   return schedule;
 }
@@ -42,7 +42,7 @@ std::optional<Formula> gpipe_bubble(const ScheduleShape& shape) {
 //     peak = M, of a replica ceil(M / r)                                            [GPipe19] section 2.3
 // M = 8, r = 1: 8.                         tests/papers/identities_test.cpp "most micro-batches in flight"
 std::optional<std::int64_t> gpipe_peak(const ScheduleShape& shape, StageId stage) {
-  return shape.seating().most_turns(stage);
+  return shape.seating().most_turns(shape.seating().chunk_of(stage, 0));
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ std::vector<Seat> seats(const ScheduleShape& shape) {
   std::vector<Seat> all;
   for (StageId k = 0; k < shape.stages; ++k) {
     for (int j = 0; j < shape.replicas_of(k); ++j)
-      all.push_back({shape.seating(), k, j, static_cast<int>(shape.seating().turns(k, j))});
+      all.push_back(
+          {shape.seating(), k, j, static_cast<int>(shape.seating().turns(shape.seating().chunk_of(k, 0), j))});
   }
   return all;
 }
@@ -99,13 +100,13 @@ void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m) {
 void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, int warm_up, int late) {
   MicroBatchId next = 0;  // whose W is the next one
   one_forward_one_backward(
-      shape.micro_batches, warm_up, [&](MicroBatchId m) { append_forward(lane, k, m); },
+      shape.micro_batches, warm_up, [&](MicroBatchId m) { append_forward(lane, only_chunk(k), m); },
       [&](MicroBatchId m) {
-        append_input_backward(shape, lane, k, m);
-        if (m >= late) append_weights(lane, k, next++);
+        append_input_backward(shape, lane, only_chunk(k), m);
+        if (m >= late) append_weights(lane, only_chunk(k), next++);
       });
   while (next < shape.micro_batches)
-    append_weights(lane, k, next++);
+    append_weights(lane, only_chunk(k), next++);
 }
 
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
@@ -120,7 +121,7 @@ void append_update(Lane& lane, VirtualStageId v, int round) {
 void add_flush(Schedule& schedule) {
   const Seating seating = schedule.seating();
   for (PositionId position = 0; position < std::ssize(schedule.positions); ++position)
-    append_flush(schedule.shape, schedule.positions[at(position)], seating.stage_at(position));
+    append_flush(schedule.shape, schedule.positions[position], seating.stage_at(position));
 }
 
 int in_flight(const ScheduleShape& shape, StageId stage) {

@@ -18,8 +18,14 @@ struct Seat {
   int replica = 0;
   int count = 0;  // micro-batches that it runs, of the M of its copy
 
-  MicroBatchId micro_batch(int i) const { return static_cast<MicroBatchId>(seating.micro_batch(stage, replica, i)); }
+  VirtualStageId chunk() const { return seating.chunk_of(stage, 0); }
+  MicroBatchId micro_batch(int i) const { return static_cast<MicroBatchId>(seating.micro_batch(chunk(), replica, i)); }
 };
+
+// The chunk of a stage that holds one.
+constexpr VirtualStageId only_chunk(StageId stage) {
+  return as<VirtualStageId>(stage);
+}
 
 // All seats of one copy, in the order of positions. The shape must stay as it is meanwhile.
 std::vector<Seat> seats(const ScheduleShape& shape);

@@ -18,10 +18,11 @@ std::string naive_refusal(const ScheduleShape& shape) {
 Schedule naive_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("naive", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
+    const VirtualStageId v = only_chunk(k);
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
-      append_forward(lane, k, m);
-      append_backward(shape, lane, k, m);
+      append_forward(lane, v, m);
+      append_backward(shape, lane, v, m);
     }
   }
   return schedule;

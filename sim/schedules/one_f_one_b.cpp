@@ -24,8 +24,8 @@ Schedule one_f_one_b_schedule(const ScheduleShape& shape) {
     Lane& lane = schedule.positions[position++];
     one_forward_one_backward(
         seat.count, in_flight(shape, seat.stage) - 1,
-        [&](int i) { append_forward(lane, seat.stage, seat.micro_batch(i)); },
-        [&](int i) { append_backward(shape, lane, seat.stage, seat.micro_batch(i)); });
+        [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
+        [&](int i) { append_backward(shape, lane, seat.chunk(), seat.micro_batch(i)); });
   }
   return schedule;
 }
@@ -43,7 +43,8 @@ std::optional<Formula> one_f_one_b_bubble(const ScheduleShape& shape) {
 //     peak = min(M, K - k), of a replica min(ceil(M / r), ceil(sum_{j >= k} r_j / r_k))   [DAPPLE20] section 2
 // K = 4, M = 8, k = 0: 4; k = 3: 1.        tests/papers/identities_test.cpp "most micro-batches in flight"
 std::optional<std::int64_t> one_f_one_b_peak(const ScheduleShape& shape, StageId stage) {
-  return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
+  return std::min<std::int64_t>(shape.seating().most_turns(shape.seating().chunk_of(stage, 0)),
+                                in_flight(shape, stage));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ std::string pipedream_refusal(const ScheduleShape& shape) {
 
 // Backwards of this replica between the one of a round and the round's update.
 int update_delay(const ScheduleShape& shape, StageId stage) {
-  return shape.seating().reduced(stage) && !shape.blocking_sync ? 1 : 0;
+  return shape.seating().reduced(only_chunk(stage)) && !shape.blocking_sync ? 1 : 0;
 }
 
 Schedule pipedream_schedule(const ScheduleShape& shape) {
@@ -28,21 +28,21 @@ Schedule pipedream_schedule(const ScheduleShape& shape) {
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
     const int delay = update_delay(shape, seat.stage);
-    const int rounds = schedule.rounds().count(seat.stage);
+    const int rounds = schedule.rounds().count(seat.chunk());
     int updates = 0;
     one_forward_one_backward(
         seat.count, in_flight(shape, seat.stage) - 1,
-        [&](int i) { append_forward(lane, seat.stage, seat.micro_batch(i)); },
+        [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
         [&](int i) {
-          append_backward(shape, lane, seat.stage, seat.micro_batch(i));
-          if (i >= delay) append_update(lane, seat.stage, updates++);
+          append_backward(shape, lane, seat.chunk(), seat.micro_batch(i));
+          if (i >= delay) append_update(lane, seat.chunk(), updates++);
         });
     // Also those of the last, incomplete round, which this replica may have no micro-batch in.
     while (updates < rounds)
-      append_update(lane, seat.stage, updates++);
-    if (shape.seating().reduced(seat.stage))
+      append_update(lane, seat.chunk(), updates++);
+    if (shape.seating().reduced(seat.chunk()))
       for (int round = 0; round < rounds; ++round)
-        append_all_reduce(shape, lane, seat.stage, round);
+        append_all_reduce(shape, lane, seat.chunk(), round);
   }
   return schedule;
 }
@@ -61,7 +61,8 @@ std::optional<Formula> pipedream_bubble(const ScheduleShape& shape) {
 //     peak = min(ceil(M / r), n_k), n_k = ceil(sum_{j >= k} r_j / r_k)              [PipeDream19] sections 3.2, 3.3
 // straight K = 4: 4, 3, 2, 1; 15-1: 2, 1.  tests/sim/schedule_orders_test.cpp "15-1"
 std::optional<std::int64_t> pipedream_peak(const ScheduleShape& shape, StageId stage) {
-  return std::min<std::int64_t>(shape.seating().most_turns(stage), in_flight(shape, stage));
+  return std::min<std::int64_t>(shape.seating().most_turns(shape.seating().chunk_of(stage, 0)),
+                                in_flight(shape, stage));
 }
 
 }  // namespace

@@ -41,20 +41,21 @@ Schedule pipedream_2bw_schedule(const ScheduleShape& shape) {
   const int every = schedule.shape.update_every, M = shape.micro_batches;
   const int delay = shape.seating().any_reduced() && !shape.blocking_sync ? 1 : 0;
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[at(k)];
-    const int rounds = schedule.rounds().count(k);
+    const VirtualStageId v = only_chunk(k);
+    Lane& lane = schedule.positions[k];
+    const int rounds = schedule.rounds().count(v);
     int updates = 0;
     one_forward_one_backward(
-        M, shape.stages - 1 - k, [&](int m) { append_forward(lane, k, m); },
+        M, shape.stages - 1 - k, [&](int m) { append_forward(lane, v, m); },
         [&](int m) {
-          append_backward(shape, lane, k, m);
-          if (m >= delay && (m - delay + 1) % every == 0) append_update(lane, k, updates++);
+          append_backward(shape, lane, v, m);
+          if (m >= delay && (m - delay + 1) % every == 0) append_update(lane, v, updates++);
         });
     while (updates < rounds)
-      append_update(lane, k, updates++);
-    if (shape.seating().reduced(k))
+      append_update(lane, v, updates++);
+    if (shape.seating().reduced(v))
       for (int round = 0; round < rounds; ++round)
-        append_all_reduce(shape, lane, k, round);
+        append_all_reduce(shape, lane, v, round);
   }
   return schedule;
 }

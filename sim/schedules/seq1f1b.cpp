@@ -33,10 +33,11 @@ Schedule seq1f1b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("seq1f1b", shape, true);
   const int Q = shape.slices;
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    const VirtualStageId v = only_chunk(k);
+    Lane& lane = schedule.positions[k];
     one_forward_one_backward(
-        shape.micro_batches, seq_warm_up(shape, k), [&](int u) { append_forward(lane, k, u); },
-        [&](int u) { append_backward(shape, lane, k, u / Q * Q + Q - 1 - u % Q); });
+        shape.micro_batches, seq_warm_up(shape, k), [&](int u) { append_forward(lane, v, u); },
+        [&](int u) { append_backward(shape, lane, v, u / Q * Q + Q - 1 - u % Q); });
   }
   return schedule;
 }

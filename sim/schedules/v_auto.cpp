@@ -24,7 +24,7 @@ namespace {
 
 VirtualStageId v_chunk(StageId k, VSlot slot, int stages) {
   const bool there = slot == VForwardThere || slot == VInputThere || slot == VWeightsThere;
-  return there ? k : 2 * stages - 1 - k;
+  return there ? int{k} : 2 * stages - 1 - k;
 }
 
 // The columns of as many micro-batches more: a period in the middle, again and again.

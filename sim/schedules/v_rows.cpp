@@ -51,7 +51,7 @@ VBlock v_first_slots(const VBlock& block) {
   int slot = 0;
   for (std::size_t pass = 0; pass < 4; ++pass)
     for (StageId i = 0; i <= last; ++i) {
-      const auto k = at(pass % 2 == 0 ? i : last - i);
+      const auto k = at(pass % 2 == 0 ? int{i} : last - i);
       slots[k][pass] = next(slot, block[k][pass]);
       slot = slots[k][pass] + 1;
       if (pass >= 2) slots[k][pass + 2] = next(slot, block[k][pass + 2]);

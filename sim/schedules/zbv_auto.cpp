@@ -97,7 +97,7 @@ class ZbvAutoRun {
 
   StageId last() const { return static_cast<StageId>(stages_.size()) - 1; }
   VirtualStageId chunk(StageId k, int pass) const {
-    return pass == ZbvForwardThere || pass == ZbvBackwardThere ? k : 2 * last() + 1 - k;
+    return pass == ZbvForwardThere || pass == ZbvBackwardThere ? int{k} : 2 * last() + 1 - k;
   }
   int done(StageId k, int pass) const { return static_cast<int>(stages_[at(k)].ends[at(pass)].size()); }
   int forwards_done(StageId k) const { return done(k, ZbvForwardThere) + done(k, ZbvForwardBack); }
@@ -106,7 +106,7 @@ class ZbvAutoRun {
   std::optional<std::int64_t> arrival(StageId k, int pass) const {
     const int m = done(k, pass);
     if (m == micro_batches_) return std::nullopt;
-    if (k == (zbv_goes_up(pass) ? 0 : last())) {
+    if (k == (zbv_goes_up(pass) ? StageId{0} : last())) {
       if (pass > 0 && done(k, pass - 1) <= m) return std::nullopt;
       return 0;
     }

@@ -25,7 +25,7 @@ struct Large {
     plan = find_plan(scenario, CostModel(scenario));
     plan.tensor_parallel = 8;
     for (DeviceId& lead : plan.device)
-      lead *= 8;
+      lead = lead * 8;
   }
   std::shared_ptr<const Fold> fold(Alike alike) const { return fold_copies(plan, CostModel(scenario), alike); }
 };

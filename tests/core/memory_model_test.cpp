@@ -64,8 +64,8 @@ TEST_CASE("hop by hop, every stage on the way keeps a skip tensor once") {
   const CostModel cost(scenario);
   const MemoryModel memory = memory_model(one_layer_per_stage(scenario, Skips::Hop), cost);
   CHECK(boundaries_of(memory) == std::vector<std::int64_t>{50000, 1000, 1200, 1030});
-  for (std::size_t v = 0; v < 4; ++v) {
-    CHECK(memory.chunks[v].working[0] == scenario.model.layers[v].activation);  // stash: default the output
+  for (int v = 0; v < 4; ++v) {
+    CHECK(memory.chunks[v].working[0] == scenario.model.layers[at(v)].activation);  // stash: default the output
     CHECK(memory.chunks[v].stash[0] == memory.chunks[v].boundary[0] + memory.chunks[v].working[0]);
   }
   CHECK(memory.reserve == bytes(77));
@@ -184,7 +184,8 @@ TEST_CASE("GPipe with recomputation holds N boundaries and one micro-batch's L/K
       const std::int64_t N = 16, L = 8;
       std::vector<Layer> layers;
       for (LayerId i = 0; i < L; ++i)
-        layers.push_back(layer("layer " + std::to_string(i), a, i == 0 ? std::vector<LayerId>{} : std::vector{i - 1}));
+        layers.push_back(
+            layer("layer " + std::to_string(i), a, i == 0 ? std::vector<LayerId>{} : std::vector<LayerId>{i - 1}));
       const Scenario scenario = scenario_of(layers, a);
       Plan plan = one_layer_per_stage(scenario, Skips::Hop);
       plan.stages = K;

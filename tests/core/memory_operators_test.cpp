@@ -121,7 +121,7 @@ TEST_CASE("weights, gradients and optimizer take 18 B per parameter, and 6 + 12/
       const CostModel cost(scenario);
       MemoryBytes bytes;
       const MemoryModel memory = memory_model(plan, cost);
-      for (std::size_t v = 0; v < memory.chunks.size(); v += static_cast<std::size_t>(plan.stages))
+      for (VirtualStageId v = 0; v < std::ssize(memory.chunks); v += plan.stages)
         bytes.weights += memory.chunks[v].weights + memory.chunks[v].gradients + memory.chunks[v].optimizer;
       return gib(bytes.weights);
     };
@@ -172,7 +172,7 @@ TEST_CASE("a table tied to a layer of another stage is held twice, of the same s
   scenario.model.layers[1].tied_to = 0;
   const CostModel cost(scenario);
   const std::int64_t block = 12 * 8 * 8;
-  const auto weights = [&](const Published& model, std::size_t chunk) {
+  const auto weights = [&](const Published& model, VirtualStageId chunk) {
     return memory_model(plan_of(model, {}, Recompute::None, "1f1b"), cost).chunks[chunk].weights;
   };
   CHECK(weights({{}, 2, 2, 1, 1}, 1) == Bytes{2 * (block + 100)});

@@ -25,7 +25,8 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       CHECK(seating.reduced(v) == (shape.data_parallel * std::ssize(places) > 1));
       CHECK(seating.members(v) == shape.data_parallel * std::ssize(places));
       std::vector<int> turns(places.size());
-      CHECK(pipewright::core::places(seating, v) == places);
+      const std::vector<PositionId> holders = pipewright::core::places(seating, v);
+      CHECK(std::vector<int>(holders.begin(), holders.end()) == places);
       for (int holder = 0; holder < seating.holders(v); ++holder) {
         const int position = places[static_cast<std::size_t>(holder)];
         CHECK(seating.position(v, holder) == position);

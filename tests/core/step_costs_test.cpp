@@ -369,8 +369,8 @@ TEST_CASE("A ring played step by step takes the closed form's time on an empty n
   const Span reduce = event_order(schedule, costs).workers[0].communication[kReductions][0];
   CHECK(reduce.end - reduce.start == Time{14 * (5'000 + 300)});
   std::vector<Route> hops;
-  for (std::size_t i = 0; i < plan.device.size(); ++i)
-    hops.push_back(cost.topology().route(plan.device[i], plan.device[(i + 1) % plan.device.size()]));
+  for (WorkerId i = 0; i < std::ssize(plan.device); ++i)
+    hops.push_back(cost.topology().route(plan.device[i], plan.device[(i + 1) % plan.workers()]));
   CHECK(ring_by_steps(hops, costs.links, 2'400) == Time{14 * (5'000 + 300)});
 }
 

@@ -61,7 +61,7 @@ std::vector<Plan> pipedream_plans(const Plan& shell, const CostModel& cost, Pipe
   for (const Turns turns : {Turns::AcrossServers, Turns::WithinServers}) {
     plan.device = devices_of(found.stages, per_server, turns);
     for (DeviceId& device : plan.device)
-      device *= shell.tensor_parallel;
+      device = device * shell.tensor_parallel;
     if (plans.empty() || plans.front().device != plan.device) plans.push_back(plan);
   }
   return plans;

@@ -57,8 +57,8 @@ TEST_CASE("the memory of a stage alone is what the whole model says of it, which
     const Answer answer = price(plan, cost, Engine::Auto);
     const std::array<LayerCosts, 2> layers = {cost.layers(1), cost.layers(1)};
     for (StageId k = 0; k < plan.stages; ++k)
-      CHECK(peak(memory_of_stage(plan, cost, layers, k), answer.schedule, k).bytes.total() ==
-            peak(answer.memory, answer.schedule, k).bytes.total());
+      CHECK(peak(memory_of_stage(plan, cost, layers, k), answer.schedule, as<PositionId>(k)).bytes.total() ==
+            peak(answer.memory, answer.schedule, as<PositionId>(k)).bytes.total());
   }
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("each stage on two workers: weights, gradients and states twice, share
   Bytes states, shares, weights, once;
   for (const ChunkMemory& chunk : whole.memory.chunks)
     once += chunk.weights;
-  for (StageId k = 0; k < 4; ++k) {
+  for (PositionId k = 0; k < 4; ++k) {
     states += peak(whole.memory, whole.schedule, k).bytes.optimizer;
     shares += peak(shared.memory, shared.schedule, k).bytes.optimizer;
     weights += peak(whole.memory, whole.schedule, k).bytes.weights;

@@ -31,7 +31,7 @@ ExactProblem random_exact_problem(std::mt19937& random, int most_layers, int mos
 
 template <class Use>
 void each_partition(const ExactProblem& problem, std::vector<LayerRange>& layers, const Use& use) {
-  const int end = static_cast<int>(problem.forward.size()), begin = layers.empty() ? 0 : layers.back().end;
+  const int end = static_cast<int>(problem.forward.size()), begin = layers.empty() ? LayerId{0} : layers.back().end;
   if (static_cast<int>(layers.size()) == problem.stages) {
     if (begin == end) use(layers);
     return;

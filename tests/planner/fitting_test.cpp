@@ -207,8 +207,8 @@ TEST_CASE("The memory of one stage is that of the stage in its plan") {
     for (StageId k = 0; k < 4; ++k) {
       CAPTURE(k);
       const MemoryModel alone = memory_of_stage(plan, cost, layers, k);
-      CHECK(peak(alone, schedule, k).bytes == peak(whole, schedule, k).bytes);
-      CHECK(peak(alone, schedule, k).bytes.stash > Bytes{});
+      CHECK(peak(alone, schedule, as<PositionId>(k)).bytes == peak(whole, schedule, as<PositionId>(k)).bytes);
+      CHECK(peak(alone, schedule, as<PositionId>(k)).bytes.stash > Bytes{});
     }
   }
 }

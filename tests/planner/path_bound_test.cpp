@@ -51,7 +51,7 @@ double best_of_all(const Scenario& scenario, const Layout& layout) {
     }
   };
   const auto cut = [&](auto&& self, LayerId begin, int left) -> void {
-    for (LayerId end = left == 1 ? layers : begin + 1; end <= layers - left + 1; ++end) {
+    for (LayerId end = left == 1 ? int{layers} : begin + 1; end <= layers - left + 1; ++end) {
       plan.layers.push_back({begin, end});
       if (left == 1) price_all();
       if (left > 1) self(self, end, left - 1);

@@ -38,9 +38,9 @@ Schedule schedule_of(const Plan& plan, const Scenario& scenario) {
 
 // Of a stage with one subset of its layers rebuilt.
 Bytes need_of(Plan plan, const Scenario& scenario, const CostModel& cost, StageId k, std::vector<LayerId> rebuilt) {
-  plan.recompute[at(k)] = Recompute::Layers, plan.rebuilt = std::move(rebuilt);
+  plan.recompute[k] = Recompute::Layers, plan.rebuilt = std::move(rebuilt);
   const MemoryModel memory = memory_model(plan, cost);
-  return need(memory, peak(memory, schedule_of(plan, scenario), k).bytes, k).with_reserve;
+  return need(memory, peak(memory, schedule_of(plan, scenario), as<PositionId>(k)).bytes, k).with_reserve;
 }
 
 Scenario gpt(int blocks) {
@@ -77,7 +77,7 @@ TEST_CASE("a stage chooses the set that adds least of all sets that fit, as the 
     const Plan plan = find_plan(scenario, cost);
     const std::array<LayerCosts, 2> layers = {cost.layers(1), cost.layers(1)};
     for (StageId k = 0; k < plan.stages; ++k) {
-      const LayerRange range = plan.layers[at(k)];
+      const LayerRange range = plan.layers[as<VirtualStageId>(k)];
       const Bytes all = need_of(plan, scenario, cost, k, {});
       const Bytes room{all.value - static_cast<std::int64_t>(random() % static_cast<unsigned>(all.value / 2))};
       std::optional<Time> best;
@@ -133,11 +133,11 @@ TEST_CASE("with a set of layers the walk and the simulated curve have one peak, 
     list(scenario, {{0, 2, 3, 5, 8, 10}});
     const CostModel cost(scenario);
     const Answer answer = price(find_plan(scenario, cost), cost, Engine::Auto);
-    for (StageId k = 0; k < 3; ++k) {
+    for (int w = 0; w < 3; ++w) {
       Bytes most;
-      for (const MemoryPoint& point : series(answer.memory, answer.schedule, answer.costs, answer.timeline, k))
+      for (const MemoryPoint& point : series(answer.memory, answer.schedule, answer.costs, answer.timeline, w))
         most = std::max(most, point.bytes.total() - point.bytes.buffers);
-      CHECK(most == peak(answer.memory, answer.schedule, k).bytes.total());
+      CHECK(most == peak(answer.memory, answer.schedule, w).bytes.total());
     }
   }
 }

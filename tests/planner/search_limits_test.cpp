@@ -272,7 +272,7 @@ TEST_CASE("of a fixed cut the recomputation that adds least is not said to be th
     double best = answer->plans.front().value;
     Plan plan = answer->plans.front().plan;
     for (int full = 0; full < 1 << 6; ++full) {
-      for (std::size_t k = 0; k < 6; ++k)
+      for (StageId k = 0; k < 6; ++k)
         plan.recompute[k] = (full >> k & 1) != 0 ? Recompute::Full
                             : answer->plans.front().plan.recompute[k] == Recompute::Full
                                 ? Recompute::None

@@ -281,7 +281,8 @@ TEST_CASE("activations take as much in units as they do whole") {
           for (PositionId position = 0; position < stages; ++position) {
             Bytes most;
             const MemoryModel& memory = answer.memory;
-            for (const MemoryPoint& point : series(memory, answer.schedule, answer.costs, answer.timeline, position))
+            for (const MemoryPoint& point :
+                 series(memory, answer.schedule, answer.costs, answer.timeline, as<WorkerId>(position)))
               most = std::max(most, point.bytes.stash);
             kept.push_back(most);
           }

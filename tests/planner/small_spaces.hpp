@@ -81,7 +81,7 @@ inline double best_with_sets(const Scenario& scenario, const Layout& layout, Obj
     }
   };
   const auto cut = [&](auto&& self, LayerId begin, int left) -> void {
-    for (LayerId end = left == 1 ? layers : begin + 1; end <= layers - left + 1; ++end) {
+    for (LayerId end = left == 1 ? int{layers} : begin + 1; end <= layers - left + 1; ++end) {
       plan.layers.push_back({begin, end});
       if (left == 1) price_all();
       if (left > 1) self(self, end, left - 1);

@@ -59,6 +59,24 @@ std::string plain(const std::string& campaign, int stages, int copies) {
 
 }  // namespace
 
+// Chunks 0 and 3 of a V lie on stage 0, and have all the time: one device sets the pace. Of two devices, one for each, the
+// mean would be drawn, and 1.645 * 0.1 / sqrt(2) = 11.6 % be the 95 % quantile.
+TEST_CASE("the chunks of a V are as fast as the device that they lie on") {
+  const auto layer = [](const char* name, const char* forward, const char* backward) {
+    return std::string("{name: ") + name + ", forward: " + forward + ", backward: " + backward +
+           ", activation: 1 kB, parameters: 10}";
+  };
+  const Drawn run = drawn("model: {layers: [" + layer("a", "1 ms", "2 ms") + ", " + layer("b", "1 ns", "2 ns") + ", " +
+                          layer("c", "1 ns", "2 ns") + ", " + layer("d", "1 ms", "2 ms") +
+                          "]}\ncluster: {nodes: 1, node: {devices: 2, device: {memory: 1 GB}, links: {kind: ideal}}}\n"
+                          "training: {micro_batches: 8, micro_batch_size: 1}\n"
+                          "plan: {schedule: zbv, stages: 2, virtual_stages: 2}\n"
+                          "campaign: {length: 1M samples, device_spread: 0.1, trials: 2000}\n");
+  const Quantiles& step = *run.spread().step_time;
+  CHECK(step.p95 == doctest::Approx(1.1645 * seconds(run.answer.report.step_time)).epsilon(0.01));
+  CHECK(step.p5 == doctest::Approx(0.8355 * seconds(run.answer.report.step_time)).epsilon(0.01));
+}
+
 TEST_CASE("what is drawn of the causes lies as the 90 % interval says") {
   const Drawn run = drawn(product("{length: 1M samples, trials: 4000}"));
   const Quantiles& step = *run.spread().step_time;

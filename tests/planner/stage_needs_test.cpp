@@ -29,7 +29,7 @@ TEST_CASE("a short walk finds the peak of a long step") {
       const MemoryModel memory = memory_model(plan, cost);
       const Schedule whole = find_schedule(schedule)->generate(schedule_shape(plan, scenario.model, scenario.training));
       for (StageId k = 0; k < 4; ++k)
-        CHECK(needs.need(k, plan.layers[static_cast<std::size_t>(k)]) ==
-              need(memory, peak(memory, whole, k).bytes, k).with_reserve);
+        CHECK(needs.need(k, plan.layers[as<VirtualStageId>(k)]) ==
+              need(memory, peak(memory, whole, as<PositionId>(k)).bytes, k).with_reserve);
     }
 }

@@ -23,7 +23,7 @@ namespace {
 Schedule split(Schedule schedule, int delay) {
   for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
     const auto behind =
-        static_cast<std::size_t>(delay < 0 ? schedule.seating().stage_at(static_cast<PositionId>(p)) : delay);
+        static_cast<std::size_t>(delay < 0 ? int{schedule.seating().stage_at(static_cast<PositionId>(p))} : delay);
     std::vector<Op> ops;
     std::deque<Op> waiting;
     const auto weights = [&] { ops.push_back(waiting.front()), waiting.pop_front(); };

@@ -42,7 +42,8 @@ void scale(StepCosts& costs, std::int64_t factor) {
   }
   for (std::vector<Collective>& buckets : costs.collectives)
     scale(buckets, factor);
-  for (auto* each : {&costs.gathers, &costs.gathers_of_few, &costs.moves, &costs.host_copies})
+  for (std::vector<Collective>* each : std::initializer_list<std::vector<Collective>*>{
+           &costs.gathers, &costs.gathers_of_few, &costs.moves, &costs.host_copies})
     scale(*each, factor);
 }
 

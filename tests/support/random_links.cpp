@@ -130,7 +130,7 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
   for (int v = 0; v < costs.shape.chunks(); ++v)
     if (const auto [entry, absent] = link_of_group.try_emplace(oracle::places(costs.shape, v).front(), 0); absent)
       entry->second = layout == LinkLayout::Private ? add_link(costs) : 0;
-  for (std::size_t v = 0; v < costs.collectives.size(); ++v)
+  for (VirtualStageId v = 0; v < std::ssize(costs.collectives); ++v)
     for (Collective& collective : costs.collectives[v]) {
       const std::int32_t link = link_of_group[oracle::places(costs.shape, static_cast<int>(v)).front()];
       collective.time = {};

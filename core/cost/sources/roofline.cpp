@@ -234,7 +234,7 @@ class Roofline final : public CostSource {
     const auto other = static_cast<double>(optimizer_bytes(scenario_.training).value);
     if (scenario_.training.optimizer != Optimizer::Muon) return other;
     double all = 0, matrices = 0;
-    for (std::size_t i = 0; i < scenario_.model.layers.size(); ++i) {
+    for (LayerId i = 0; i < std::ssize(scenario_.model.layers); ++i) {
       all += static_cast<double>(scenario_.model.layers[i].trained());
       matrices += static_cast<double>(muon_parameters(scenario_, static_cast<LayerId>(i)).all);
     }

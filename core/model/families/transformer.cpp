@@ -478,7 +478,7 @@ Model build(const Transformer& t) {
     const Table table = t.tied_target ? Table::Tied : Table::Own;
     const std::int32_t work = all.share(token_embedding(t, decoder_length(t), table));
     model.input_amount += model.works[static_cast<std::size_t>(work)].inputs[0];
-    before = all.add("decoder_embedding", work, {}, t.tied_target ? embedding : -1);
+    before = all.add("decoder_embedding", work, {}, t.tied_target ? embedding : LayerId{-1});
   }
   const std::string prefix = pair ? "decoder." : "block.";
   for (std::int64_t i = 0; i < t.layers; ++i) {
@@ -488,7 +488,7 @@ Model build(const Transformer& t) {
     before = all.add_block(prefix + std::to_string(i), work,
                            pair ? std::vector<LayerId>{before, memory} : std::vector{before});
   }
-  const LayerId head = all.add("head", all.share(head_work(t)), {before}, t.tied ? embedding : -1);
+  const LayerId head = all.add("head", all.share(head_work(t)), {before}, t.tied ? embedding : LayerId{-1});
   add_modules(all, t, embedding, before, head);
   if (t.stated_modules > t.modules)
     model.source += std::to_string(t.stated_modules - t.modules) +
