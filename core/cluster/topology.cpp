@@ -78,7 +78,7 @@ Topology::Topology(const Cluster& cluster) : cluster_(cluster) {
   if (nics_per_node_ == 0) return;
   const Network& network = *cluster_.network;
   rails_ = network.rails && n > 1;
-  const bool crossed = rails_ && links.kind != LinkKind::Nvswitch;  // also among the nodes of one leaf
+  const bool crossed = rails_ && !passes_on();  // also among the nodes of one leaf
   if (network.oversubscription == 1.0 || (network.nodes_per_switch >= nodes_ && !crossed)) return;
   leaves_ = (nodes_ + network.nodes_per_switch - 1) / network.nodes_per_switch * (rails_ ? n : 1);
   per_leaf_ = per_nic_;
@@ -180,7 +180,7 @@ Topology::Way Topology::way(DeviceId from, DeviceId to) const {
 
 DeviceId Topology::sender(DeviceId from, DeviceId to) const {
   const int n = cluster_.devices_per_node;
-  return rails_ && cluster_.links.kind == LinkKind::Nvswitch ? DeviceId{from / n * n + to % n} : from;
+  return rails_ && passes_on() ? DeviceId{from / n * n + to % n} : from;
 }
 
 Route Topology::route(DeviceId from, DeviceId to) const {
@@ -241,7 +241,7 @@ void Topology::between_nodes(DeviceId from, DeviceId to, Route& route) const {
     route.bandwidth = std::min(route.bandwidth, cluster_.links.bandwidth);
   }
   const DeviceId by = sender(from, to);
-  if (by != from) {
+  if (by != from && cluster_.links.kind != LinkKind::Ideal) {
     route.links = {port(LinkPlace::Kind::PortOut, from), port(LinkPlace::Kind::PortIn, by)};
     route.bandwidth = std::min(route.bandwidth, cluster_.links.bandwidth);
   }

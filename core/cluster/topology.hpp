@@ -23,11 +23,12 @@
 //     (without oversubscription an uplink carries all its NICs at once and can never bind: it is left out).
 //     With rails, NICs of the i-th devices of nodes_per_switch nodes hang on one leaf, which carries nodes_per_switch NICs. From
 //     one rail to another: behind an NVSwitch first to the neighbour on the receiver's rail, as NCCL does ([NcclPxn22]), and
-//     out by its NIC; else over the spine.        2 nodes, device 0 to 9: port out 0, port in 1, NIC out 1, NIC in 9
+//     out by its NIC; else over the spine, as rings of collectives do there.        2 nodes, device 0 to 9: port out 0, port in 1, NIC out 1, NIC in 9
 // Latency: `links.latency` inside a node, `network.latency` alone between nodes (it is measured end to end, so the
 // ports on the way add nothing). Tests: tests/core/topology_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -75,7 +76,9 @@ class Topology {
   std::vector<Link> links() const;
   int devices() const { return devices_; }
   // Devices after which the wiring repeats itself: those of a node, or of a leaf switch whose uplinks can bind.
-  int period() const { return cluster_.devices_per_node * (leaves_ > 0 ? cluster_.network->nodes_per_switch : 1); }
+  int period() const {
+    return cluster_.devices_per_node * (leaves_ > 0 ? std::min(cluster_.network->nodes_per_switch, nodes_) : 1);
+  }
 
   // Route of a transfer from one device to another. from == to: no links, no time. O(1) links, built on each call.
   Route route(DeviceId from, DeviceId to) const;
@@ -92,6 +95,11 @@ class Topology {
   int leaf(DeviceId device) const {
     const int n = cluster_.devices_per_node, nodes = device / n / cluster_.network->nodes_per_switch;
     return rails_ ? nodes * n + device % n : nodes;
+  }
+  // Whether a neighbour in the node sends for another device at no more than its links' cost.
+  bool passes_on() const {
+    const NodeLinks& links = cluster_.links;
+    return links.kind == LinkKind::Ideal || (links.kind == LinkKind::Nvswitch && links.peer_access);
   }
   // By whose NIC a device sends.
   DeviceId sender(DeviceId from, DeviceId to) const;

@@ -164,7 +164,8 @@ DeviceGroups by_node(const std::vector<DeviceId>& members, int devices_per_node)
 void AllReduceGroup::add_ways(const Cluster& cluster, const DeviceGroups& groups, const Topology& topology) {
   const CollectiveCurve& curve = *cluster.device.collectives;
   const auto nodes = by_node(groups.front(), cluster.devices_per_node);
-  const bool one_node = nodes.size() == 1, switched = cluster.links.kind == LinkKind::Nvswitch;
+  const bool one_node = nodes.size() == 1,
+             switched = cluster.links.kind == LinkKind::Nvswitch && cluster.links.peer_access;
   if (nodes.empty() || (one_node && !switched)) return;
   if (!one_node && (!cluster.network || cluster.network->ideal)) return;
   const int n = static_cast<int>(count_), p = static_cast<int>(nodes.size()), g = n / p;
@@ -240,6 +241,12 @@ void AllReduceGroup::keep_links(const Fold& fold) {
         if (const std::int32_t now = fold.kept_link(link); now >= 0) kept.emplace_back(now, weight);
       phase.links = std::move(kept);
     }
+}
+
+void AllReduceGroup::keep_no_links() {
+  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &rails_})
+    for (CollectivePhase& phase : *algorithm)
+      phase.links.clear();
 }
 
 Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {

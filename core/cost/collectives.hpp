@@ -66,6 +66,8 @@ class AllReduceGroup {
   const std::vector<Way>& gather_ways() const { return gather_ways_; }
   // Keeps of every phase's links those that `fold` keeps, by their new numbers. Rates and times are those of all links.
   void keep_links(const Fold& fold);
+  // Of links of which others see another part: nobody else passes them. Rates and times stay.
+  void keep_no_links();
 
   // One all-reduce of `bytes`; by the device's ways where it states them, whatever the algorithm. No phases and no time for
   // n <= 1 members or 0 bytes.

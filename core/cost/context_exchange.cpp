@@ -60,7 +60,8 @@ ContextAttention::ContextAttention(const Scenario& scenario, const Topology& top
       split_(scenario.plan.context_split.value),
       imbalance_(scenario.plan.context_imbalance.value) {
   const Levels levels = levels_of(scenario.plan);
-  if (degree_ < 2 || (kind_ != ContextExchange::AllGather && levels.ring * levels.inner != degree_)) {
+  if (degree_ < 2 || degree_ > scenario.cluster.devices() ||
+      (kind_ != ContextExchange::AllGather && levels.ring * levels.inner != degree_)) {
     degree_ = 1;  // who makes the plan refuses it
     return;
   }

@@ -79,7 +79,8 @@ ExchangeLink exchange_link(const DeviceGroups& all_groups, ExchangeTo to, const 
   ExchangeLink link{static_cast<double>(phase.latency.value), phase.rate.value, {}};
   const std::optional<CollectiveCurve>& curve = cluster.device.collectives;
   const int members = static_cast<int>(groups.front().size());
-  const bool switched = !between && members > 1 && curve && cluster.links.kind == LinkKind::Nvswitch;
+  const bool switched =
+      !between && members > 1 && curve && cluster.links.kind == LinkKind::Nvswitch && cluster.links.peer_access;
   if (switched && to == ExchangeTo::HandedOn && curve->handed_on) {
     link.rate *= *curve->handed_on;
     return link;

@@ -62,8 +62,12 @@ StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& c
   }
   if (!plan.split().sends_tokens() || plan.expert_copies() < 2) return;
   const bool by_leads = plan.split().expert_devices() % plan.tensor_parallel == 0;
-  groups_.push_back(by_leads ? group_of(expert_groups(plan, all), cost)
-                             : group_of(expert_groups(plan, all), cost, Topology(cost.scenario().cluster)));
+  if (by_leads) {
+    groups_.push_back(group_of(expert_groups(plan, all), cost));
+  } else {
+    groups_.push_back(group_of(expert_groups(plan, all), cost, Topology(cost.scenario().cluster)));
+    groups_.back().keep_no_links();
+  }
 }
 
 void StateExchange::keep_links(const Fold& fold) {

@@ -1,6 +1,7 @@
 #include "io/yaml/changes.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -48,7 +49,6 @@ bool says_auto(const Yaml* plan) {
 void expand_auto(Yaml& root) {
   Yaml* plan = root.find("plan");
   if (!says_auto(plan)) return;
-  open_zero(root);
   const Yaml open = *plan;
   plan->type = Yaml::Type::Map, plan->scalar.clear();
   for (const std::string_view key : kOpenedByPlanAuto)
@@ -57,11 +57,18 @@ void expand_auto(Yaml& root) {
 
 }  // namespace
 
-void open_zero(Yaml& root) {
-  const Yaml* plan = root.find("plan");
+namespace {
+
+void open_zero_as(Yaml& root, const Yaml& automatic) {
   Yaml* training = root.find("training");
-  if (!says_auto(plan) || !training || !training->is(Yaml::Type::Map) || training->find("zero")) return;
-  training->map.emplace_back(YamlKey{"zero", plan->place}, *plan);
+  if (!training || !training->is(Yaml::Type::Map) || training->find("zero")) return;
+  training->map.emplace_back(YamlKey{"zero", automatic.place}, automatic);
+}
+
+}  // namespace
+
+void open_zero(Yaml& root) {
+  if (const Yaml* plan = root.find("plan"); says_auto(plan)) open_zero_as(root, Yaml(*plan));
 }
 
 std::string flow_text(const Yaml& yaml) {
@@ -118,6 +125,11 @@ void expand_references(Reader& reader, Yaml& root, const Assignment& assignment)
 
 void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignments) {
   std::stable_partition(assignments.begin(), assignments.end(), chooses_model);
+  std::optional<Yaml> automatic;  // the plan, where the last that named it whole says auto
+  const auto look = [&] {
+    if (const Yaml* plan = root.find("plan"); says_auto(plan)) automatic = *plan;
+  };
+  look();
   for (const Assignment& assignment : assignments) {
     try {
       const bool removes = assignment.value.is(Yaml::Type::Null);
@@ -126,10 +138,12 @@ void apply_changes(Reader& reader, Yaml& root, std::vector<Assignment> assignmen
       else if (!chooses_model(assignment))
         expand_references(reader, root, assignment);
       set(root, assignment);
+      if (assignment.keys.size() == 1 && assignment.keys[0] == "plan") automatic.reset(), look();
     } catch (const InputError& error) {
       reader.errors.add(error);
     }
   }
+  if (automatic) open_zero_as(root, *automatic);
 }
 
 }  // namespace pipewright::io

@@ -207,12 +207,14 @@ class Narrowing {
     }
   }
 
-  // Where all is open, torchtitan's own way: with divided weights sequences may be shared, and experts divided.
+  // Where the scenario leaves zero open itself, torchtitan's own way: with divided weights sequences may be shared, and experts
+  // divided. Opened by plan: auto alone, both 0 and 3 are searched, with whole sequences and experts.
   void divide_weights() {
     Training& training = found_.scenario.training;
     const auto open = training.open.find("zero");
     if (words_.framework != Framework::Torchtitan || open == training.open.end() || !open->second.among.empty()) return;
     if (!plan().open.contains("context_parallel") && !plan().open.contains("expert_parallel")) return;
+    if (open->second.place == plan().place) return;
     training.open.erase(open);
     training.zero = kWeightsSharded;
     tell("training.zero", "zero: 3, as sequences are shared and experts divided with divided weights alone");

@@ -49,12 +49,13 @@ class LayoutSearch {
     evaluate_groups();
     if (candidates_.empty() && overflow_ && !answer_.nearest_miss) throw OverflowError(*overflow_);
     if (!candidates_.empty()) {
+      raise_bounds(values_.of(candidates_.front()));
       refine_best();
       confirm();
       look_further();
     }
     if (answer_.plans.empty()) return without_plan();
-    raise_bounds();
+    raise_bounds(answer_.plans.front().value);
     refine_harder();
     return finished();
   }
@@ -291,15 +292,13 @@ class LayoutSearch {
     return evaluate(next.layout) ? 1 : 0;
   }
 
-  // The bounds that keep that of the answer low, least first.
-  void raise_bounds() {
+  // The bounds that keep that of the answer low, least first: no further than the best plan is good.
+  void raise_bounds(double best) {
     while (!over()) {
       const auto lowest = std::min_element(
           candidates_.begin(), candidates_.end(),
           [this](const Candidate& a, const Candidate& b) { return values_.bound(a) < values_.bound(b); });
-      if (lowest == candidates_.end() || lowest->raised || lowest->layout.virtual_stages == 1 || answer_.plans.empty())
-        return;
-      const double best = answer_.plans.front().value;
+      if (lowest == candidates_.end() || lowest->raised || lowest->layout.virtual_stages == 1) return;
       if (values_.bound(*lowest) >= best) return;
       values_.raised(lowest->layout, best, kRounds);
       lowest->raised = true;

@@ -1,12 +1,12 @@
 #include "planner/search/workbench.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
+#include "planner/search/run_bound.hpp"
 
 namespace pipewright::planner {
 Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
@@ -36,6 +36,12 @@ Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> m
   if (fixed_ && scenario_.plan.recompute.value == std::vector{Recompute::Layers})
     shell_.recompute.assign(at(shell_.stages), Recompute::Layers);
   knapsack_ = static_cast<std::size_t>(std::find(modes_.begin(), modes_.end(), Recompute::Knapsack) - modes_.begin());
+  const auto tied = [](const Layer& layer) { return layer.tied_to > 0; };  // the first layer lies in the first chunk
+  alone_ =
+      !shell_.facts.uses_partner && std::none_of(scenario_.model.layers.begin(), scenario_.model.layers.end(), tied);
+  const bool by_layer =
+      std::find(shell_.recompute.begin(), shell_.recompute.end(), Recompute::Layers) != shell_.recompute.end();
+  if (!fixed_ || !by_layer) run_ = equal_run(scenario_.model, pricer_.layers());
   needs_.resize(modes_.size());
   longest_.resize(modes_.size());
   added_before_.resize(modes_.size());
@@ -169,9 +175,10 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
   constexpr int kMostMoves = 32;
   constexpr double kByALittle = 1.15;
   for (int moves = 0; moves < kMostMoves; ++moves) {
-    const std::vector<Bytes> needs = needs_of_chunks(cut);
-    std::vector<StageId> order(needs.size());  // fullest first
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<Bytes> needs;
+    std::vector<StageId> order;  // fullest first
+    for (StageId k = 0; k < shell_.stages; ++k)
+      needs.push_back(need_of_chunks(0, cut, k)), order.push_back(k);
     std::stable_sort(order.begin(), order.end(), [&](StageId a, StageId b) { return needs[at(a)] > needs[at(b)]; });
     const StageId stage = order.front();
     const Bytes most = needs[at(stage)];
@@ -289,34 +296,39 @@ Workbench::Fit Workbench::together(const std::vector<Choice>& choices) const {
   return fit;
 }
 
-// What every stage needs with the lightest recomputation.
-std::vector<Bytes> Workbench::needs_of_chunks(const std::vector<LayerRange>& cut) {
-  Plan plan = shell_;
-  plan.layers = cut;
-  if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
-  const MemoryModel memory = memory_of_stages(plan, cost_, sizes());
-  std::vector<Bytes> needs;
-  for (StageId k = 0; k < shell_.stages; ++k)
-    needs.push_back(core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit);
-  return needs;
+// What the chunks of stage k need. Ranges of its own decide that where nothing else of the cut does: neighbouring cuts ask
+// for the same again and again.
+Bytes Workbench::need_of_chunks(std::size_t mode, const std::vector<LayerRange>& cut, StageId k) {
+  const auto need = [&] {
+    Plan plan = shell_;
+    plan.layers = cut;
+    if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
+    const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
+    return core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit;
+  };
+  if (!alone_) return need();
+  std::vector<int> ranges = {static_cast<int>(mode), k};
+  for (int i = 0; i < shell_.seating().held(); ++i) {
+    const LayerRange range = cut[at(shell_.seating().chunk_of(k, i))];
+    const bool alike = run_ && range.begin >= run_->begin && range.end <= run_->end;  // wherever in the run it lies
+    const int begin = alike ? run_->begin : range.begin;
+    ranges.push_back(begin), ranges.push_back(begin + range.size());
+  }
+  const auto [known, absent] = needs_of_chunks_.try_emplace(std::move(ranges));
+  if (absent) known->second = need();
+  return known->second;
 }
 
-// The most that a stage needs likewise. They are asked in this order, the fullest and the one that has got a layer first,
-// and none after one that needs `enough`.
+// The most that a stage needs with the lightest recomputation. They are asked in this order, the fullest and the one that
+// has got a layer first, and none after one that needs `enough`.
 Bytes Workbench::fullest_of_chunks(const std::vector<LayerRange>& cut, const std::vector<StageId>& order,
                                    StageId receiver, Bytes enough) {
-  Plan plan = shell_;
-  plan.layers = cut;
-  if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_.front());
-  Bytes most;
+  Bytes most = need_of_chunks(0, cut, order.front());
   const auto ask = [&](StageId k) {
-    const MemoryModel memory = memory_of_stage(plan, cost_, sizes(), k);
-    most = std::max(most,
-                    core::need(memory, peak(memory, walked(plan), plan.seating().first_position(k)).bytes, k).to_fit);
+    if (most < enough) most = std::max(most, need_of_chunks(0, cut, k));
   };
-  ask(order.front());
-  if (receiver != order.front() && most < enough) ask(receiver);
-  for (std::size_t i = 1; i < order.size() && most < enough; ++i)
+  if (receiver != order.front()) ask(receiver);
+  for (std::size_t i = 1; i < order.size(); ++i)
     if (order[i] != receiver) ask(order[i]);
   return most;
 }
@@ -331,19 +343,16 @@ Workbench::Fit Workbench::fit_of_chunks(const std::vector<LayerRange>& cut, Aim 
       return aim == Aim::Lightest && best.fits &&
              (best.extra == Time{} || (mode != knapsack_ && added_on(mode, cut, k) >= best.extra));
     };
-    std::optional<MemoryModel> memory;
     if (!fixed_) plan.recompute.assign(at(shell_.stages), modes_[mode]);
     for (StageId k = 0; k < shell_.stages; ++k) {
       if (settled(k)) continue;
-      const Schedule& schedule = walked(plan);
       Choice choice;
       if (mode == knapsack_) {
+        const Schedule& schedule = walked(plan);
         choice = of(aim == Aim::Least ? least_need_of_stage(plan, cost_, sizes(), schedule, k)
                                       : rebuild_stage(plan, cost_, sizes(), schedule, k, room(k)));
       } else {
-        if (!memory) memory = memory_of_stages(plan, cost_, sizes());
-        const Bytes needed =
-            core::need(*memory, peak(*memory, schedule, plan.seating().first_position(k)).bytes, k).to_fit;
+        const Bytes needed = need_of_chunks(mode, cut, k);
         choice = {modes_[mode], {}, added_on(mode, cut, k), needed, needed <= room(k), true};
       }
       (aim == Aim::Least ? offer_least : offer)(choices[at(k)], std::move(choice));

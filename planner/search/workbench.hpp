@@ -17,6 +17,7 @@
 #include "core/units.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/stage_needs.hpp"
+#include "planner/search/run_memory.hpp"
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -116,7 +117,7 @@ class Workbench {
   Choice lightest_of_stage(StageId k, LayerRange range);
   Choice least_of_stage(StageId k, LayerRange range);
   Fit together(const std::vector<Choice>& choices) const;
-  std::vector<Bytes> needs_of_chunks(const std::vector<LayerRange>& cut);
+  Bytes need_of_chunks(std::size_t mode, const std::vector<LayerRange>& cut, StageId k);
   Bytes fullest_of_chunks(const std::vector<LayerRange>& cut, const std::vector<StageId>& order, StageId receiver,
                           Bytes enough);
   enum class Aim : std::uint8_t { Lightest, Least };
@@ -144,6 +145,10 @@ class Workbench {
   std::vector<std::vector<std::vector<LayerId>>> longest_;  // by mode, stage, first layer; -1: not known
   std::vector<std::vector<std::int64_t>> added_before_;     // by mode and layer: what it adds to those before; empty
   std::map<std::tuple<StageId, LayerId, LayerId>, Choice> sets_;  // of layers, as far as asked for
+  std::map<std::vector<int>, Bytes>
+      needs_of_chunks_;          // by mode, stage and the layers of its chunks, as far as asked for
+  bool alone_ = false;           // what a stage needs follows from these
+  std::optional<EqualRun> run_;  // whose layers count alike there
   std::optional<std::array<LayerCosts, 2>> sizes_;
   std::vector<std::int64_t> work_before_;  // forward and backward of the layers before each
   std::int64_t simulations_ = 0;

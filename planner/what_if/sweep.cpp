@@ -227,6 +227,7 @@ Scenario with_open_plan(const Scenario& scenario) {
   Scenario result = scenario;
   for (const std::string_view key : kOpenedByPlanAuto)
     result.plan.open[std::string(key)] = {};
+  if (scenario.training.zero_place == Place{}) result.training.open.try_emplace("zero");
   open_micro_batches(result.training, true);
   return result;
 }

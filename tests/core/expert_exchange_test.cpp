@@ -365,3 +365,29 @@ TEST_CASE("gradients of experts are reduced with those that hold the same") {
   CHECK(of_members.groups()[0].members() == 4);
   CHECK(of_members.groups()[1].members() == 8);
 }
+
+// t = 8 and four sets of experts: those that hold the same are members of the groups, two on each node. Leads pass the links at an
+// eighth of their rate, so that what the members load is no part of it.
+TEST_CASE("gradients of experts that tensor-parallel groups divide are priced by all members, and load no links") {
+  Scenario scenario = of_experts(8, 4);
+  scenario.training.zero = 1;
+  scenario.cluster.nodes = 2;
+  scenario.cluster.network = Network{};
+  scenario.cluster.network->bandwidth = Bandwidth{10e9};
+  scenario.plan.tensor_parallel.value = 8, scenario.plan.sequence_parallel.value = true;
+  scenario.plan.data_parallel.value = 2;
+  scenario.plan.expert_tensor_parallel.value = 1;
+  const CostModel cost(scenario);
+  Plan plan;
+  plan.tensor_parallel = 8, plan.sequence_parallel = true, plan.data_parallel = 2, plan.expert_parallel = 4;
+  plan.expert_tensor_parallel = 1, plan.device = {0, 8}, plan.replicas = {1};
+  const StateExchange exchange(plan, 0, cost);
+  REQUIRE(exchange.groups().size() == 2);
+  CHECK(exchange.groups()[1].members() == 4);
+  const Collective dense = exchange.reduce({Bytes{1'000'000}, Bytes{}});
+  const Collective both = exchange.reduce({Bytes{2'000'000}, Bytes{1'000'000}});
+  CHECK(both.time > dense.time);
+  REQUIRE(both.phases.size() > dense.phases.size());
+  for (std::size_t i = dense.phases.size(); i < both.phases.size(); ++i)
+    CHECK(both.phases[i].links.empty());
+}

@@ -165,6 +165,31 @@ TEST_CASE("Convolutions are priced by shape in fp32, and by their share in other
   CHECK(static_cast<double>(passes(2, Precision::Fp32).forward.value) == doctest::Approx(1'207'960 + 5'000));
 }
 
+// 64 x 128 weights: half of the 8 B of each in the sum, at the memory's bandwidth, whether the rows are aligned or not.
+TEST_CASE("A gradient of weights that is added to a sum in fp32 takes longer by half of its bytes") {
+  const auto passes = [](std::optional<Precision> gradients, std::int64_t features) {
+    LayerBuilder layer;
+    Scenario scenario = of_work(layer.finish({layer.linear(layer.input({8, 64}), {.features = features})}));
+    Device& device = scenario.cluster.device;
+    device.peak[Precision::Bf16] = FlopRate{1e12};
+    device.memory_bandwidth = Bandwidth{1e9};
+    device.multiprocessors = 1;
+    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
+    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)]->tiles =
+        ProductCurve{.share = 1, .operands = 1};
+    scenario.training.precision = Precision::Bf16;
+    scenario.training.gradient_precision = gradients;
+    return price(scenario);
+  };
+  for (const std::int64_t features : {128, 127}) {
+    const auto whole = passes(std::nullopt, features), summed = passes(Precision::Fp32, features);
+    CHECK(summed.forward == whole.forward);
+    CHECK(summed.backward_input == whole.backward_input);
+    CHECK((summed.backward_weight - whole.backward_weight).value ==
+          doctest::Approx(static_cast<double>(64 * features * 4)).epsilon(1e-4));
+  }
+}
+
 // 2 experts of 8 tokens each on one multiprocessor; looped adds 2 * 3 us to the forward of each of two products.
 TEST_CASE("Experts in a loop cost more than fused ones, where products are priced by shape") {
   const auto passes = [](ExpertProducts products) {

@@ -185,6 +185,12 @@ TEST_CASE(
         "node 1 device 1 in");
   rails.network->nodes_per_switch = 4;
   CHECK(way(Topology(rails), 0, 5).find("leaf 0 rail 1 down") != std::string::npos);
+  CHECK(Topology(rails).period() == 16);
+  rails.network->nodes_per_switch = 1 << 30;
+  CHECK(Topology(rails).period() == 16);
+  // Links that cost nothing: as behind a switch.
+  rails.links.kind = LinkKind::Ideal;
+  CHECK(way(Topology(rails), 0, 5) == "node 0 device 1 NIC out | node 1 device 1 NIC in");
   rails.network->per = NicPer::Node;
   CHECK_THROWS_WITH_AS(Topology{rails},
                        "cluster.network.rails: a rail joins the NICs of one place of many nodes; write per: device",

@@ -81,6 +81,11 @@ TEST_CASE("plan: auto opens what copies divide among them, unless the scenario s
   CHECK(zero_is_open(left_open(kDecoder)));
   CHECK(zero_is_open(left_open(kDecoder, "plan: auto\n", {"plan.stages=2"})));
   CHECK(zero_is_open(left_open(kDecoder, "plan: {stages: 2}\n", {"plan=auto"})));
+  const std::string training =
+      "training={optimizer: adam, precision: bf16, global_batch_size: 64, micro_batch_size: 1}";
+  CHECK(zero_is_open(left_open(kDecoder, "plan: auto\n", {"plan.stages=2", training})));
+  CHECK(zero_is_open(left_open(kDecoder, "plan: auto\n", {training, "plan.stages=2"})));
+  CHECK_FALSE(zero_is_open(left_open(kDecoder, "plan: auto\n", {"plan={stages: 2}", training})));
   for (const std::vector<std::string>& set : {std::vector<std::string>{"training.zero=1"},
                                               {"training.zero=1", "plan.stages=2"},
                                               {"plan.stages=2", "training.zero=1"}}) {

@@ -212,7 +212,11 @@ TEST_CASE("experts that are open are closed where a framework cannot divide them
     CHECK(std::ranges::count(none.keys, "plan.expert_parallel") == 1);
   }
   CHECK(opens(narrow(Framework::Megatron, ""), "expert_parallel"));
-  CHECK(opens(narrow(Framework::Torchtitan, ""), "expert_parallel"));
+  // Opened by plan: auto alone: whole experts with 0 and 3; asked for: divided ones, with 3.
+  CHECK_FALSE(opens(narrow(Framework::Torchtitan, ""), "expert_parallel"));
+  CHECK(narrow(Framework::Torchtitan, "").scenario.training.open.at("zero").among ==
+        std::vector<std::string>{"0", "3"});
+  CHECK(opens(narrow(Framework::Torchtitan, ", zero: auto"), "expert_parallel"));
   const Narrowed whole = narrow(Framework::Torchtitan, ", zero: 0"),
                  divided = narrow(Framework::Torchtitan, ", zero: 3");
   CHECK_FALSE(opens(whole, "expert_parallel"));
