@@ -81,6 +81,16 @@ Plan plan_of(const Scenario& scenario, std::vector<LayerRange> layers, std::vect
   return plan;
 }
 
+// In bf16, 1 TFLOP/s on one multiprocessor.
+void price_products_by_shape(Scenario& scenario) {
+  Device& device = scenario.cluster.device;
+  device.peak[Precision::Bf16] = FlopRate{1e12};
+  device.multiprocessors = 1;
+  auto& products = device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
+  products->tiles = ProductCurve{.share = 1, .operands = 1};
+  scenario.training.precision = Precision::Bf16;
+}
+
 }  // namespace
 
 TEST_CASE("a layer takes the sum of its operators, each the longer of arithmetic and bytes, with a launch of its own") {
@@ -170,14 +180,8 @@ TEST_CASE("A gradient of weights that is added to a sum in fp32 takes longer by 
   const auto passes = [](std::optional<Precision> gradients, std::int64_t features) {
     LayerBuilder layer;
     Scenario scenario = of_work(layer.finish({layer.linear(layer.input({8, 64}), {.features = features})}));
-    Device& device = scenario.cluster.device;
-    device.peak[Precision::Bf16] = FlopRate{1e12};
-    device.memory_bandwidth = Bandwidth{1e9};
-    device.multiprocessors = 1;
-    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
-    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)]->tiles =
-        ProductCurve{.share = 1, .operands = 1};
-    scenario.training.precision = Precision::Bf16;
+    price_products_by_shape(scenario);
+    scenario.cluster.device.memory_bandwidth = Bandwidth{1e9};
     scenario.training.gradient_precision = gradients;
     return price(scenario);
   };
@@ -197,13 +201,7 @@ TEST_CASE("Experts in a loop cost more than fused ones, where products are price
     const auto x = layer.linear(layer.input({8, 64}), {.features = 64});
     Work work = layer.finish({layer.experts(x, {.experts = 2, .active = 2, .hidden = 64})});
     Scenario scenario = of_work(work);
-    Device& device = scenario.cluster.device;
-    device.peak[Precision::Bf16] = FlopRate{1e12};
-    device.multiprocessors = 1;
-    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)] = share(0.25);
-    device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)]->tiles =
-        ProductCurve{.share = 1, .operands = 1};
-    scenario.training.precision = Precision::Bf16;
+    price_products_by_shape(scenario);
     scenario.training.expert_products = products;
     return price(scenario);
   };
