@@ -104,10 +104,8 @@ std::string better_question(const LaunchAsked& launch, const NearestPlan& neares
     const Narrowed question = narrowed(read(launch, set), words.framework);
     const bool zero_is_open = question.scenario.training.open.contains("zero");
     for (const std::string& change : changed_keys(question.scenario, nearest.scenario))
-      if (zero_is_open && key_of(change) == "training.zero")
-        continue;
-      else if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() ||
-               key_of(change).starts_with("training."))
+      if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() ||
+          (key_of(change).starts_with("training.") && !(zero_is_open && key_of(change) == "training.zero")))
         set.push_back(change);
     static_cast<void>(narrowed(read(launch, set), words.framework));
   } catch (const InputError&) {

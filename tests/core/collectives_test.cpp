@@ -243,6 +243,16 @@ TEST_CASE("gather and all-reduce by the device's curve") {
   CHECK(group.gather(8 * kMB) == Time{163'000});
 }
 
+// Copies by way of the host's memory are not what the curve was measured on, and slower than it.
+TEST_CASE("without peer access a group takes no way of the device's curve") {
+  Cluster c = with_curve();
+  c.links.peer_access = false, c.links.host_bandwidth = Bandwidth{20e9};
+  const AllReduceGroup group(first(4), Topology(c), 4, &c);
+  CHECK(group.ways().empty());
+  CHECK(group.gather_ways().empty());
+  CHECK(group.best(8 * kMB).time > Time{243'000});
+}
+
 TEST_CASE("ZeRO-1 scatters the gradients and gathers the weights, each in its own time") {
   // 8 MB of gradients in fp32, 4 MB of weights in bf16: 163 + (3 + 80) us.
   const Cluster c = with_curve();

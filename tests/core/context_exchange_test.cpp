@@ -57,6 +57,12 @@ std::vector<double> counted(int tokens, int window, int devices, ContextSplit sp
 
 }  // namespace
 
+TEST_CASE("More devices for a sequence than there are divide nothing: whoever makes the plan refuses them") {
+  Scenario scenario = shared(4, ContextExchange::Ring);
+  scenario.plan.context_parallel.value = 1'000'000'000;  // in no time and no memory
+  CHECK(attention(scenario).degree() == 1);
+}
+
 TEST_CASE("pairs: chunks from both ends see as many keys, one stretch does not") {
   CHECK(pairs_by_device(causal(8), 2, ContextSplit::Zigzag) == std::vector<double>{18, 18});
   CHECK(pairs_by_device(causal(8), 2, ContextSplit::Contiguous) == std::vector<double>{10, 26});

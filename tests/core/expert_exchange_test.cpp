@@ -366,8 +366,8 @@ TEST_CASE("gradients of experts are reduced with those that hold the same") {
   CHECK(of_members.groups()[1].members() == 8);
 }
 
-// t = 8 and four sets of experts: those that hold the same are members of the groups, two on each node. Leads pass the links at an
-// eighth of their rate, so that what the members load is no part of it.
+// t = 8 and four sets of experts: two devices of each node hold the same experts. For everything else the lead of a group has an
+// eighth of the node's NIC; these exchanges are priced on the whole NIC, so their loads must not be added to the lead's.
 TEST_CASE("gradients of experts that tensor-parallel groups divide are priced by all members, and load no links") {
   Scenario scenario = of_experts(8, 4);
   scenario.training.zero = 1;

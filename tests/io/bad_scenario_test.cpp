@@ -133,7 +133,7 @@ TEST_CASE(
   CHECK(model(", lora_rank: 0.5") ==
         "x.yaml:1:87: model.lora_rank: \"0.5\" is not a whole number; use a whole number from 1 to 100000");
   CHECK(model(", lora_rank: 0") ==
-        "x.yaml:1:87: model.lora_rank: 0 is no rank; write 1 or more, or leave lora_rank out to train "
+        "x.yaml:1:87: model.lora_rank: 0 is not a rank; write 1 or more, or leave lora_rank out to train "
         "all weights");
   holds(model(", lora_rank: 2, lora_targets: [q_proj, c_attn]"), "model.lora_targets: unknown \"c_attn\"");
   holds(model(", lora_rank: 2, lora_targets: {q: 1}"), "model.lora_targets");

@@ -127,7 +127,7 @@ TEST_CASE("lora: a Hugging Face configuration takes adapters, and is written wit
   CHECK(refused("{hf: " + shipped("llama3-8b") + ", lora_targets: [q_proj]}")
             .find("model.lora_targets: [q_proj] is given without lora_rank; add lora_rank") != std::string::npos);
   CHECK(refused("{hf: " + shipped("llama3-8b") + ", lora_rank: 0}")
-            .find("model.lora_rank: 0 is no rank; write 1 or more, or leave lora_rank out") != std::string::npos);
+            .find("model.lora_rank: 0 is not a rank; write 1 or more, or leave lora_rank out") != std::string::npos);
 }
 
 TEST_CASE("lora: launch files refuse frozen weights") {

@@ -169,7 +169,7 @@ double OperatorTimes::product_time(const Operator& op, PassKind pass, double sam
     double us = product_us(tiles, low ? low_rates_ : rates_, shape, low ? low_->bytes : weight_, weight_);
     if (looped && shape.batch > 1) us = looped_us(tiles, us, shape.batch, kind);
     if (!op.shape.aligned()) us = tiles.launch + (us - tiles.launch) / kMisaligned;
-    // Where each micro-batch is reduced by itself, it is cast for the buffer in fp32 in its place: 6 B in place of 8.
+    // Where each micro-batch is reduced by itself, nothing is added up, but the gradient is cast to fp32 for it: 6 B, priced alike.
     const bool summed = kind == PassKind::Weight && gradient_ > weight_ && !op.shape.of_sample;
     return us + (summed ? added_to_sum_ns(shape.batch * shape.m * shape.n, bandwidth_) / 1e3 : 0);
   };

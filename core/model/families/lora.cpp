@@ -97,7 +97,7 @@ void read_lora(const FamilyValues& values, bool fused, Transformer& t) {
   t.lora.rank = values["lora_rank"];
   if (t.lora.rank == 0) {
     if (values.places.contains("lora_rank"))
-      values.refuse("lora_rank", "is no rank; write 1 or more, or leave lora_rank out to train all weights");
+      values.refuse("lora_rank", "is not a rank; write 1 or more, or leave lora_rank out to train all weights");
     if (!given.empty()) values.refuse("lora_targets", "is given without lora_rank; add lora_rank");
     return;
   }

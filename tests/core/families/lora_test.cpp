@@ -253,7 +253,7 @@ TEST_CASE("lora: wrong targets are named with a way out") {
     const std::string message = refused(given);
     CHECK_MESSAGE(message.find(what) != std::string::npos, message);
   };
-  says({{"lora_rank", "0"}, {"lora_targets", "q_proj"}}, "model.lora_rank: 0 is no rank; write 1 or more");
+  says({{"lora_rank", "0"}, {"lora_targets", "q_proj"}}, "model.lora_rank: 0 is not a rank; write 1 or more");
   says({{"lora_targets", "q_proj"}}, "model.lora_targets: [q_proj] is given without lora_rank; add lora_rank");
   says({{"lora_rank", "-1"}}, "model.lora_rank: -1 is out of range; use a whole number from 1 to 100000");
   says({{"lora_rank", "2"}, {"lora_targets", "[q_prj]"}},
