@@ -8,7 +8,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/divisors.hpp"
 #include "planner/partitioners/table.hpp"
-#include "sim/schedules/gather_weights.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright::planner {

@@ -39,48 +39,15 @@ std::string bpipe_refusal(const ScheduleShape& shape) {
   return "";
 }
 
-bool first_reader(const Lane& lane, std::size_t i) {
-  const Op& op = lane.compute[i];
-  if (op.kind == Kind::R) return true;
-  return rule(op.kind).backward &&
-         !(i > 0 && lane.compute[i - 1].kind == Kind::R && lane.compute[i - 1].micro_batch == op.micro_batch);
-}
-
-// Walks the lane and has a micro-batch go right behind its forward where a later op would find more than `limit` here:
-// always the newest, which is needed last.
-void share_memory(Lane& lane, StageId k, int limit) {
-  std::vector<std::uint32_t> here;  // ascending
-  std::vector<char> away(lane.compute.size());
-  const auto read_next = [&](std::size_t i) { return i + 1 < lane.compute.size() && first_reader(lane, i + 1); };
-  for (std::size_t i = 0; i < lane.compute.size(); ++i) {
-    const Op& op = lane.compute[i];
-    const bool forward = op.kind == Kind::F;
-    if (read_next(i) && away[lane.compute[i + 1].micro_batch] != 0) {
-      const std::uint32_t back = lane.compute[i + 1].micro_batch;
-      lane.communication[kIn].push_back({Kind::Reload, static_cast<std::uint16_t>(k), back, 0});
-      here.insert(std::lower_bound(here.begin(), here.end(), back), back);
-    }
-    if (std::ssize(here) + (forward ? 1 : 0) > limit) {
-      const std::uint32_t newest = here.back();
-      here.pop_back();
-      away[newest] = 1;
-      lane.communication[kOut].push_back({Kind::Offload, static_cast<std::uint16_t>(k), newest, 0});
-    }
-    if (forward) here.push_back(op.micro_batch);
-    if (rule(op.kind).gradients) std::erase(here, op.micro_batch);
-  }
-  std::ranges::sort(lane.communication[kOut], {}, &Op::micro_batch);
-}
-
 Schedule bpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("bpipe", shape, true);
+  schedule.shape.most_in_flight = bpipe_limit(shape);
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
     Lane& lane = schedule.positions[k];
     one_forward_one_backward(
         shape.micro_batches, shape.stages - k - 1, [&](int m) { append_forward(lane, v, m); },
-        [&](int m) { append_backward(shape, lane, v, m); });
-    if (2 * k < shape.stages - 1) share_memory(lane, k, bpipe_limit(shape));
+        [&](int m) { append_backward(lane, v, m); });
   }
   return schedule;
 }

@@ -80,7 +80,7 @@ Schedule chimera_schedule(const ScheduleShape& shape) {
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     for (const ChimeraSlot& slot : chimera_slots(shape, k, shape.micro_batches))
-      slot.backward ? append_backward(shape, lane, slot.stage, slot.micro_batch)
+      slot.backward ? append_backward(lane, slot.stage, slot.micro_batch)
                     : append_forward(lane, slot.stage, slot.micro_batch);
   }
   return schedule;

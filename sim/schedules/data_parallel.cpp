@@ -24,7 +24,7 @@ Schedule data_parallel_schedule(const ScheduleShape& shape) {
   Lane& lane = schedule.positions.front();
   for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
     append_forward(lane, 0, m);
-    append_backward(shape, lane, 0, m);
+    append_backward(lane, 0, m);
   }
   return schedule;
 }

@@ -22,15 +22,14 @@ namespace {
 
 class DualPipeWriter {
  public:
-  DualPipeWriter(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases)
-      : shape_(shape), lane_(lane), phases_(phases) {}
+  DualPipeWriter(Lane& lane, const std::array<DualPhase, 2>& phases) : lane_(lane), phases_(phases) {}
 
   void forward(int p) { append_forward(lane_, chunk(p), next(forwards_, p)); }
-  void backward(int p) { append_backward(shape_, lane_, chunk(p), next(backwards_, p)); }
+  void backward(int p) { append_backward(lane_, chunk(p), next(backwards_, p)); }
   // B without W, which comes later, in the order of the Bs of both chunks.
   void input(int p) {
     const MicroBatchId m = next(backwards_, p);
-    append_input_backward(shape_, lane_, chunk(p), m);
+    append_input_backward(lane_, chunk(p), m);
     late_.emplace_back(chunk(p), m);
   }
   void weights() {
@@ -39,10 +38,9 @@ class DualPipeWriter {
   }
   // F of one chunk and the backward of the other, in one cell.
   void both(int forward_of, int backward_of) {
-    const std::size_t begin = lane_.compute.size();
-    forward(forward_of), backward(backward_of);
-    for (std::size_t i = begin; i + 1 < lane_.compute.size(); ++i)
-      lane_.compute[i].with_next = 1;
+    forward(forward_of);
+    lane_.compute.back().with_next = 1;
+    backward(backward_of);
   }
 
  private:
@@ -51,7 +49,6 @@ class DualPipeWriter {
     return phases_[static_cast<std::size_t>(p)].first + counts[static_cast<std::size_t>(p)]++;
   }
 
-  const ScheduleShape& shape_;
   Lane& lane_;
   std::array<DualPhase, 2> phases_;
   std::array<int, 2> forwards_{}, backwards_{};
@@ -81,7 +78,7 @@ Schedule dualpipe_schedule(const ScheduleShape& shape) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     const int outside = std::min<int>(k, K - 1 - k);  // how far from the nearer end
     const MicroBatchId near = k < half ? 0 : count;
-    append_dualpipe(shape, lane, {{{outside, near}, {K - 1 - outside, count - near}}}, count, outside, half);
+    append_dualpipe(lane, {{{outside, near}, {K - 1 - outside, count - near}}}, count, outside, half);
   }
   return schedule;
 }
@@ -103,9 +100,8 @@ std::optional<std::int64_t> dualpipe_peak(const ScheduleShape& shape, StageId) {
 
 }  // namespace
 
-void append_dualpipe(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases, int count,
-                     int depth, int half) {
-  DualPipeWriter write(shape, lane, phases);
+void append_dualpipe(Lane& lane, const std::array<DualPhase, 2>& phases, int count, int depth, int half) {
+  DualPipeWriter write(lane, phases);
   const int to_middle = half - depth - 1;
   for (int i = 0; i < 2 * to_middle; ++i)
     write.forward(0);

@@ -16,7 +16,6 @@ struct DualPhase {
 
 // Both run `count` micro-batches. `depth`: workers from here to the middle of the pipeline, this one not counted, of
 // `half` in all; count >= 2 half.
-void append_dualpipe(const ScheduleShape& shape, Lane& lane, const std::array<DualPhase, 2>& phases, int count,
-                     int depth, int half);
+void append_dualpipe(Lane& lane, const std::array<DualPhase, 2>& phases, int count, int depth, int half);
 
 }  // namespace pipewright::sim

@@ -26,7 +26,7 @@ Schedule dualpipev_schedule(const ScheduleShape& shape) {
   for (StageId k = 0; k < shape.stages; ++k) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     const Seating seating = shape.seating();
-    append_dualpipe(shape, lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
+    append_dualpipe(lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
                     shape.stages);
   }
   return schedule;

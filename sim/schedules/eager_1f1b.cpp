@@ -19,7 +19,7 @@ Schedule eager_1f1b_schedule(const ScheduleShape& shape) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     one_forward_one_backward(
         shape.micro_batches, 2 * (shape.stages - 1 - k), [&](int m) { append_forward(lane, v, m); },
-        [&](int m) { append_backward(shape, lane, v, m); });
+        [&](int m) { append_backward(lane, v, m); });
   }
   return schedule;
 }

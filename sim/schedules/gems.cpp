@@ -29,7 +29,7 @@ Schedule gems_schedule(const ScheduleShape& shape) {
     for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
       const VirtualStageId v = seating.chunk_of(k, seating.holder_of(0, m));
       append_forward(schedule.positions[k], v, m);
-      append_backward(shape, schedule.positions[k], v, m);
+      append_backward(schedule.positions[k], v, m);
     }
   return schedule;
 }

@@ -43,17 +43,13 @@ Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, co
   for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
     Lane& lane = schedule.positions[k];
     for (const Op& op : ops[k]) {
-      const std::size_t begin = lane.compute.size();
       const VirtualStageId v = op.virtual_stage;
       const auto m = static_cast<MicroBatchId>(op.micro_batch);
       if (op.kind == Kind::F) append_forward(lane, v, m);
-      if (op.kind == Kind::BW) append_backward(shape, lane, v, m);
-      if (op.kind == Kind::B) append_input_backward(shape, lane, v, m);
+      if (op.kind == Kind::BW) append_backward(lane, v, m);
+      if (op.kind == Kind::B) append_input_backward(lane, v, m);
       if (op.kind == Kind::W) append_weights(lane, v, m);
       lane.compute.back().with_next = op.with_next;
-      if (begin > 0 && lane.compute[begin - 1].with_next)  // a recomputation belongs to the cell of its backward
-        for (std::size_t i = begin; i + 1 < lane.compute.size(); ++i)
-          lane.compute[i].with_next = 1;
     }
   }
   return schedule;

@@ -24,7 +24,7 @@ Schedule gpipe_schedule(const ScheduleShape& shape) {
     for (int i = 0; i < seat.count; ++i)
       append_forward(lane, seat.chunk(), seat.micro_batch(i));
     for (int i = seat.count; i-- > 0;)
-      append_backward(shape, lane, seat.chunk(), seat.micro_batch(i));
+      append_backward(lane, seat.chunk(), seat.micro_batch(i));
   }
   return schedule;
 }

@@ -87,11 +87,9 @@ Schedule interleaved_schedule(std::string_view name, const ScheduleShape& shape,
     one_forward_one_backward(
         ops, warm, [&](int i) { append_forward(lane, turn.chunk(i) * K + k, turn.micro_batch(i)); },
         [&](int i) {
-          const std::size_t behind = lane.compute.size() - 1;
-          append_backward(shape, lane, (v - 1 - turn.chunk(i)) * K + k, turn.micro_batch(i));
           const bool pair = ahead > 0 && warm + i < ops;  // behind a forward, which stands before it
-          for (std::size_t op = behind; pair && op + 1 < lane.compute.size(); ++op)
-            lane.compute[op].with_next = 1;
+          if (pair) lane.compute.back().with_next = 1;
+          append_backward(lane, (v - 1 - turn.chunk(i)) * K + k, turn.micro_batch(i));
         });
   }
   return schedule;

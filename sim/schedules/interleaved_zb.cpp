@@ -58,7 +58,7 @@ Schedule interleaved_zb_schedule(const ScheduleShape& shape) {
     one_forward_one_backward(
         ops, interleaved_zb_warm_up(shape, k), [&](int i) { append_forward(lane, chunk(i) * K + k, micro_batch(i)); },
         [&](int i) {
-          append_input_backward(shape, lane, back(i), micro_batch(i));
+          append_input_backward(lane, back(i), micro_batch(i));
           if (i >= k) weights();
         });
     while (late < ops)

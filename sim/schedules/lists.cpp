@@ -12,46 +12,8 @@ namespace {
 // where a typing error in the number of micro-batches would take the machine's memory instead of a message.
 constexpr double kMostOps = double(1 << 27);
 
-Op op(Kind kind, VirtualStageId v, int micro_batch, int bucket = 0) {
-  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(micro_batch),
-          static_cast<std::uint32_t>(bucket) & 0x7fffffffu};
-}
-
-void append_rebuilding(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
-  const bool keeps_all = shape.recompute_except_last && m + 1 == shape.micro_batches;
-  if (shape.recomputes(shape.stage_of(v)) && !keeps_all) lane.compute.push_back(op(Kind::R, v, m));
-}
-
-// A round for each micro-batch, in the order in which this lane completes them. Sharded stages have no replicas.
-void append_reductions_of_each(const ScheduleShape& shape, Lane& lane) {
-  const Seating seating = shape.seating();
-  for (const Op& op : lane.compute)
-    if (rule(op.kind).gradients && seating.reduced(op.virtual_stage))
-      append_all_reduce(shape, lane, op.virtual_stage,
-                        static_cast<int>(seating.turn_of(op.virtual_stage, op.micro_batch)));
-}
-
-void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
-  const Seating seating = shape.seating();
-  // Walking back from the end meets each chunk first at its last backward: that is the order of readiness, reversed.
-  std::vector<VirtualStageId> ready;
-  std::vector<bool> met(static_cast<std::size_t>(seating.held()));
-  for (auto at = lane.compute.rbegin(); at != lane.compute.rend() && std::ssize(ready) < seating.held(); ++at) {
-    const auto chunk = static_cast<std::size_t>(seating.local(at->virtual_stage, stage));
-    const bool completes = rule(at->kind).gradients;
-    if (completes && !met[chunk]) met[chunk] = true, ready.push_back(at->virtual_stage);
-  }
-  // A replica without a micro-batch (M < r) takes part in the flush all the same.
-  for (int chunk = 0; chunk < seating.held(); ++chunk)
-    if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
-  std::reverse(ready.begin(), ready.end());
-  if (both_ways(shape.chunk_order)) std::sort(ready.rbegin(), ready.rend());
-
-  if (shape.reduce_each) append_reductions_of_each(shape, lane);
-  for (const VirtualStageId v : ready) {
-    if (seating.reduced(v) && !shape.reduce_each) append_all_reduce(shape, lane, v, 0);
-    append_update(lane, v, 0);
-  }
+Op op(Kind kind, VirtualStageId v, int micro_batch) {
+  return {kind, static_cast<std::uint16_t>(v), static_cast<std::uint32_t>(micro_batch), 0};
 }
 
 }  // namespace
@@ -83,13 +45,11 @@ void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m) {
   lane.compute.push_back(op(Kind::F, v, m));
 }
 
-void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
-  append_rebuilding(shape, lane, v, m);
+void append_backward(Lane& lane, VirtualStageId v, MicroBatchId m) {
   lane.compute.push_back(op(Kind::BW, v, m));
 }
 
-void append_input_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m) {
-  append_rebuilding(shape, lane, v, m);
+void append_input_backward(Lane& lane, VirtualStageId v, MicroBatchId m) {
   lane.compute.push_back(op(Kind::B, v, m));
 }
 
@@ -102,26 +62,11 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
   one_forward_one_backward(
       shape.micro_batches, warm_up, [&](MicroBatchId m) { append_forward(lane, only_chunk(k), m); },
       [&](MicroBatchId m) {
-        append_input_backward(shape, lane, only_chunk(k), m);
+        append_input_backward(lane, only_chunk(k), m);
         if (m >= late) append_weights(lane, only_chunk(k), next++);
       });
   while (next < shape.micro_batches)
     append_weights(lane, only_chunk(k), next++);
-}
-
-void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
-  for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
-    lane.communication[kReductions].push_back(op(Kind::AllReduce, v, round, bucket));
-}
-
-void append_update(Lane& lane, VirtualStageId v, int round) {
-  lane.compute.push_back(op(Kind::Update, v, round));
-}
-
-void add_flush(Schedule& schedule) {
-  const Seating seating = schedule.seating();
-  for (PositionId position = 0; position < std::ssize(schedule.positions); ++position)
-    append_flush(schedule.shape, schedule.positions[position], seating.stage_at(position));
 }
 
 int in_flight(const ScheduleShape& shape, StageId stage) {

@@ -1,5 +1,4 @@
-// What the generators share: the order 1F1B as a pure function, a backward with its recomputation; and the flush, which
-// they leave to ScheduleRule::generate.
+// What the generators share: the passes, the order 1F1B as a pure function, and refusals.
 #pragma once
 
 #include <algorithm>
@@ -35,12 +34,9 @@ Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool 
 
 void append_forward(Lane& lane, VirtualStageId v, MicroBatchId m);
 
-// BW(v,m), and directly before it R(v,m) where the stage recomputes. R stands before BW and waits for nothing but
-// F(v,m), so it runs while the gradient is still on its way: GPipe's early recomputation.
-void append_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
-
-// B(v,m), with its R likewise; and W(v,m).
-void append_input_backward(const ScheduleShape& shape, Lane& lane, VirtualStageId v, MicroBatchId m);
+// BW(v,m); and in two ops B(v,m) and W(v,m).
+void append_backward(Lane& lane, VirtualStageId v, MicroBatchId m);
+void append_input_backward(Lane& lane, VirtualStageId v, MicroBatchId m);
 void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m);
 
 // Stage k in 1F1B's order, `warm_up` forwards ahead, with its backwards in two ops: the W of a micro-batch directly after
@@ -49,14 +45,6 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
 
 // By worker the F, B, W and BW of `ops`, in that order.
 Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops);
-
-void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round);
-void append_update(Lane& lane, VirtualStageId v, int round);
-
-// The end of a mini-batch on every worker: one all-reduce round per chunk that it holds where its weights are replicated,
-// in the order in which the chunks finish their last backward in this lane, and one update per chunk in the same order.
-// Both ways the last chunk comes first, on both of its workers.
-void add_flush(Schedule& schedule);
 
 // Micro-batches in flight on one replica of stage k that keep a pipeline of replicated stages busy: enough for every
 // worker from this stage to the end to have one.

@@ -33,7 +33,7 @@ Schedule looped_bfs_schedule(const ScheduleShape& shape) {
         append_forward(lane, chunk * K + k, m);
     for (int chunk = v; chunk-- > 0;)
       for (MicroBatchId m = M; m-- > 0;)
-        append_backward(shape, lane, chunk * K + k, m);
+        append_backward(lane, chunk * K + k, m);
   }
   return schedule;
 }

@@ -22,7 +22,7 @@ Schedule naive_schedule(const ScheduleShape& shape) {
     Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
     for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
       append_forward(lane, v, m);
-      append_backward(shape, lane, v, m);
+      append_backward(lane, v, m);
     }
   }
   return schedule;

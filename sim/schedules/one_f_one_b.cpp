@@ -25,7 +25,7 @@ Schedule one_f_one_b_schedule(const ScheduleShape& shape) {
     one_forward_one_backward(
         seat.count, in_flight(shape, seat.stage) - 1,
         [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
-        [&](int i) { append_backward(shape, lane, seat.chunk(), seat.micro_batch(i)); });
+        [&](int i) { append_backward(lane, seat.chunk(), seat.micro_batch(i)); });
   }
   return schedule;
 }

@@ -17,32 +17,15 @@ std::string pipedream_refusal(const ScheduleShape& shape) {
   return chunk_refusal(shape, "pipedream");
 }
 
-// Backwards of this replica between the one of a round and the round's update.
-int update_delay(const ScheduleShape& shape, StageId stage) {
-  return shape.seating().reduced(only_chunk(stage)) && !shape.blocking_sync ? 1 : 0;
-}
-
 Schedule pipedream_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("pipedream", shape, false);
   std::size_t position = 0;
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
-    const int delay = update_delay(shape, seat.stage);
-    const int rounds = schedule.rounds().count(seat.chunk());
-    int updates = 0;
     one_forward_one_backward(
         seat.count, in_flight(shape, seat.stage) - 1,
         [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
-        [&](int i) {
-          append_backward(shape, lane, seat.chunk(), seat.micro_batch(i));
-          if (i >= delay) append_update(lane, seat.chunk(), updates++);
-        });
-    // Also those of the last, incomplete round, which this replica may have no micro-batch in.
-    while (updates < rounds)
-      append_update(lane, seat.chunk(), updates++);
-    if (shape.seating().reduced(seat.chunk()))
-      for (int round = 0; round < rounds; ++round)
-        append_all_reduce(shape, lane, seat.chunk(), round);
+        [&](int i) { append_backward(lane, seat.chunk(), seat.micro_batch(i)); });
   }
   return schedule;
 }

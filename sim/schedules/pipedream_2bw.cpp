@@ -38,24 +38,12 @@ Schedule pipedream_2bw_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("pipedream_2bw", shape, false);
   schedule.shape.update_every = round_of_2bw(shape);
   schedule.shape.double_buffered = true;
-  const int every = schedule.shape.update_every, M = shape.micro_batches;
-  const int delay = shape.seating().any_reduced() && !shape.blocking_sync ? 1 : 0;
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
     Lane& lane = schedule.positions[k];
-    const int rounds = schedule.rounds().count(v);
-    int updates = 0;
     one_forward_one_backward(
-        M, shape.stages - 1 - k, [&](int m) { append_forward(lane, v, m); },
-        [&](int m) {
-          append_backward(shape, lane, v, m);
-          if (m >= delay && (m - delay + 1) % every == 0) append_update(lane, v, updates++);
-        });
-    while (updates < rounds)
-      append_update(lane, v, updates++);
-    if (shape.seating().reduced(v))
-      for (int round = 0; round < rounds; ++round)
-        append_all_reduce(shape, lane, v, round);
+        shape.micro_batches, shape.stages - 1 - k, [&](int m) { append_forward(lane, v, m); },
+        [&](int m) { append_backward(lane, v, m); });
   }
   return schedule;
 }

@@ -37,7 +37,7 @@ Schedule seq1f1b_schedule(const ScheduleShape& shape) {
     Lane& lane = schedule.positions[k];
     one_forward_one_backward(
         shape.micro_batches, seq_warm_up(shape, k), [&](int u) { append_forward(lane, v, u); },
-        [&](int u) { append_backward(shape, lane, v, u / Q * Q + Q - 1 - u % Q); });
+        [&](int u) { append_backward(lane, v, u / Q * Q + Q - 1 - u % Q); });
   }
   return schedule;
 }

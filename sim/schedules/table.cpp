@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "sim/schedules/copy_shards.hpp"
-#include "sim/schedules/gather_weights.hpp"
-#include "sim/schedules/lists.hpp"
-#include "sim/schedules/offload.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/rules.hpp"
-#include "sim/schedules/units.hpp"
 
 namespace pipewright::sim {
 
@@ -56,20 +52,10 @@ const ScheduleRule* find_schedule(std::string_view name) {
 }
 
 Schedule ScheduleRule::generate(const ScheduleShape& shape) const {
-  if (shape.units == 1 && !shape.resharding && shape.offloaded.empty()) {
-    Schedule schedule = compute(shape);
-    if (flush) add_flush(schedule);
-    return schedule;
-  }
   ScheduleShape whole = shape;
   whole.units = 1, whole.buckets.clear(), whole.offloaded.clear();
   Schedule schedule = compute(whole);
-  cut_into_units(schedule, shape.units);
-  schedule.shape = shape;
-  add_flush(schedule);
-  if (shape.resharding) gather_weights(schedule, *shape.resharding);
-  if (!shape.offloaded.empty()) offload(schedule);
-  if (shape.weights_on_host()) copy_shards(schedule);
+  expand(*this, shape, schedule);
   return schedule;
 }
 

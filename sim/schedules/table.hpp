@@ -42,7 +42,7 @@ struct ScheduleRule {
   std::string_view memory;  // in words: "min(K-k, M) micro-batches on stage k"
   bool flush = true;
   bool splits_backward = false;  // W apart from B: no other stage waits for W
-  // The passes of every worker, in order; without a flush its updates and all-reduces, too.
+  // The passes of every worker, in order: F, B, W and BW.
   Schedule (*compute)(const ScheduleShape&);
   // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
   std::string (*refusal)(const ScheduleShape&);
@@ -78,7 +78,7 @@ struct ScheduleRule {
   bool finds_order = false;   // it is made by the finder of orders (sim/finder)
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 
-  // All that is run: the passes, and what a flush puts behind them. The shape must not be refused.
+  // All that is run: the passes, and what `expand` puts between them (sim/schedules/expand). The shape must not be refused.
   Schedule generate(const ScheduleShape& shape) const;
 };
 

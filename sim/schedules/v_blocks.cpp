@@ -288,8 +288,8 @@ Schedule written_schedule(std::string_view name, const ScheduleShape& shape, con
       const int m = op.m + further;
       const auto v = chunk[op.pass == ForwardThere || op.pass == BackwardThere || op.pass == WeightsThere ? 0 : 1];
       if (is_block_forward(op.pass)) append_forward(lane, v, m);
-      if (is_block_backward(op.pass) && whole) append_backward(shape, lane, v, m);
-      if (is_block_backward(op.pass) && !whole) append_input_backward(shape, lane, v, m);
+      if (is_block_backward(op.pass) && whole) append_backward(lane, v, m);
+      if (is_block_backward(op.pass) && !whole) append_input_backward(lane, v, m);
       if (is_block_weights(op.pass) && !whole) append_weights(lane, v, m);
     };
     const std::vector<SlotOp> ops = ops_in_order(rows[at(k)]);

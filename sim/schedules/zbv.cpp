@@ -34,7 +34,7 @@ class ZbvWriter {
     if (const int m = forwards_[at(i)]++; runs(m)) append_forward(lane_, chunk_[at(i)], m);
   }
   void input(int i) {
-    if (const int m = inputs_[at(i)]++; runs(m)) append_input_backward(shape_, lane_, chunk_[at(i)], m);
+    if (const int m = inputs_[at(i)]++; runs(m)) append_input_backward(lane_, chunk_[at(i)], m);
   }
   void weights(int i) {
     if (const int m = weights_[at(i)]++; runs(m)) append_weights(lane_, chunk_[at(i)], m);

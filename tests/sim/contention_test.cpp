@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "sim/event_order.hpp"
-#include "sim/schedules/gather_weights.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"

@@ -6,7 +6,7 @@
 
 #include "sim/compiled_order.hpp"
 #include "sim/event_order.hpp"
-#include "sim/schedules/gather_weights.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"

@@ -1,5 +1,5 @@
 // Sharded weights: which gathers a schedule gets, and how they run next to compute and to the all-reduces.
-#include "sim/schedules/gather_weights.hpp"
+#include "sim/schedules/expand.hpp"
 
 #include <algorithm>
 

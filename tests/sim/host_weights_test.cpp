@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "core/cost/memory_model.hpp"
-#include "sim/schedules/copy_shards.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/waiting.hpp"
 #include "tests/sim/move_costs.hpp"

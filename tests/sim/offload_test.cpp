@@ -1,5 +1,5 @@
 // Activations in the host's memory: when they leave, when they are back, and what is held meanwhile.
-#include "sim/schedules/offload.hpp"
+#include "sim/schedules/expand.hpp"
 
 #include <string>
 #include <vector>

@@ -1,8 +1,7 @@
 // Chunks cut into units, and gradients that are reduced after every micro-batch.
-#include "sim/schedules/units.hpp"
-
 #include <doctest/doctest.h>
 
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 #include "tests/support/agreed.hpp"
@@ -42,11 +41,8 @@ StepCosts priced(const ScheduleShape& shape, std::int64_t forward, std::int64_t 
 }  // namespace
 
 TEST_CASE("units: forwards go through them from the first, backwards from the last behind their own recomputation") {
-  Schedule schedule = generated("gpipe", {.stages = 1, .micro_batches = 1, .recompute = {true}});
-  schedule.positions[0].compute.pop_back();  // the update
-  REQUIRE(names(schedule.positions[0].compute) == Names{"0F0", "0R0", "0B0"});
-  cut_into_units(schedule, 2);
-  CHECK(names(schedule.positions[0].compute) == Names{"0F0", "1F0", "1R0", "1B0", "0R0", "0B0"});
+  const Schedule schedule = generated("gpipe", {.stages = 1, .micro_batches = 1, .recompute = {true}, .units = 2});
+  CHECK(names(schedule.positions[0].compute) == Names{"0F0", "1F0", "1R0", "1B0", "0R0", "0B0", "1U0", "0U0"});
 }
 
 TEST_CASE("units: a stage has those that follow one another, in every schedule with a flush") {

@@ -1,6 +1,6 @@
 #include "tests/support/small_answer.hpp"
 
-#include "sim/schedules/gather_weights.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/summarize.hpp"
