@@ -51,8 +51,9 @@ std::string in_words(const GivenSchedule& given) {
   std::string text = "schedule, " + counted(given.stages, "rank") + ", " +
                      counted(std::int64_t{given.stages} * given.virtual_stages, "stage") +
                      (given.chunk_order == ChunkOrder::V ? " to and fro"
-                      : both_ways(given.chunk_order)     ? " in each of two directions"
-                                                         : "") +
+                      : both_ways(given.chunk_order)
+                          ? " in each of " + std::to_string(given.pipelines) + " pipelines in opposite directions"
+                          : "") +
                      ", M = " + std::to_string(given.micro_batches);
   if (halves > 0) text += ", " + counted(halves, "backward") + " in two parts";
   if (given.overlapped() > 0)

@@ -41,7 +41,6 @@ class Settled {
     owners();
     chunks_per_worker();
     order_of_chunks();
-    directions();
     complete();
     forwards_first();
   }
@@ -100,52 +99,66 @@ class Settled {
         if (given_.seating().stage_of(static_cast<int>(v)) != static_cast<int>(owner_[v])) return false;
       return true;
     };
-    if (!follows(ChunkOrder::Loop) && !follows(ChunkOrder::V)) {
-      std::string ranks;
-      for (std::size_t v = 0; v < std::min<std::size_t>(owner_.size(), 16); ++v)
-        ranks += (v == 0 ? "" : " ") + std::to_string(owner_[v]);
-      throw InputError(Place{given_.file, 0, 0},
-                       "stages 0, 1, ... lie on ranks " + ranks + (owner_.size() > 16 ? " ..." : "") +
-                           "; two orders can be simulated: stage mod ranks (0 1 0 1), and to and fro (0 1 1 0)");
-    }
+    if (follows(ChunkOrder::Loop)) return;
+    const bool to_and_fro = follows(ChunkOrder::V);
+    if (pipelines() || to_and_fro) return;
+    std::string ranks;
+    for (std::size_t v = 0; v < std::min<std::size_t>(owner_.size(), 16); ++v)
+      ranks += (v == 0 ? "" : " ") + std::to_string(owner_[v]);
+    throw InputError(
+        Place{given_.file, 0, 0},
+        "stages 0, 1, ... lie on ranks " + ranks + (owner_.size() > 16 ? " ..." : "") +
+            "; these orders can be simulated: stage mod ranks (0 1 0 1), to and fro (0 1 1 0), and pipelines "
+            "in opposite directions, each with stages and micro-batches of its own");
   }
 
-  // Two pipelines in opposite directions: no micro-batch runs both a stage of the first K and one of the others.
-  void directions() {
-    const auto up = [&](const Entry& entry) { return entry.op.virtual_stage >= given_.stages; };
-    if (given_.chunk_order != ChunkOrder::V || given_.virtual_stages != 2) return;
-    std::vector<std::uint8_t> ways(at(given_.micro_batches));
-    for (const Entry& entry : entries_)
-      ways[entry.op.micro_batch] |= static_cast<std::uint8_t>(up(entry) ? 2 : 1);
-    if (std::find(ways.begin(), ways.end(), 3) != ways.end() || std::find(ways.begin(), ways.end(), 2) == ways.end())
-      return;
-    if (given_.stages % 2 != 0)
-      throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(given_.stages) +
+  // P pipelines in opposite directions: chunks lie as those of such a Seating do, and no micro-batch runs stages of two.
+  bool pipelines() {
+    const int P = given_.virtual_stages, K = given_.stages;
+    if (P % 2 != 0 || (P > 2 && K % P != 0)) return false;
+    Seating seating{
+        .stages = K, .chunk_order = ChunkOrder::InTurns, .micro_batches = given_.micro_batches, .pipelines = P};
+    for (std::size_t v = 0; v < owner_.size(); ++v)
+      if (seating.stage_of(static_cast<int>(v) % K, static_cast<int>(v) / K) != static_cast<int>(owner_[v]))
+        return false;
+    std::vector<int> dealt(at(given_.micro_batches), -1);
+    for (const Entry& entry : entries_) {
+      int& pipeline = dealt[entry.op.micro_batch];
+      if (pipeline >= 0 && pipeline != entry.op.virtual_stage / K) return false;
+      pipeline = entry.op.virtual_stage / K;
+    }
+    if (K % 2 != 0)
+      throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(K) +
                                                      " ranks; their number must be even, so that no rank "
                                                      "holds the same stage for both");
-    given_.virtual_stages = 1;
-    const auto stray = [&](ChunkOrder order) {
-      given_.chunk_order = order;
-      const Seating seating = given_.seating();
-      return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-        return (seating.holder_of(0, entry.op.micro_batch) == 1) != up(entry);
-      });
-    };
-    if (const auto entry = stray(ChunkOrder::BothWays); entry != entries_.end() &&
-                                                        stray(ChunkOrder::InTurns) != entries_.end() &&
-                                                        stray(ChunkOrder::Alternate) != entries_.end())
-      throw InputError(place(*entry), core::label(entry->op) + " is of a micro-batch of the other direction; of " +
-                                          std::to_string(given_.micro_batches) +
-                                          " micro-batches the first half runs stages 0 to " +
-                                          std::to_string(given_.stages - 1) + ", the second half the others, or " +
-                                          std::to_string(given_.stages / 2) + " at a time in turns, or one at a time");
+    if (const auto none = std::find(dealt.begin(), dealt.end(), -1); none != dealt.end())
+      throw InputError(Place{given_.file, 0, 0}, "micro-batch " + std::to_string(none - dealt.begin()) +
+                                                     " never runs, but micro-batch " +
+                                                     std::to_string(given_.micro_batches - 1) +
+                                                     " does; micro-batches are numbered from 0 without gaps");
     for (Entry& entry : entries_) {
-      if (!up(entry)) continue;
-      entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage - given_.stages);
+      entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage % K);
       given_.compute[entry.worker][entry.index] = entry.op;
     }
-    owner_.resize(at(given_.stages));
     std::sort(entries_.begin(), entries_.end(), before);
+    owner_.resize(at(K));
+    given_.virtual_stages = 1, given_.pipelines = P;
+    deal(seating, std::move(dealt));
+    return true;
+  }
+
+  // The rule that deals micro-batches to pipelines in this way; else the list itself.
+  void deal(Seating seating, std::vector<int> dealt) {
+    const auto deals = [&](ChunkOrder order) {
+      if (given_.pipelines > 2 && order != ChunkOrder::InTurns) return false;
+      seating.chunk_order = given_.chunk_order = order;
+      for (std::size_t m = 0; m < dealt.size(); ++m)
+        if (seating.holder_of(0, static_cast<std::int64_t>(m)) != dealt[m]) return false;
+      return true;
+    };
+    if (deals(ChunkOrder::BothWays) || deals(ChunkOrder::InTurns) || deals(ChunkOrder::Alternate)) return;
+    given_.chunk_order = ChunkOrder::Listed;
+    given_.dealing.emplace(std::move(dealt), given_.pipelines);
   }
 
   // Walks the sorted entries beside what has to be there.
@@ -311,6 +324,21 @@ class GivenRun {
 };
 
 }  // namespace
+
+Dealing::Dealing(std::vector<int> pipeline, int pipelines) : pipeline_(std::move(pipeline)), of_(at(pipelines)) {
+  for (const int i : pipeline_) {
+    turn_.push_back(static_cast<int>(of_[at(i)].size()));
+    of_[at(i)].push_back(static_cast<int>(turn_.size()) - 1);
+  }
+}
+
+const Dealing* dealing_of(const GivenSchedule& given) {
+  return given.dealing ? &*given.dealing : nullptr;
+}
+
+int pipelines_of(const GivenSchedule& given) {
+  return given.pipelines;
+}
 
 std::int64_t GivenSchedule::overlapped() const {
   std::int64_t all = 0;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ struct GivenSchedule {
   int stages = 1, virtual_stages = 1;  // K workers ("ranks"), each with as many chunks ("stages" of PyTorch)
   int micro_batches = 1;               // M
   ChunkOrder chunk_order = ChunkOrder::Loop;
+  int pipelines = 2;                     // P, both ways
+  std::optional<Dealing> dealing;        // Listed
   std::vector<std::vector<Op>> compute;  // per worker: F, B, W, BW
   struct Cell {
     int line = 0, column = 0;  // where it stands in the file, from 1
@@ -31,16 +34,17 @@ struct GivenSchedule {
 
   std::int64_t overlapped() const;  // cells that ask for several ops at a time, here one after the other
   Place place(std::size_t worker, std::size_t op) const;
-  Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
+  Seating seating() const {
+    return {stages, virtual_stages, chunk_order, micro_batches, 1, {}, 1, pipelines, dealing ? &*dealing : nullptr};
+  }
 };
 
 // Sets K, v, M and the order of the chunks from the lists, and checks them: every chunk on one worker, as many on each,
 // in an order that is known; every micro-batch once through every chunk, forward, then backward in one piece or in two;
 // no deadlock. Throws InputError at the cell that is wrong: a deadlock names who waits for whom.
-// Two directions (DualPipe) are two sets of stages: 0 .. K - 1 on ranks 0 .. K - 1 run the first half of the
-// micro-batches, K .. 2 K - 1 on ranks K - 1 .. 0 the others. They become chunks 0 .. K - 1 with ChunkOrder::BothWays;
-// where K / 2 micro-batches run the one and K / 2 the other in turns (Chimera), with ChunkOrder::InTurns, and where one
-// and one do (GEMS), with ChunkOrder::Alternate.
+// Pipelines in opposite directions are sets of K stages each: 0 .. K - 1 on ranks 0 .. K - 1, and K .. 2 K - 1 on ranks
+// K - 1 .. 0, or more of both (Seating, InTurns). They become chunks 0 .. K - 1, with the rule that deals micro-batches to
+// them as the file does: BothWays (DualPipe), InTurns (Chimera), Alternate (GEMS), or Listed where none does.
 //     0F0 0B0 0F1 0B1 and 1F0 1F1 1B0 1B1: 0B0 waits for 1B0, 1F1 before it for 0F1, and that stands behind 0B0
 //                                             tests/io/schedule_csv_test.cpp "A deadlock names who waits for whom"
 void settle(GivenSchedule& given);

@@ -62,7 +62,9 @@ struct Plan : RuntimePolicy {
   // All copies of the pipeline: copy d c + i has the i-th part of the tokens of the d-th share of the batch.
   int copies() const { return data_parallel * context_parallel; }
   Seating seating() const {
-    return {stages, virtual_stages, chunk_order, micro_batches, copies(), replicas, units, directions()};
+    return {stages,        virtual_stages, chunk_order,
+            micro_batches, copies(),       replicas,
+            units,         directions(),   given ? dealing_of(*given) : nullptr};
   }
   // ScheduleShape::slices, and how many passes a copy runs through each chunk.
   std::int64_t slices_of_each() const { return slices ? slices->value : 1; }
@@ -74,6 +76,7 @@ struct Plan : RuntimePolicy {
   }
   // ScheduleShape::pipelines.
   int directions() const {
+    if (given) return pipelines_of(*given);
     return facts.states_pipelines && pipelines ? static_cast<int>(std::min<std::int64_t>(pipelines->value, stages)) : 2;
   }
   int chunks() const { return stages * virtual_stages * units; }  // number of virtual stages

@@ -146,6 +146,8 @@ struct Resharding {
 };
 
 struct GivenSchedule;  // core/plan/given_schedule.hpp
+const Dealing* dealing_of(const GivenSchedule& given);
+int pipelines_of(const GivenSchedule& given);
 
 // What a generator needs to know.
 struct ScheduleShape {
@@ -176,7 +178,9 @@ struct ScheduleShape {
   bool double_buffered = false;
 
   Seating seating() const {
-    return {stages, virtual_stages, chunk_order, micro_batches, data_parallel, replicas, units, pipelines};
+    return {stages,        virtual_stages, chunk_order,
+            micro_batches, data_parallel,  replicas,
+            units,         pipelines,      given ? dealing_of(*given) : nullptr};
   }
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }

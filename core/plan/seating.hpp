@@ -12,6 +12,7 @@
 //             With P pipelines, K / P micro-batches each in turn: P / 2 go down, the i-th from stage 2 i K / P on and around
 //             the end to the one before it, P / 2 likewise up. Weights are held P times.           [Chimera21] section 3.6
 //   Alternate as BothWays, but one micro-batch goes down, the next one up, and so on                              [GEMS20]
+//   Listed    as BothWays or InTurns, with P pipelines, but a list says which of them runs each micro-batch: of a schedule file
 //   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
 //   units     each of these chunks is cut once more, in parts that lie on one worker: K = 2 and 3 units, chunks 0 1 2 on
 //             stage 0 and 3 4 5 on stage 1. What is gathered and reduced at once.                  [FSDP23] section 3.2.1
@@ -35,12 +36,29 @@ constexpr int dealt_to(std::int64_t m, int r) {
   return static_cast<int>(m % r);
 }
 
-enum class ChunkOrder : std::uint8_t { Loop, V, BothWays, InTurns, Alternate };
+enum class ChunkOrder : std::uint8_t { Loop, V, BothWays, InTurns, Alternate, Listed };
 
 // Whether each chunk lies on two or more workers, of pipelines in opposite directions.
 constexpr bool both_ways(ChunkOrder order) {
-  return order == ChunkOrder::BothWays || order == ChunkOrder::InTurns || order == ChunkOrder::Alternate;
+  return order != ChunkOrder::Loop && order != ChunkOrder::V;
 }
+
+// Which pipeline runs each micro-batch, where no rule says it.
+class Dealing {
+ public:
+  // By micro-batch. Every pipeline has one at least.
+  Dealing(std::vector<int> pipeline, int pipelines);
+
+  int pipeline(std::int64_t m) const { return pipeline_[at(m)]; }
+  // How many of its pipeline's came before it; the inverse; and how many a pipeline runs.
+  std::int64_t turn(std::int64_t m) const { return turn_[at(m)]; }
+  std::int64_t micro_batch(int pipeline, std::int64_t turn) const { return of_[at(pipeline)][at(turn)]; }
+  std::int64_t turns(int pipeline) const { return std::ssize(of_[at(pipeline)]); }
+
+ private:
+  std::vector<int> pipeline_, turn_;
+  std::vector<std::vector<int>> of_;
+};
 
 // A view: what it was made from must stay as it is. Look-ups are O(1), positions with replicas O(K).
 struct Seating {
@@ -52,6 +70,7 @@ struct Seating {
   std::span<const int> replicas = {};  // r_k; empty: one each
   int units = 1;                       // chunks that lie on one worker one after the other; above 1 in Loop and V
   int pipelines = 2;                   // P, both ways: even, and K is a multiple of it
+  const Dealing* dealing = nullptr;    // Listed
 
   int chunks() const { return stages * virtual_stages * units; }
   // How many chunks a worker holds.
@@ -90,19 +109,23 @@ struct Seating {
   int holders(VirtualStageId v) const { return both_ways() ? pipelines : replicas_of(stage_of(v)); }
   // Which of them runs micro-batch m, and how many micro-batches this one has run before it.
   int holder_of(VirtualStageId v, std::int64_t m) const {
+    if (dealing != nullptr) return dealing->pipeline(m);
     if (both_ways()) return static_cast<int>(m / block() % pipelines);
     return replicas.empty() ? 0 : dealt_to(m, replicas_of(stage_of(v)));
   }
   std::int64_t turn_of(VirtualStageId v, std::int64_t m) const {
+    if (dealing != nullptr) return dealing->turn(m);
     if (both_ways()) return m / block() / pipelines * block() + m % block();
     return replicas.empty() ? m : m / replicas_of(stage_of(v));
   }
   // The inverse: the turn-th micro-batch of that holder; and how many it runs.
   std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
+    if (dealing != nullptr) return dealing->micro_batch(holder, turn);
     if (both_ways()) return (turn / block() * pipelines + holder) * block() + turn % block();
     return holder + turn * replicas_of(stage_of(v));
   }
   std::int64_t turns(VirtualStageId v, int holder) const {
+    if (dealing != nullptr) return dealing->turns(holder);
     if (both_ways()) {
       const std::int64_t all = pipelines * block(), left = micro_batches % all - holder * block();
       return micro_batches / all * block() + std::clamp<std::int64_t>(left, 0, block());
@@ -110,7 +133,12 @@ struct Seating {
     const int r = replicas_of(stage_of(v));
     return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
   }
-  std::int64_t most_turns(VirtualStageId v) const { return turns(v, 0); }
+  std::int64_t most_turns(VirtualStageId v) const {
+    std::int64_t most = turns(v, 0);
+    for (int i = 1; dealing != nullptr && i < pipelines; ++i)
+      most = std::max(most, turns(v, i));
+    return most;
+  }
   // Some micro-batch goes from holder a of chunk `from` to holder b of chunk `to` where a and b are equal modulo this.
   int joined(VirtualStageId from, VirtualStageId to) const { return std::gcd(holders(from), holders(to)); }
 

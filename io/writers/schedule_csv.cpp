@@ -158,9 +158,6 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
            "rank: use plan.data_parallel";
   if (schedule.shape.slices > 1)
     return "its micro-batches run in slices, for which PyTorch's schedule file has no name: leave plan.slices out";
-  if (both_ways(schedule.shape.chunk_order) && schedule.shape.pipelines > 2)
-    return "its stages lie on more than two ranks; in PyTorch's schedule file they lie on one, or on two for two "
-           "directions: leave plan.pipelines out";
   return "";
 }
 

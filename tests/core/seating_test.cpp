@@ -1,6 +1,8 @@
 // Who runs and holds what, against the second writing of tests/support/places.hpp.
 #include "core/plan/seating.hpp"
 
+#include <memory>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -9,6 +11,26 @@
 #include "tests/support/places.hpp"
 
 using namespace pipewright::tests;
+
+namespace {
+
+// Micro-batches dealt to the pipelines as no rule says it; each gets one at least.
+ScheduleShape listed(int stages, int micro_batches, int copies, int pipelines) {
+  std::mt19937 random(static_cast<unsigned>(stages + micro_batches * 100));
+  std::vector<int> dealt;
+  for (int m = 0; m < micro_batches; ++m)
+    dealt.push_back(m < pipelines ? pipelines - 1 - m : static_cast<int>(random() % static_cast<unsigned>(pipelines)));
+  GivenSchedule given;
+  given.dealing.emplace(std::move(dealt), pipelines);
+  return {.stages = stages,
+          .micro_batches = micro_batches,
+          .pipelines = pipelines,
+          .data_parallel = copies,
+          .chunk_order = ChunkOrder::Listed,
+          .given = std::make_shared<const GivenSchedule>(std::move(given))};
+}
+
+}  // namespace
 
 TEST_CASE("seating: every look-up agrees with the list of who holds what") {
   int shapes = 0;
@@ -96,6 +118,8 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
                    .pipelines = pipelines,
                    .data_parallel = D,
                    .chunk_order = ChunkOrder::InTurns});
+        for (const int pipelines : {2, 4, 6})
+          if (K % pipelines == 0 && M >= pipelines) check(listed(K, M, D, pipelines));
         for (int r = 1; r <= 3; ++r) {
           ScheduleShape shape{.stages = K, .micro_batches = M, .data_parallel = D};
           for (int k = 0; k < K; ++k)
@@ -140,4 +164,19 @@ TEST_CASE("seating of four pipelines: two go down, from stages 0 and 4 of eight,
   CHECK(seating.group_of(0) == seating.group_of(7));
   CHECK(seating.group_of(0) != seating.group_of(1));
   CHECK_FALSE(Seating{.stages = 8}.goes_up(1));
+}
+
+TEST_CASE("seating by a list: micro-batches 0 and 3 of four go up") {
+  const Dealing dealing({1, 0, 0, 1}, 2);
+  const Seating seating{.stages = 2, .chunk_order = ChunkOrder::Listed, .micro_batches = 4, .dealing = &dealing};
+  CHECK(seating.position_of(0, 0) == 1);
+  CHECK(seating.position_of(0, 1) == 0);
+  CHECK(seating.turn_of(0, 3) == 1);
+  CHECK(seating.micro_batch(0, 1, 1) == 3);
+  CHECK(seating.number_in_file(1, 3) == 3);
+  // Without a flush two rounds of one micro-batch of each; with three in one pipeline, three.
+  CHECK(Rounds{seating, false}.count(0) == 2);
+  const Dealing uneven({1, 1, 0, 1}, 2);
+  CHECK(Rounds{{.stages = 2, .chunk_order = ChunkOrder::Listed, .micro_batches = 4, .dealing = &uneven}, false}.count(
+            0) == 3);
 }

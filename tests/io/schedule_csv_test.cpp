@@ -1,6 +1,8 @@
 // PyTorch's schedule CSV: what is read, and the one message of every bad file.
 #include "io/import/schedule_csv.hpp"
 
+#include <array>
+
 #include <doctest/doctest.h>
 
 #include "io/writers/writers.hpp"
@@ -52,7 +54,7 @@ TEST_CASE("Messages and sharding are counted and left out, overlapped cells run 
 TEST_CASE("Stages lie in a loop or to and fro, which is read off the rows") {
   CHECK(parse_schedule_csv("0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n", "x").chunk_order == ChunkOrder::Loop);
   CHECK(parse_schedule_csv("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "x").chunk_order == ChunkOrder::V);
-  holds(csv_error("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), "my.csv: stages 0, 1, ... lie on ranks 0 0 1 1; two orders");
+  holds(csv_error("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), "my.csv: stages 0, 1, ... lie on ranks 0 0 1 1; these orders");
 }
 
 TEST_CASE("A wrong cell is named with its line and column") {
@@ -153,8 +155,37 @@ TEST_CASE("Two directions are read from two sets of stages, and what does not fi
   CHECK(chimera.compute[1][0] == Op{Kind::F, 0, 1});
   holds(csv_error("0F0,3F1,3B1\n1F0,2F1,2B1,1B0\n"), "0B0 is missing on rank 0");
   holds(csv_error("0F0,3F1,0B0\n1F0,2F1,2B1,1B0\n"), "3B1 is missing on rank 0");
-  holds(csv_error("0F1,3F0,3B0,0B1\n1F1,2F0,2B0,1B1\n"),
-        "is of a micro-batch of the other direction; of 2 micro-batches the first half runs stages 0 to 1");
   holds(csv_error("0F0,5F1,5B1,0B0\n1F0,4F1,4B1,1B0\n2F0,3F1,3B1,2B0\n"),
         "has two directions on 3 ranks; their number must be even");
+  holds(csv_error("0F0,3F2,3B2,0B0\n1F0,2F2,2B2,1B0\n"), "micro-batch 1 never runs, but micro-batch 2 does");
+}
+
+TEST_CASE("Micro-batches may go up and down as no rule says it, and through more than two pipelines") {
+  const GivenSchedule first_up = parse_schedule_csv("3F0,0F1,0B1,3B0\n2F0,1F1,1B1,2B0\n", "x");
+  CHECK(first_up.chunk_order == ChunkOrder::Listed);
+  CHECK(first_up.compute[0][0] == Op{Kind::F, 1, 0});
+  CHECK(first_up.seating().position_of(0, 0) == 1);
+  CHECK(first_up.seating().position_of(0, 1) == 0);
+  // Four pipelines of four stages each, micro-batch i through the i-th: down from ranks 0 and 2, up from 3 and 1.
+  std::string four;
+  const std::vector<std::vector<int>> ranks = {{0, 1, 2, 3}, {2, 3, 0, 1}, {3, 2, 1, 0}, {1, 0, 3, 2}};
+  std::array<std::string, 4> rows;
+  for (const bool forward : {true, false})
+    for (int step = 0; step < 4; ++step)
+      for (int pipeline = 0; pipeline < 4; ++pipeline) {
+        const int v = forward ? step : 3 - step;
+        std::string& row = rows[at(ranks[at(pipeline)][at(v)])];
+        row += (row.empty() ? "" : ",") + std::to_string(4 * pipeline + v) + (forward ? "F" : "B") +
+               std::to_string(pipeline);
+      }
+  for (const std::string& row : rows)
+    four += row + "\n";
+  const GivenSchedule given = parse_schedule_csv(four, "x");
+  CHECK(given.chunk_order == ChunkOrder::InTurns);
+  CHECK(given.pipelines == 4);
+  CHECK(given.stages == 4);
+  CHECK(given.virtual_stages == 1);
+  // Through two of them at once: no pipelines, and no other order.
+  const std::size_t place = four.find("4F1");
+  holds(csv_error(four.replace(place, 3, "4F0")), "these orders can be simulated");
 }

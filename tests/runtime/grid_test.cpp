@@ -2,7 +2,9 @@
 // arena with what was counted, all to the last bit.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -12,6 +14,7 @@
 #include "sim/schedules/table.hpp"
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
+#include "tests/support/run_program.hpp"
 
 using namespace pipewright::tests;
 using namespace pipewright::tests::runtime_test;
@@ -156,6 +159,37 @@ TEST_CASE("Every schedule with a flush, on two, four and eight workers") {
                        set("plan.stages", copies ? 1 : workers), set("plan.data_parallel", copies ? workers : 1)},
                       batch(2 * workers, false)));
     }
+}
+
+// The order of a file: all forwards, micro-batch by micro-batch along its pipeline, then all backwards.
+TEST_CASE("Micro-batches that a file sends up and down as no rule says it") {
+  const ScratchFolder folder;
+  for (const auto& [stages, dealt] :
+       {std::pair{2, std::vector{1, 0, 0, 1, 1}}, std::pair{2, std::vector{1, 1, 1, 0}},
+        std::pair{4, std::vector{0, 1, 1, 0, 1, 1}}, std::pair{4, std::vector{3, 0, 2, 2, 1, 0}}}) {
+    CAPTURE(stages);
+    const int pipelines = *std::max_element(dealt.begin(), dealt.end()) + 1;
+    const Seating seating{.stages = stages, .chunk_order = ChunkOrder::InTurns, .pipelines = pipelines};
+    std::vector<std::string> rows(static_cast<std::size_t>(stages));
+    for (const bool forward : {true, false})
+      for (std::size_t m = 0; m < dealt.size(); ++m)
+        for (int step = 0; step < stages; ++step) {
+          const VirtualStageId v = forward ? step : stages - 1 - step;
+          std::string& row = rows[static_cast<std::size_t>(int{seating.position(v, dealt[m])})];
+          row += (row.empty() ? "" : ",") + std::to_string(v + dealt[m] * stages) + (forward ? "F" : "B") +
+                 std::to_string(m);
+        }
+    const std::string file = folder.path("order.csv");
+    std::ofstream out(file);
+    for (const std::string& row : rows)
+      out << row << "\n";
+    out.close();
+    for (const std::string recompute : {"none", "full"})
+      for (const int copies : {1, 2})
+        check_cell(join({kChain, "plan.schedule={file: " + file + "}", set("plan.stages", stages),
+                         set("plan.data_parallel", copies), "plan.recompute=" + recompute},
+                        batch(static_cast<int>(dealt.size()), copies == 1)));
+  }
 }
 
 TEST_CASE("Skips over stages, and outputs that several stages read") {

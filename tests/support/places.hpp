@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "core/plan/schedule.hpp"
+#include "core/plan/given_schedule.hpp"
 
 namespace pipewright::tests::oracle {
 
@@ -37,6 +37,7 @@ inline int holder_of(const ScheduleShape& shape, int v, int m) {
   if (shape.chunk_order == ChunkOrder::BothWays) return 2 * m < shape.micro_batches ? 0 : 1;
   if (shape.chunk_order == ChunkOrder::InTurns) return m % shape.stages * shape.pipelines / shape.stages;
   if (shape.chunk_order == ChunkOrder::Alternate) return m % 2;
+  if (shape.chunk_order == ChunkOrder::Listed) return shape.given->dealing->pipeline(m);
   return m % int(places(shape, v).size());
 }
 
