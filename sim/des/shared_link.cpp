@@ -65,10 +65,9 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     touch(use.link);
     if (policy_ == LinkPolicy::Fifo) continue;
     use.place = static_cast<std::uint32_t>(link.flows.size());
-    link.flows.push_back({id, i, use.weight});
+    link.flows.push_back({id, i, use.weight, 0, kNotYetKnown});
   }
   flow.unslowed = flow.full_rate;
-  flow.limiter = kNotYetKnown;
   if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
   ++live_;
   return id;
@@ -80,9 +79,10 @@ void SharedLinks::slow(FlowId id, double slower) {
   if (rate == flow.full_rate) return;
   flow.full_rate = rate;
   flow.at_full_rate = false;
-  flow.limiter = kNotYetKnown;
-  for (const Use& use : flow.uses)
+  for (const Use& use : flow.uses) {
     touch(use.link);
+    if (policy_ == LinkPolicy::MaxMin) links_[use.link].flows[use.place].limiter = kNotYetKnown;
+  }
 }
 
 Time SharedLinks::settle(Time now) {
@@ -149,8 +149,9 @@ void SharedLinks::settle_fair(Time now) {
 
 // Flows of that link that it limits, or whose limit is `also`.
 void SharedLinks::join_limited_by(std::uint32_t link, std::uint32_t also) {
+  if (std::exchange(links_[link].joined, stamp_) == stamp_) return;
   for (const FlowOnLink& on : links_[link].flows)
-    if (const std::uint32_t limiter = flows_[on.flow].limiter; limiter == link || limiter == also) join(on.flow);
+    if (on.limiter == link || on.limiter == also) join(on.flow);
 }
 
 // The flow is part of what is filled: it gives its rate back to its links, and grows with the others.
@@ -171,7 +172,7 @@ void SharedLinks::join(FlowId id) {
       link.weight = 0;
       link.open = 0;
       for (const FlowOnLink& on : link.flows)
-        link.left -= on.weight * flows_[on.flow].rate;
+        link.left -= on.weight * on.rate;
     }
     link.left += use.weight * flow.rate;
     link.weight += use.weight;
@@ -196,7 +197,7 @@ void SharedLinks::fill() {
     // Whoever is faster has to give way first.
     const std::size_t before = part_.size();
     for (const FlowOnLink& on : link.flows)
-      if (flows_[on.flow].rate > share * (1 + kSameRate)) join(on.flow);
+      if (on.rate > share * (1 + kSameRate)) join(on.flow);
     if (part_.size() > before) continue;
     for (std::size_t i = 0; i < link.flows.size(); ++i)
       if (Flow& flow = flows_[link.flows[i].flow]; flow.seen == stamp_ && !flow.fixed) fix(flow, share, index);
@@ -223,9 +224,9 @@ void SharedLinks::fix(Flow& flow, double rate, std::uint32_t limiter) {
   --open_;
   flow.fixed = true;
   flow.fair_rate = rate;
-  flow.limiter = limiter;
   for (const Use& use : flow.uses) {
     Link& link = links_[use.link];
+    link.flows[use.place].limiter = limiter;
     link.left -= use.weight * rate;
     link.weight -= use.weight;
     --link.open;
@@ -241,6 +242,9 @@ void SharedLinks::set_rate(FlowId id, Time now, double rate) {
   if (rate == flow.rate) return;
   flow.remaining -= flow.rate * static_cast<double>((now - flow.since).value);
   flow.rate = rate;
+  if (policy_ == LinkPolicy::MaxMin)
+    for (const Use& use : flow.uses)
+      links_[use.link].flows[use.place].rate = rate;
   flow.since = now;
   if (flow.at_full_rate && now == flow.begin && rate == flow.full_rate) {
     end_[id] = now + flow.alone;

@@ -82,8 +82,7 @@ class SharedLinks {
     double unslowed = 0;  // its full rate
     Time since, begin, alone;
     std::uint64_t order = 0;
-    std::uint64_t seen = 0;     // MaxMin: stamp of the last settling that it was part of
-    std::uint32_t limiter = 0;  // likewise: the full link that limits it
+    std::uint64_t seen = 0;  // MaxMin: stamp of the last settling that it was part of
     std::uint32_t owner = 0;
     bool at_full_rate = true;  // all its life
     bool fixed = false;
@@ -92,6 +91,9 @@ class SharedLinks {
     FlowId flow = 0;
     std::uint32_t use = 0;  // index into Flow::uses
     double weight = 1;
+    // Copies of the flow's, which are looked at most.
+    double rate = 0;
+    std::uint32_t limiter = 0;
   };
   struct Link {
     std::vector<FlowOnLink> flows;  // MaxMin: flows that run
@@ -100,6 +102,7 @@ class SharedLinks {
     std::uint32_t open = 0;         // while filling: flows of the part without a rate yet
     std::uint32_t part = 0;         // likewise: index into links_of_part_
     std::uint64_t seen = 0;         // stamp of the settling that filled it
+    std::uint64_t joined = 0;       // likewise: that joined all flows which it limited
     bool touched = false;
     bool busy = false;        // Fifo: held by a flow
     std::uint64_t asked = 0;  // Fifo: stamp of the settling in which an earlier flow waits for it
