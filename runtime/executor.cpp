@@ -68,7 +68,11 @@ std::vector<std::byte> random_message(std::int64_t bytes, Precision precision, s
 
 class Loopback : public Transport {
  public:
-  Loopback(const RunPlan& run, WorkerId self) : run_(run), self_(self) {}
+  Loopback(const RunPlan& run, WorkerId self) : run_(run), self_(self), kept_(run.channels.size()) {
+    for (std::size_t c = 0; c < kept_.size(); ++c)
+      if (const RunChannel& channel = run.channels[c]; channel.keeps && channel.from == self % run.plan->positions())
+        kept_[c].assign(static_cast<std::size_t>(channel.slots), {});
+  }
 
   void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) override {
     slots_ = std::move(slots), movers_ = movers;
@@ -80,7 +84,21 @@ class Loopback : public Transport {
         movers.worker->upload(slot, message.data(), {std::ssize(message)});
     }
   }
-  Sent send(const MessageSlot&, std::span<const Piece>) override { return {}; }
+  Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
+    auto& slots = kept_[static_cast<std::size_t>(message.channel)];
+    if (slots.empty()) return {};
+    std::vector<std::byte>& slot = slots[static_cast<std::size_t>(message.slot)];
+    slot.resize(static_cast<std::size_t>(run_.channels[static_cast<std::size_t>(message.channel)].bytes[0]));
+    for (const Piece& piece : pieces)
+      std::copy_n(piece.from, piece.bytes, slot.data() + piece.offset);
+    return {};
+  }
+  void take_back(const MessageSlot& message, std::span<const Room> rooms) override {
+    const std::vector<std::byte>& slot =
+        kept_[static_cast<std::size_t>(message.channel)][static_cast<std::size_t>(message.slot)];
+    for (const Room& room : rooms)
+      std::copy_n(slot.data() + room.offset, room.bytes, room.to);
+  }
   std::byte* receive(const MessageSlot& message) override {
     return slots_[static_cast<std::size_t>(message.channel)][static_cast<std::size_t>(message.slot)];
   }
@@ -110,6 +128,7 @@ class Loopback : public Transport {
   Movers movers_;
   std::vector<std::vector<std::byte*>> slots_;
   std::vector<std::byte> zeros_;
+  std::vector<std::vector<std::vector<std::byte>>> kept_;  // what a partner would keep: by channel and slot
 };
 
 std::vector<std::unique_ptr<Transport>> loopback_transport(const RunPlan& run) {
@@ -196,6 +215,7 @@ void run_all_steps(Worker& worker, const RunSettings& settings, Failure& failure
       if (after_step) after_step(step);
       worker.checkpoint(step + 1);
     }
+    worker.end();
     pause.before(settings.steps, worker);
     if (settings.keep_weights) worker.keep_weights();
   } catch (const Stopped& stopped) {

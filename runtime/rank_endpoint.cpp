@@ -68,6 +68,15 @@ class RankEndpoint final : public Transport, public RunWatch {
       state_.post_freed(from, message);
   }
 
+  void take_back(const MessageSlot& message, std::span<const Room> rooms) override {
+    const int keeper = run_.receiver(run_.channels[static_cast<std::size_t>(message.channel)], copy_);
+    state_.ask_back(keeper, message);
+    const Blob got = state_.take_mail(keeper, kTakenBack);
+    if (got.empty()) throw PeerSilent(fmt::format("worker {} does not keep what was sent to it any more", keeper));
+    for (const Room& room : rooms)
+      std::memcpy(room.to, got.data() + room.offset, static_cast<std::size_t>(room.bytes));
+  }
+
   void all_reduce(int group, std::span<const WorkerId> members, float* data, std::int64_t elements) override {
     std::vector<std::int64_t> begin;
     for (std::size_t i = 0; i <= members.size(); ++i)

@@ -28,8 +28,10 @@ constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
   for (const Lane& lane : schedule.positions)
-    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers]}) {
-      if (ops->empty() && ops == &lane.communication[kGathers]) continue;  // earlier checkpoints have no such list
+    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers],
+                                  &lane.communication[kOut], &lane.communication[kIn]}) {
+      if (ops->empty() && ops != &lane.compute && ops != &lane.communication[kReductions])
+        continue;  // earlier checkpoints have no such list
       hash.add(ops->size());
       for (const Op& op : *ops)
         hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);

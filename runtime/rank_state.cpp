@@ -11,7 +11,7 @@
 namespace pipewright::runtime {
 namespace {
 
-enum MailKind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kBye };
+enum MailKind : std::int32_t { kMessage = 1, kFreed, kMail, kStop, kAsk, kAlive, kTakeBack, kBye };
 
 constexpr std::int64_t kLargestMail = std::int64_t{1} << 36;
 // Memory for mail grows with the bytes that have come: a header alone, whatever length it states, costs this at most.
@@ -58,6 +58,7 @@ std::span<std::byte> Ranks::State::room(const FrameHeader& header, std::int64_t 
   return std::span(body).subspan(static_cast<std::size_t>(have));
 }
 void Ranks::State::end(const FrameHeader& header) {
+  if (header.kind == kTakeBack) return give_back(header);
   if (header.kind == kAsk) return tell(header.from, {.kind = kAlive, .number = header.number}, {});
   const std::lock_guard lock(mutex_);
   switch (header.kind) {
@@ -106,6 +107,21 @@ void Ranks::State::post_mail(int to, int about, std::span<const std::byte> body)
   }
   const std::array<std::span<const std::byte>, 1> parts = {body};
   post(to, {.kind = kMail, .id = about}, parts);
+}
+
+void Ranks::State::ask_back(int from, const MessageSlot& at) {
+  post(from, {.kind = kTakeBack, .id = at.channel, .number = at.number, .slot = at.slot}, {});
+}
+// By the receiving thread: frames come in order, so the message is there. Who asks receives always, so it is soon gone.
+void Ranks::State::give_back(const FrameHeader& asked) {
+  Blob body;
+  {
+    const std::lock_guard lock(mutex_);
+    const Slot& slot = slot_of(asked);
+    if (slot.memory != nullptr && slot.filled == asked.number) body.assign(slot.memory, slot.memory + slot.bytes);
+  }
+  const std::array<std::span<const std::byte>, 1> parts = {body};
+  tell(asked.from, {.kind = kMail, .id = kTakenBack}, parts);
 }
 
 void Ranks::State::check_asked_to_end() const {

@@ -37,6 +37,7 @@ enum About : std::int32_t {
   kLetter,
   kRunOver,
   kForget,
+  kTakenBack,
   kReduce
 };
 constexpr int kMailPerGroup = 3;
@@ -64,6 +65,8 @@ class Ranks::State : public FrameReader {
   void post_message(int to, const MessageSlot& at, std::span<const std::span<const std::byte>> parts);
   void post_freed(int to, const MessageSlot& at);
   void post_mail(int to, int about, std::span<const std::byte> body);
+  // What lies in a slot of its, as mail about kTakenBack.
+  void ask_back(int from, const MessageSlot& at);
 
   // Waits until `done`, which is asked under the lock; false when the time is over. Nothing else ends it.
   template <class Done>
@@ -163,6 +166,7 @@ class Ranks::State : public FrameReader {
   };
 
   static void fill(Slot& slot, const Blob& body, std::int64_t number);
+  void give_back(const FrameHeader& asked);
   Slot& slot_of(const FrameHeader& header);
   const Slot& slot_at(const MessageSlot& at) const {
     return slots_[static_cast<std::size_t>(at.channel)][static_cast<std::size_t>(at.slot)];

@@ -268,6 +268,7 @@ void add_rings(RunPlan& run) {
 
 void add_channels(RunPlan& run) {
   const std::vector<int> unlimited = add_stage_channels(run, Places(*run.schedule));
+  add_move_channels(run);
   add_rings(run);
   for (int ahead = 1; ahead < run.plan->expert_parallel; ++ahead)
     add_between_copies(run, run.plan->expert_parallel, ahead,

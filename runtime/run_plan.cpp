@@ -145,7 +145,12 @@ void add_whole(RunPlan& run) {
 class Replay {
  public:
   Replay(const RunPlan& run, PositionId position, Bytes cap, bool one_by_one)
-      : run_(run), position_(position), one_by_one_(one_by_one), arena_(run.alignment, cap), room_(run, arena_) {}
+      : run_(run),
+        position_(position),
+        moves_(run.moves[static_cast<std::size_t>(position)]),
+        one_by_one_(one_by_one),
+        arena_(run.alignment, cap),
+        room_(run, arena_) {}
 
   ArenaUse used() {
     take_steady(run_, position_, arena_);
@@ -154,6 +159,7 @@ class Replay {
       const Op& op = lane.compute[i];
       const WholeAt* const whole = run_.whole.empty() ? nullptr : &run_.whole[static_cast<std::size_t>(position_)][i];
       try {
+        if (moves_.at.any()) move(moves_.at.at(i));
         if (whole != nullptr) begin(op, *whole);
         cell = one_by_one_ ? 1 : cell_size(run_, lane, i);
         if (op.kind != Kind::Update)
@@ -179,21 +185,43 @@ class Replay {
       room_.take_weights(v);
   }
 
+  void move(const Moved::AtOp& now) {
+    const auto& [reduced, gathered, outs, ins] =
+        run_.schedule->positions[static_cast<std::size_t>(position_)].communication;
+    const auto each = [&](const Op& op, const auto& change) {
+      auto& frame = frame_of(op);
+      for (const MovedPart& part : moved_parts(run_, op))
+        change(frame[at(part.block)], part.bytes);
+    };
+    if (now.gone >= 0) each(outs[at(now.gone)], [&](std::int64_t& address, std::int64_t) { give(address); });
+    if (now.returns >= 0)
+      each(ins[at(now.returns)],
+           [&](std::int64_t& address, std::int64_t bytes) { address = arena_.allocate({bytes}, Tag::Stash); });
+  }
+  void give(std::int64_t& address) {
+    if (address >= 0) arena_.free(address);
+    address = -1;
+  }
+  std::vector<std::int64_t>& frame_of(const Op& op) {
+    const ChunkCode& code = run_.code[op.virtual_stage];
+    auto& frame = frames_[{op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch)}];
+    if (frame.empty()) frame.assign(code.blocks.size(), -1);
+    return frame;
+  }
+
   // Instructions [begin, end) of the op's line.
   void replay(const Op& op, std::size_t begin, std::size_t end) {
     const ChunkCode& code = run_.code[op.virtual_stage];
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
-    auto& frame = frames_[{op.virtual_stage, m}];
-    if (frame.empty()) frame.assign(code.blocks.size(), -1);
+    auto& frame = frame_of(op);
     const std::vector<Instruction>& line = run_.line(op);
     for (const Instruction& i : std::span(line).subspan(begin, end - begin)) {
       if (i.verb == Verb::Allocate) {
         PP_CHECK(frame[static_cast<std::size_t>(i.block)] < 0);
         frame[static_cast<std::size_t>(i.block)] =
             arena_.allocate({code.blocks[static_cast<std::size_t>(i.block)][run_.size_of(m)]}, i.tag);
-      } else if (i.verb == Verb::Free && frame[static_cast<std::size_t>(i.block)] >= 0) {
-        arena_.free(frame[static_cast<std::size_t>(i.block)]);
-        frame[static_cast<std::size_t>(i.block)] = -1;
+      } else if (i.verb == Verb::Free) {
+        give(frame[static_cast<std::size_t>(i.block)]);
       }
     }
     if (rule(op.kind).gradients && end == line.size()) {
@@ -204,6 +232,7 @@ class Replay {
 
   const RunPlan& run_;
   PositionId position_;
+  const RunMoves& moves_;
   bool one_by_one_;
   Arena arena_;
   WholeRoom room_;
@@ -301,11 +330,14 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   if (training.offload_weights.value)
     throw InputError(training.offload_weights.place, "training.offload_weights",
                      "a run keeps weights and gradients where it computes; leave it out");
-  if (any(kOut))
+  if (any(kOut) && !backend.in_host_memory())
     throw InputError(plan.offload_layers ? plan.offload_layers->place : model.place,
                      plan.offload_layers ? "plan.offload_layers" : "plan.schedule",
-                     std::string("a run keeps activations where they are made; ") +
-                         (plan.offload_layers ? "leave it out" : "use another schedule"));
+                     "backend " + backend.name() + " keeps activations where they are made; " +
+                         (plan.offload_layers ? "leave it out" : "use another schedule") + ", or backend: cpu");
+  if (any(kOut) && plan.pairs.value == Pairs::Fused)
+    throw InputError(plan.pairs.place, "plan.pairs",
+                     "a run whose activations wait elsewhere computes one op after the other; write serial");
   if (training.optimizer == Optimizer::Muon)
     throw InputError(training.place, "training.optimizer", "a run has no muon; use adam");
   if (training.moments.value != Moments::Fp32)
@@ -343,6 +375,7 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
                                    chunk.parts > 1 ? run.alignment.value : 1);
     run.chunks.push_back(chunk);
   }
+  find_moves(run);
   add_channels(run);
   add_versions(run, options);
   add_whole(run);
@@ -373,7 +406,8 @@ SteadyBlocks take_steady(const RunPlan& run, PositionId position, Arena& arena) 
     const RunChannel& channel = run.channels[c];
     if (channel.to != position) continue;
     for (int slot = 0; slot < channel.slots; ++slot)
-      blocks.slots[c].push_back(arena.allocate({std::max(channel.bytes[0], channel.bytes[1])}, Tag::Buffers));
+      blocks.slots[c].push_back(
+          arena.allocate({std::max(channel.bytes[0], channel.bytes[1])}, channel.keeps ? Tag::Stash : Tag::Buffers));
   }
   return blocks;
 }

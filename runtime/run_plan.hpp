@@ -42,6 +42,7 @@
 #include "core/plan/schedule.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/chunk_code.hpp"
+#include "runtime/moves.hpp"
 
 namespace pipewright::core {
 class CostModel;
@@ -60,6 +61,7 @@ struct RunChannel {
   std::array<std::int64_t, 2> bytes{};      // of a message: full and last micro-batch
   std::vector<MicroBatchId> micro_batches;  // in the order in which they are sent
   int group = 1, ahead = 0;                 // copies; 1: within a copy
+  bool keeps = false;                       // activations of `from`, until it takes them back (runtime/moves.hpp)
   bool between_copies() const { return group > 1; }
 };
 
@@ -105,6 +107,7 @@ struct RunPlan {
   std::vector<RunChannel> channels;
   std::vector<std::vector<OpVersions>> versions;  // [position][op of the compute stream]
   std::vector<std::vector<WholeAt>> whole;        // likewise; empty: gradients are whole
+  std::vector<RunMoves> moves;                    // by position
   Bytes alignment;
   Precision precision = Precision::Fp32;
   double scaled_by = 1;  // RunOptions::loss_scale; gradients are divided by it before the update

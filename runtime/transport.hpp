@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/check.hpp"
 #include "core/ending.hpp"
 #include "core/ids.hpp"
 #include "core/units.hpp"
@@ -33,6 +34,12 @@ class PeerSilent : public std::runtime_error {
 // Part of a message.
 struct Piece {
   const std::byte* from = nullptr;
+  std::int64_t offset = 0, bytes = 0;
+};
+
+// Where a part of a message goes.
+struct Room {
+  std::byte* to = nullptr;
   std::int64_t offset = 0, bytes = 0;
 };
 
@@ -64,6 +71,11 @@ class Transport {
   // Brings a received message to that place, once; nothing where the sender has. It is work of the op that reads it.
   virtual void fetch(const MessageSlot&) {}
   virtual void release(const MessageSlot& message) = 0;
+  // Of a channel that keeps what its sender takes back: brings parts of a message that this worker has sent into its own
+  // memory. Asked by one thread at a time, beside the worker's; whoever keeps it does nothing for that.
+  virtual void take_back(const MessageSlot&, std::span<const Room>) {
+    check_failed("a transport that takes back", __FILE__, __LINE__);
+  }
 
   // Replaces `data` on all members (workers of one virtual stage, ascending, this one among them) by their sum: every
   // element in the order of the members. All members call it in the same order.

@@ -87,6 +87,8 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       memory_(reserved(counted_, *backend_)),
       arena_(run.alignment, counted_.extent),
       room_(run, arena_),
+      moves_(run.moves[static_cast<std::size_t>(position_)]),
+      moving_(moves_),
       interpreter_(*backend_),
       closes_(closes_round(lane_.compute, run)),
       ready_(run.code.size()),
@@ -147,9 +149,6 @@ void Worker::load(std::int64_t step) {
 }
 
 void Worker::step(std::int64_t number) {
-  // No scenario asks for other communication yet.
-  PP_CHECK(lane_.ops() ==
-           lane_.compute.size() + lane_.communication[kReductions].size() + lane_.communication[kGathers].size());
   step_ = number;
   result_.steps.emplace_back();
   record_ = &result_.steps.back();
@@ -160,6 +159,7 @@ void Worker::step(std::int64_t number) {
   for (std::size_t v = 0; v < ready_.size(); ++v)
     ready_[v].store(0), done_[v].store(0);
   may_gather_ = has_gathered_ = 0;
+  moving_.begin();
   result_.versions.clear();
   for (std::size_t v = 0; v < chunks_.size(); ++v) {  // the versions' buffers are counted from the first one
     Chunk& chunk = chunks_[v];
@@ -169,11 +169,15 @@ void Worker::step(std::int64_t number) {
     chunk.tags.assign(chunk.weights.size(), 0);
   }
   FirstFailure failed;
-  std::jthread beside, gathering;
+  std::jthread beside, gathering, leaving, returning;
   if (!lane_.communication[kReductions].empty()) beside = std::jthread([&] { or_note(&Worker::collectives, failed); });
   if (!lane_.communication[kGathers].empty()) gathering = std::jthread([&] { or_note(&Worker::gathers, failed); });
+  if (moves_.at.any()) {
+    leaving = std::jthread([&] { or_note(&Worker::offloads, failed); });
+    returning = std::jthread([&] { or_note(&Worker::reloads, failed); });
+  }
   const auto end_streams = [&] {
-    for (std::jthread* const stream : {&beside, &gathering})
+    for (std::jthread* const stream : {&beside, &gathering, &leaving, &returning})
       if (stream->joinable()) stream->join();
     failed.rethrow();
   };
@@ -186,12 +190,14 @@ void Worker::step(std::int64_t number) {
       at_op_.store(static_cast<int>(i), std::memory_order_relaxed);
       transport_.check_asked_to_end();
       cell = settings_.time_layers ? 1 : cell_size(run_, lane_, i);
+      if (moves_.at.any()) move_before(i);
       if (lane_.compute[i].kind == Kind::Update)
         update(lane_.compute[i], versions_[i], i);
       else if (cell > 1)
         run_cell(i, cell);
       else
         run(lane_.compute[i], i);
+      if (moves_.at.any()) move_behind(i);
     }
   } catch (const Stopped&) {
     stop("");  // the other streams must end, too
@@ -228,6 +234,10 @@ void Worker::checkpoint(int done) {
   if (self_ == 0) to->complete(done);
 }
 
+void Worker::end() {
+  if (std::ranges::any_of(run_.channels, [](const RunChannel& channel) { return channel.keeps; })) transport_.meet();
+}
+
 std::string Worker::told(const std::exception& error) const {
   return fmt::format("worker {} at op {}: {}", self_, at(), plain_words(error));
 }
@@ -239,7 +249,8 @@ void Worker::stop(const std::string& why) {
   for (auto* const counters : {&ready_, &done_})
     for (std::atomic<int>& counter : *counters)
       ++counter, counter.notify_all();  // a sleeper looks again when the value has changed
-  for (std::atomic<int>* const counter : {&may_gather_, &has_gathered_})
+  for (std::atomic<int>* const counter : {&may_gather_, &has_gathered_, &moving_.may_leave, &moving_.has_left,
+                                          &moving_.may_return, &moving_.has_returned})
     ++*counter, counter->notify_all();
 }
 

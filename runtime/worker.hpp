@@ -42,6 +42,17 @@ class FirstFailure {
   std::exception_ptr what_;
 };
 
+// Of a worker whose activations wait elsewhere: what its threads tell one another.
+struct Moving {
+  explicit Moving(const RunMoves& moves);
+  void begin() { may_leave = has_left = may_return = has_returned = 0; }  // of a step
+
+  std::atomic<int> may_leave{0}, has_left{0}, may_return{0}, has_returned{0};  // moves of the step
+  std::vector<std::vector<Piece>> leaving;                                     // by offload
+  std::vector<std::vector<Room>> returning;                                    // by reload
+  std::vector<std::vector<std::byte>> host;                                    // by slot, where the host keeps them
+};
+
 // One device's part of a run. Its many fields are what a step touches, each made once and kept for all steps.
 class Worker {
  public:
@@ -67,6 +78,8 @@ class Worker {
   // The state after `done` steps goes to disk, if it is due. The next step begins when worker 0 has completed it.
   void checkpoint(int done);
 
+  // Behind the last step: a partner may still need what this worker keeps for it.
+  void end();
   void keep_weights();
   // "worker 1 at op 1F3: why"
   std::string told(const std::exception& error) const;
@@ -125,6 +138,15 @@ class Worker {
   void give_room(const WholeAt& whole);
   void give_back(std::byte*& block, std::int64_t bytes);
   void begin_gathers(std::int32_t count);
+
+  // Activations that wait elsewhere: what happens before and behind an op of the compute stream, and the streams beside.
+  void move_before(std::size_t index);
+  void move_behind(std::size_t index);
+  void offloads();
+  void reloads();
+  Frame& frame_of(const Op& move);
+  MessageSlot slot_of_move(std::size_t offload) const;
+  void let(std::atomic<int>& counter, int value);
 
   // An op that has what it needs, and how far its line has been followed.
   struct Running {
@@ -201,6 +223,8 @@ class Worker {
   std::unique_ptr<DeviceMemory> memory_;
   Arena arena_;
   WholeRoom room_;
+  const RunMoves& moves_;
+  Moving moving_;
   Interpreter interpreter_;
   std::vector<char> closes_;
   std::vector<Chunk> chunks_;  // by virtual stage

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/cost/memory_model.hpp"
+#include "core/plan/moved.hpp"
 #include "core/plan/op_index.hpp"
 
 namespace pipewright::core {
@@ -106,55 +107,6 @@ struct Whole {
       if (i + 1 == all.size() || !same(i + 1)) gradients_given[all[i].op] += unreduced;
     }
   }
-};
-
-// What goes to a partner's memory and comes back, seen without a clock: an offload is over when a forward waits for it,
-// the room of a reload is taken when the op begins that lets it.
-class Moved {
- public:
-  static constexpr std::int32_t kNone = -1;
-  struct AtOp {
-    std::int32_t leaves = kNone;   // offload that begins behind this forward
-    std::int32_t gone = kNone;     // offload whose room is free from the op's begin on
-    std::int32_t returns = kNone;  // reload that may begin with this op
-  };
-
-  Moved(const Lane& lane, std::size_t may_leave) {
-    const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
-    if (outs.empty() || outs.front().kind != Kind::Offload) return;
-    const auto is_of = [](const Op& move, const Op& op) {
-      return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
-    };
-    at_.resize(lane.compute.size());
-    std::vector<std::size_t> gone(outs.size(), lane.compute.size());
-    std::size_t out = 0, in = 0, over = 0;
-    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
-      const Op& op = lane.compute[i];
-      if (op.kind == Kind::F) {
-        if (out > over + may_leave) gone[over++] = i;
-        if (out < outs.size() && is_of(outs[out], op)) at_[i].leaves = static_cast<std::int32_t>(out++);
-      } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
-        at_[i - 1].returns = static_cast<std::int32_t>(in++);
-      }
-    }
-    // Where nothing waits for an offload before its reload begins, its room is not known to be free in between.
-    for (std::size_t i = 0; i < at_.size(); ++i) {
-      if (at_[i].returns < 0) continue;
-      const auto found = std::find_if(outs.begin(), outs.end(),
-                                      [&](const Op& one) { return is_of(one, ins[core::at(at_[i].returns)]); });
-      const auto j = core::at(found - outs.begin());
-      if (gone[j] < i)
-        at_[gone[j]].gone = static_cast<std::int32_t>(j);
-      else
-        at_[i].returns = -2 - at_[i].returns;  // counts as returned, takes no more room
-    }
-  }
-
-  bool any() const { return !at_.empty(); }
-  const AtOp& at(std::size_t op) const { return at_[op]; }
-
- private:
-  std::vector<AtOp> at_;
 };
 
 // Most that a worker's partner holds for it, without a clock: from the end of a forward to the begin of its first reader.

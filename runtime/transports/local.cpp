@@ -65,7 +65,8 @@ class World {
     // Of chunks, then of the experts of each device.
     for (std::size_t v = 0; v < run.chunks.size() * (1 + static_cast<std::size_t>(run.plan->expert_parallel)); ++v)
       groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
-    link_free_.resize(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
+    link_free_ =
+        std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
   }
 
   // Waits until `done`; `what` says what for. `beside`: in a meeting of threads beside the workers'.
@@ -121,16 +122,18 @@ class World {
   // Who sends, and who receives in that copy.
   const std::pair<WorkerId, WorkerId>& ends(int copy, int channel) const { return ends_[index(copy, channel)]; }
 
-  // When a message that is copied now may be read. Only the sender's thread writes its links.
+  // When a message that is copied now may be read. Besides the sender's thread those that move activations use a link.
   std::int64_t readable(WorkerId from, WorkerId to, std::int64_t bytes) {
     if (throttles_.empty() || from == to) return 0;
     const std::size_t link =
         static_cast<std::size_t>(from) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(to);
     const Throttle& throttle = throttles_[link];
-    const std::int64_t begin = std::max(link_free_[link], steady_ns());
-    link_free_[link] =
-        begin + (throttle.bandwidth.value > 0 ? transfer_time(Bytes{bytes}, throttle.bandwidth).value : 0);
-    return link_free_[link] + throttle.latency.value;
+    const std::int64_t taken = throttle.bandwidth.value > 0 ? transfer_time(Bytes{bytes}, throttle.bandwidth).value : 0;
+    std::int64_t free = link_free_[link], until = 0;
+    do
+      until = std::max(free, steady_ns()) + taken;
+    while (!link_free_[link].compare_exchange_weak(free, until));
+    return until + throttle.latency.value;
   }
 
   Group& group(int id) { return *groups_[static_cast<std::size_t>(id)]; }
@@ -164,7 +167,7 @@ class World {
   std::vector<std::pair<WorkerId, WorkerId>> ends_;
   std::vector<int> target_;  // copies
   std::vector<std::unique_ptr<Group>> groups_, gathers_;
-  std::vector<std::int64_t> link_free_;
+  std::vector<std::atomic<std::int64_t>> link_free_;
   std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   std::condition_variable changed_, met_;  // the latter: of meetings beside the workers' threads
@@ -219,6 +222,18 @@ class Endpoint : public Transport {
   void release(const MessageSlot& message) override {
     world_->slot(copy_, message).freed.store(message.number, std::memory_order_release);
     world_->notify();
+  }
+
+  void take_back(const MessageSlot& message, std::span<const Room> rooms) override {
+    const Slot& slot = world_->slot(world_->receiver(copy_, message.channel), message);
+    PP_CHECK(slot.filled.load(std::memory_order_acquire) == message.number);
+    std::int64_t bytes = 0;
+    for (const Room& room : rooms) {
+      std::memcpy(room.to, slot.memory + room.offset, static_cast<std::size_t>(room.bytes));
+      bytes += room.bytes;
+    }
+    const auto& [to, keeper] = world_->ends(world_->receiver(copy_, message.channel), message.channel);
+    if (const std::int64_t readable = world_->readable(keeper, to, bytes); readable > 0) world_->wait_until(readable);
   }
 
   void all_reduce(int id, std::span<const WorkerId> members, float* data, std::int64_t elements) override {

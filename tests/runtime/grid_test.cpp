@@ -151,7 +151,7 @@ TEST_CASE("Every schedule with a flush, on two, four and eight workers") {
       "{op: tanh}]}, {name: loss, op: cross_entropy}]}";
   for (const ScheduleRule& rule : schedules())
     for (const int workers : {2, 4, 8}) {
-      if (!rule.flush || rule.facts.uses_partner) continue;  // check_runnable
+      if (!rule.flush) continue;
       const bool copies = rule.refusal({.stages = 1, .micro_batches = 2, .data_parallel = 2}).empty() &&
                           !rule.refusal({.stages = 2, .micro_batches = 2, .data_parallel = 2}).empty();
       const int v = rule.facts.takes_chunks ? 2 : 1;
