@@ -52,8 +52,10 @@ void add_by_key(Series& series, const RunPlan& run, const std::vector<WorkerResu
     for (const auto& [of, times] : worker.layer_ns) {
       const auto& [layer, pass, last] = of;
       const Program& program = program_of(run, layer);
+      const int slices = run.schedule->shape.slices;
       const std::int64_t samples = last != 0 ? run.plan->last_micro_batch_size : run.plan->micro_batch_size;
-      auto& into = series[{describe(program), samples, active}][static_cast<std::size_t>(pass)];
+      const std::string key = slices > 1 ? key_of_slice(describe(program), last, slices) : describe(program);
+      auto& into = series[{key, samples, active}][static_cast<std::size_t>(pass)];
       into.insert(into.end(), times.begin(), times.end());
     }
 }

@@ -42,6 +42,15 @@ std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, s
 
 constexpr std::int64_t kMostEvenSlices = 1024;
 
+bool has_each_slice(const MachineProfile& profile, const Scenario& scenario) {
+  const auto slices = static_cast<int>(scenario.plan.slices->value);
+  try {
+    return has_slices(profile, of_slices(scenario.model, slices), slices);
+  } catch (const InputError&) {  // what no run can cut was not measured either
+    return false;
+  }
+}
+
 // Slices of equal tokens: what attention takes of each pass has to be known.
 std::string even_slices_refusal(const Scenario& scenario) {
   if (scenario.plan.context_parallel.value > 1)
@@ -50,7 +59,13 @@ std::string even_slices_refusal(const Scenario& scenario) {
   if (scenario.plan.slices->value > kMostEvenSlices)
     return fmt::format("even: {} slices are more than the {} that are priced one by one; write balanced, or fewer",
                        scenario.plan.slices->value, kMostEvenSlices);
-  bool measured = scenario.cost == CostSourceKind::Profile;
+  if (scenario.cost == CostSourceKind::Profile && scenario.profile != nullptr)
+    return has_each_slice(*scenario.profile, scenario) ? ""
+                                                       : fmt::format(
+                                                             "even: profile \"{}\" lacks slices of this model's "
+                                                             "layers; calibrate this scenario, or write balanced",
+                                                             scenario.profile->name);
+  bool measured = false;
   for (int c = 0; c < scenario.cluster.classes(); ++c)
     measured |= scenario.cost == CostSourceKind::Roofline && scenario.cluster.device_of(c).measured != nullptr;
   if (measured)

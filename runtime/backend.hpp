@@ -106,6 +106,7 @@ class Backend {
   // one part are a block {samples, tokens of a part, key heads * (key size + value size)}; their gradients are another.
   //     forward    keys_of_part, attend_begin; attend for each part. Output and `saved` are then those of `forward`.
   //     backward   keys_of_part, gradients_begin; attend_gradient for each part; gradients_end with those of its own keys
+  // `gradients_begin` of nothing: those of the keys are there already, of later parts.
   // Only the CPU has them.                                      tests/runtime/context_test.cpp
   virtual bool shares_sequences() const { return false; }
   virtual void keys_of_part(const StepArguments&, void* keys) { no_parts(keys); }

@@ -41,7 +41,7 @@ class ChunkCompiler {
         training_(training),
         backend_(backend),
         range_(plan.layers[static_cast<std::size_t>(v)]) {
-    code_.virtual_stage = v, code_.part.of = plan.context_parallel;
+    code_.virtual_stage = v, code_.part.of = plan.context_parallel * static_cast<int>(plan.slices_of_each());
     code_.value_bytes = weight_bytes(training.precision).value;
     samples_ = {plan.micro_batch_size, plan.last_micro_batch_size};
     add_ports(crossings);
@@ -209,7 +209,12 @@ class ChunkCompiler {
     RingStep ring;
     ring.parts = core.parts;
     ring.bytes = for_samples(code_.value_bytes * core.keys * core.key_heads * (core.key_size + core.value_size));
-    ring.keys = block(ring.bytes), ring.keys_and_gradients = block({}), ring.arrived = block({});
+    ring.slices = plan_.slices_of_each() > 1;
+    ring.keys = block(ring.bytes);
+    if (ring.slices)
+      ring.gradients = block(ring.bytes);
+    else
+      ring.keys_and_gradients = block({}), ring.arrived = block({});
     return ring;
   }
 
@@ -399,7 +404,9 @@ class ChunkCompiler {
       }
       const int scratch = step.scratch[static_cast<std::size_t>(Pass::Forward)];
       if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-      if (step.ring.parts > 0)
+      if (step.ring.slices)
+        add_slice_forward(line, s, again);
+      else if (step.ring.parts > 0)
         add_ring_forward(line, s);
       else if (step.exchange() != nullptr)
         add_exchange(line, s, true, step.inputs[0], step.output);
@@ -488,7 +495,9 @@ class ChunkCompiler {
     }
     const int scratch = step.scratch[static_cast<std::size_t>(Pass::InputGradient)];
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-    if (step.ring.parts > 0)
+    if (step.ring.slices)
+      add_slice_backward(line, s);
+    else if (step.ring.parts > 0)
       add_ring_backward(line, s);
     else if (step.exchange() != nullptr)
       add_exchange(line, s, false, step.output_gradient, step.input_gradients[0]);
@@ -539,6 +548,27 @@ class ChunkCompiler {
       add(Verb::RingReceive, ring.arrived);
     }
     add(Verb::GradientsEnd, ring.arrived), add(Verb::RingRelease, ring.arrived);
+  }
+
+  // Keys and values of a slice stay until its backward, which follows those of all later slices; each of these adds to the
+  // gradients of the keys that it has seen.                                            [Seq1F1B24] section 3.1
+  void add_slice_forward(std::vector<Instruction>& line, std::size_t s, bool again) {
+    const int keys = code_.steps[s].ring.keys;
+    if (!again) line.push_back(make(Verb::Allocate, keys, Tag::Stash));
+    for (const Verb verb : {Verb::KeysOfPart, Verb::AttendBegin, Verb::Attend})
+      if (verb != Verb::KeysOfPart || !again) {
+        line.push_back(make(verb, keys));
+        line.back().step = static_cast<std::int32_t>(s);
+      }
+  }
+  void add_slice_backward(std::vector<Instruction>& line, std::size_t s) {
+    const RingStep& ring = code_.steps[s].ring;
+    line.push_back(make(Verb::AllocateForAll, ring.gradients, Tag::Stash));
+    for (const Verb verb : {Verb::GradientsBegin, Verb::AttendGradient, Verb::GradientsEnd}) {
+      line.push_back(make(verb, ring.gradients));
+      line.back().step = static_cast<std::int32_t>(s);
+    }
+    line.push_back(make(Verb::Free, ring.gradients)), line.push_back(make(Verb::Free, ring.keys));
   }
 
   static void add_exchange(std::vector<Instruction>& line, std::size_t s, bool forward, int from, int to) {
@@ -627,7 +657,7 @@ void place_gradients_of_keys(std::vector<ChunkCode>& chunks, std::int64_t alignm
       keys = std::max(keys, rounded_up(std::max(step.ring.bytes[0], step.ring.bytes[1]), alignment));
   for (ChunkCode& code : chunks)
     for (CodeStep& step : code.steps)
-      for (std::size_t size = 0; step.ring.parts > 0 && size < 2; ++size) {
+      for (std::size_t size = 0; step.ring.parts > 0 && !step.ring.slices && size < 2; ++size) {
         step.ring.gradients_at = keys;
         const std::int64_t both = keys + step.ring.bytes[size];
         code.blocks[static_cast<std::size_t>(step.ring.keys_and_gradients)][size] = both;
@@ -677,7 +707,9 @@ std::vector<ExchangeRun> exchange_runs(const CodeStep& step, bool out, bool rece
 
 std::vector<ChunkCode> compile(const Plan& plan, const Model& model, const Training& training, const Backend& backend) {
   check_runnable(plan, model, training, backend);
-  return compiled(plan, of_each_device(model, plan.context_parallel, plan.expert_parallel), training, backend);
+  return compiled(
+      plan, of_each_device(model, plan.context_parallel, plan.expert_parallel, static_cast<int>(plan.slices_of_each())),
+      training, backend);
 }
 
 }  // namespace pipewright::runtime

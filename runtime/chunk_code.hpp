@@ -66,11 +66,14 @@ enum class Verb : std::uint8_t {
   Send,            // port out (activations) resp. in (gradients)
   Release,         // port: its slot may be filled again
   Ready,           // bucket: its gradients of this micro-batch are complete
-  // Attention over a shared sequence, of step; `other`: how many parts before its own the keys in `block` are.
+  // Attention over a sequence in parts, of step; `other`: how many parts before its own the keys in `block` are.
   KeysOfPart,      // own keys and values go into block
   AttendBegin,     // nothing was attended to so far
   Attend,          // to the keys in block
   GradientsBegin,  // block: room behind own keys for their gradients, zero
+  // Of slices of a sequence, each with a micro-batch's number of its own: Attend and AttendGradient are to the keys of all
+  // slices up to its own, with the blocks of those.
+  AllocateForAll,  // block of all of these that have none yet, zero; tag
   AttendGradient,  // to the keys in block, whose gradients lie behind them
   GradientsEnd,    // block: gradients of own keys, which have come home alone
   RingSend,        // block, or of it what `other` (RingPart) says, to the device of the next part
@@ -93,13 +96,15 @@ struct Instruction {
   std::int32_t other = -1;
 };
 
-// Attention over a shared sequence: blocks that go round, of full and last micro-batch.
+// Attention over a sequence in parts: blocks that go round, of full and last micro-batch, or that stay.
 struct RingStep {
   int parts = 0;                        // 0: attention over a whole one, or no attention
   int keys = -1;                        // of a forward: own keys and values
   int keys_and_gradients = -1;          // of a backward: the same, and behind them their gradients
   int arrived = -1;                     // in a message
   std::array<std::int64_t, 2> bytes{};  // of keys and values
+  bool slices = false;                  // one after the other here: nothing goes round, `keys` stay
+  int gradients = -1;                   // of keys and values of slices
   std::int64_t gradients_at = 0;        // behind the largest keys of the run: nothing is added to keys in a slot
 };
 // What of a block is sent on.
@@ -128,7 +133,7 @@ struct CodeParameter {
   bool of_experts = false;  // on several devices: each has as many values of its own
 };
 
-// Where workers share every sequence.
+// Where workers share every sequence, or compute it slice by slice.
 struct SequencePart {
   int of = 1;                                // how many parts there are
   std::int64_t tokens = 0;                   // of the model's own input

@@ -53,7 +53,9 @@ std::vector<Piece> pieces_of(const RingStep& ring, RingPart part, const std::byt
 }
 
 std::int64_t first_sample(const Plan& plan, std::int64_t step, CopyId copy, MicroBatchId m) {
-  return (step * plan.data_parallel + copy / plan.context_parallel) * samples_of_copy(plan) + m * plan.micro_batch_size;
+  const std::int64_t micro_batch = m / plan.slices_of_each();
+  return (step * plan.data_parallel + copy / plan.context_parallel) * samples_of_copy(plan) +
+         micro_batch * plan.micro_batch_size;
 }
 
 std::int64_t sample_bytes(const ChunkCode& code) {
@@ -141,8 +143,18 @@ StepArguments Interpreter::arguments(const CodeStep& step, const Place& place) {
 
 void Interpreter::compute_shared(const Instruction& i, const StepArguments& a, const Place& place) {
   const RingStep& ring = place.code->steps[static_cast<std::size_t>(i.step)].ring;
+  if (ring.slices && (i.verb == Verb::Attend || i.verb == Verb::AttendGradient)) {
+    const auto of = [](const Frame* slice, int block) { return slice->at[static_cast<std::size_t>(block)]; };
+    for (int from = 0; const Frame* const slice : place.slices) {
+      if (i.verb == Verb::Attend)
+        backend_.attend(a, from++, of(slice, ring.keys));
+      else
+        backend_.attend_gradient(a, from++, of(slice, ring.keys), of(slice, ring.gradients));
+    }
+    return;
+  }
   std::byte* const keys = place.frame->at[static_cast<std::size_t>(i.block)];
-  std::byte* const gradients = keys + ring.gradients_at;
+  std::byte* const gradients = ring.slices ? nullptr : keys + ring.gradients_at;
   const int from = (place.part.number - i.other + place.part.of) % place.part.of;
   switch (i.verb) {
     case Verb::KeysOfPart: return backend_.keys_of_part(a, keys);

@@ -32,6 +32,7 @@ class Interpreter {
     std::byte* gradients = nullptr;
     float loss_scale = 1;
     ContextPart part;
+    std::vector<Frame*> slices = {};  // of the micro-batch, up to its own; empty: sequences are whole
   };
 
   // Arithmetic of steps, Add, Copy, Zero; other verbs are the caller's.

@@ -220,6 +220,10 @@ class Replay {
         PP_CHECK(frame[static_cast<std::size_t>(i.block)] < 0);
         frame[static_cast<std::size_t>(i.block)] =
             arena_.allocate({code.blocks[static_cast<std::size_t>(i.block)][run_.size_of(m)]}, i.tag);
+      } else if (i.verb == Verb::AllocateForAll) {
+        for (MicroBatchId slice = m / run_.schedule->shape.slices * run_.schedule->shape.slices; slice <= m; ++slice)
+          if (std::int64_t& address = frames_.at({op.virtual_stage, slice})[at(i.block)]; address < 0)
+            address = arena_.allocate({code.blocks[at(i.block)][run_.size_of(m)]}, i.tag);
       } else if (i.verb == Verb::Free) {
         give(frame[static_cast<std::size_t>(i.block)]);
       }
@@ -276,8 +280,8 @@ std::vector<RunPlan::Stretch> RunPlan::stretches(VirtualStageId v, std::int64_t 
 }
 
 float RunPlan::loss_scale(MicroBatchId m) const {
-  const std::int64_t samples = schedule->flush ? plan->global_batch_size : plan->samples(m) * plan->data_parallel;
-  return static_cast<float>(scaled_by / static_cast<double>(samples * plan->context_parallel));
+  const std::int64_t samples = schedule->flush ? plan->global_batch_size : this->samples(m) * plan->data_parallel;
+  return static_cast<float>(scaled_by / static_cast<double>(samples * plan->context_parallel * schedule->shape.slices));
 }
 
 float RunPlan::gradient_factor(VirtualStageId v, int round) const {

@@ -127,9 +127,12 @@ struct RunPlan {
   }
   std::vector<Way> ways_;
 
-  // Of sequences that copies share (plan.context_parallel).
+  // Of sequences that copies share (plan.context_parallel), or that a worker computes slice by slice (plan.slices).
   bool zigzag = false;
-  ContextPart part(CopyId copy) const { return {copy % plan->context_parallel, plan->context_parallel, zigzag}; }
+  ContextPart part(CopyId copy, MicroBatchId m) const {
+    if (const int slices = schedule->shape.slices; slices > 1) return {m % slices, slices, false};
+    return {copy % plan->context_parallel, plan->context_parallel, zigzag};
+  }
   // Channel between copies of that position; -1: there is none.
   int between_copies(PositionId position, int ahead) const;
   // Which of the experts a copy holds, among as many devices; and bytes of a chunk's gradients, all that lie side by side,
@@ -145,13 +148,15 @@ struct RunPlan {
   WorkerId receiver(const RunChannel& channel, CopyId from) const;
 
   const std::vector<Instruction>& line(const Op& op) const;
+  // Where slices of a sequence run one after the other each has the number of a micro-batch (ScheduleShape::slices).
+  std::int64_t samples(MicroBatchId m) const { return plan->samples(m / schedule->shape.slices); }
   std::size_t size_of(MicroBatchId m) const { return m + 1 == schedule->shape.micro_batches ? 1 : 0; }
   // An update minimises the mean loss over its samples. With a flush these are the global batch, and every
   // micro-batch's loss is scaled by 1 / N. Asynchronous: the loss of a micro-batch is its mean, over the copies' share,
   // and what a stage with r replicas has summed over a round is divided by the round's micro-batches (r; the last round
   // may have fewer). Micro-batches of 2 samples, one copy, r = 2: 1/2, and 1/2.  tests/runtime/execute_test.cpp
   // "averaged"
-  // Of sequences in c parts each part's loss is the mean over its tokens, and counts 1 / c.
+  // Of sequences in c parts or slices each one's loss is the mean over its tokens, and counts 1 / c.
   float loss_scale(MicroBatchId m) const;
   float gradient_factor(VirtualStageId v, int round) const;
 

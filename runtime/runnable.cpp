@@ -107,7 +107,18 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("training.precision", "backend " + backend.name() + " computes in " + name_of(backend.precision()));
   else if (gradient_bytes(training).value != 4)
     refuse("training.gradient_precision", "a run sums gradients in fp32; write gradient_precision: fp32");
-  if (plan.slices_of_each() > 1) refuse("plan.slices", "a run computes whole sequences; use 1");
+  if (plan.slices_of_each() > 1) {
+    if (plan.slice_lengths.value != SliceLengths::Even)
+      refuse("plan.slice_lengths", "balanced: a run cuts sequences into slices of equal tokens; write even",
+             plan.slice_lengths.place);
+    if (plan.context_parallel > 1)
+      refuse("plan.slices",
+             "a run whose copies share sequences computes their parts whole; use 1, or context_parallel: 1",
+             plan.slices->place);
+    if (!backend.shares_sequences())
+      refuse("plan.slices", "backend " + backend.name() + " computes whole sequences; use 1, or backend: cpu",
+             plan.slices->place);
+  }
   if (plan.tensor_parallel > 1) refuse("plan.tensor_parallel", "a run has one device per worker; use 1");
   if (plan.context_parallel > 1 && !backend.shares_sequences())
     refuse("plan.context_parallel", "backend " + backend.name() + " computes whole sequences; use 1, or backend: cpu");

@@ -45,8 +45,7 @@ std::vector<std::vector<float>> Sequential::gradients(int expert_device) {
   std::vector<Rounds> rounds(run_.code.size());
   for (CopyId copy = 0; copy < run_.plan->copies(); copy += together()) {
     begin(0);
-    const auto micro_batches = static_cast<MicroBatchId>(run_.plan->micro_batches);
-    for (MicroBatchId m = 0; m < micro_batches; ++m)
+    for (MicroBatchId m = 0; m < run_.schedule->shape.micro_batches; ++m)
       for (std::size_t v = 0; v < run_.code.size(); ++v)
         follow(copy, v, m, run_.code[v].forward, {});
     for (std::size_t v = run_.code.size(); v-- > 0;)
@@ -161,9 +160,12 @@ void Sequential::follow(CopyId first, std::size_t v, MicroBatchId m, const std::
     const int device = run_.expert_device(copy);
     const std::byte* const weights =
         device == 0 ? weights_[v] : of_experts_[v][static_cast<std::size_t>(device) - 1].at();
-    places.push_back({&code, &frame, run_.size_of(m), run_.plan->samples(m), weights,
+    places.push_back({&code, &frame, run_.size_of(m), run_.samples(m), weights,
                       gradients.empty() ? nullptr : gradients[static_cast<std::size_t>(i)], run_.loss_scale(m),
-                      run_.part(copy)});
+                      run_.part(copy, m)});
+    const int slices = run_.schedule->shape.slices;
+    for (MicroBatchId slice = m / slices * slices; slices > 1 && slice <= m; ++slice)
+      places.back().slices.push_back(&frames_[{static_cast<int>(v), copy, slice}].frame);
   }
   for (const Instruction& i : line)
     for (int part = 0; part < together(); ++part)
@@ -185,6 +187,13 @@ void Sequential::follow(const Instruction& i, const Interpreter::Place& place, C
     case Verb::Free:
       backend_.finish();  // it may still read there
       held.blocks.erase(i.block), held.frame.at[b] = nullptr;
+      break;
+    case Verb::AllocateForAll:
+      for (MicroBatchId slice = m - place.part.number; slice <= m; ++slice)
+        if (Held& of = frames_.at({static_cast<int>(v), copy, slice}); of.frame.at[b] == nullptr) {
+          of.blocks[i.block] = zeros(code.blocks[b][size]);
+          of.frame.at[b] = of.blocks[i.block].at();
+        }
       break;
     case Verb::LoadInput:
       upload(held.frame.at[b], place.samples * sample_bytes(code), [&](std::byte* to) {

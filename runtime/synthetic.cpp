@@ -20,6 +20,9 @@ void check_workers(const Plan& plan, const Training& training) {
     throw InputError(training.place, "plan.tensor_parallel", "a synthetic run has one device per worker; use 1");
   if (plan.split().sends_tokens())
     throw InputError(training.place, "plan.expert_parallel", "a synthetic run keeps all experts together; use 1");
+  if (plan.uneven_slices())
+    throw InputError(plan.slice_lengths.place, "plan.slice_lengths",
+                     "even: a synthetic run gives all slices one time; write balanced");
   if (training.zero > kOptimizerSharded)
     throw InputError(training.zero_place, "training.zero",
                      "a synthetic run keeps weights and gradients whole; use 0 or 1");

@@ -131,19 +131,19 @@ void Worker::load(std::int64_t step) {
     if (op.kind != Kind::F) continue;
     const ChunkCode& code = run_.code[op.virtual_stage];
     const auto m = static_cast<MicroBatchId>(op.micro_batch);
-    const std::int64_t first = first_sample(plan, step, copy_, m), samples = plan.samples(m);
+    const std::int64_t first = first_sample(plan, step, copy_, m), samples = run_.samples(m);
     if (code.sample_values > 0) {
       auto& input = inputs_[m];
       const std::int64_t bytes = sample_bytes(code);
       input.resize(static_cast<std::size_t>(bytes * samples));
       for (std::int64_t i = 0; i < samples; ++i)
-        store_sample(code, run_.precision, data_, samples_, run_.part(copy_), first + i, input.data() + i * bytes);
+        store_sample(code, run_.precision, data_, samples_, run_.part(copy_, m), first + i, input.data() + i * bytes);
     }
     if (code.label_rows > 0) {
       auto& labels = labels_[m];
       labels.resize(static_cast<std::size_t>(code.label_rows * samples));
       for (std::int64_t i = 0; i < samples; ++i)
-        store_labels(code, data_, samples_, run_.part(copy_), first + i, labels.data() + i * code.label_rows);
+        store_labels(code, data_, samples_, run_.part(copy_, m), first + i, labels.data() + i * code.label_rows);
     }
   }
 }
@@ -374,13 +374,16 @@ Worker::Running Worker::begun(const Op& op, std::size_t index) {
       &code,
       &frame,
       run_.size_of(m),
-      run_.plan->samples(m),
+      run_.samples(m),
       chunk.weights.empty()    ? nullptr
       : chunk.whole != nullptr ? chunk.whole
                                : chunk.weights[static_cast<std::size_t>(versions.read)],
       chunk.gradients.empty() ? nullptr : chunk.gradients[static_cast<std::size_t>(versions.gradient_set)],
       run_.loss_scale(m),
-      run_.part(copy_)};
+      run_.part(copy_, m)};
+  if (const int slices = run_.schedule->shape.slices; slices > 1)
+    for (MicroBatchId slice = m / slices * slices; slice <= m; ++slice)
+      place.slices.push_back(&chunk.frames[static_cast<std::size_t>(slice)]);
   if (whole != nullptr)
     place.gradients = whole->turn < 0 ? nullptr : chunk.whole_rounds[static_cast<std::size_t>(whole->turn)];
   Running running{code, frame, m, place, run_.line(op), whole, index};
@@ -487,6 +490,13 @@ void Worker::follow(const Instruction& i, const ChunkCode& code, Frame& frame, M
       arena_.free(frame.at[b] - memory_->base());
       frame.at[b] = nullptr;
       return;
+    case Verb::AllocateForAll:
+      for (Frame* const slice : place.slices) {
+        if (slice->at[b] != nullptr) continue;
+        slice->at[b] = memory_->base() + arena_.allocate({code.blocks[b][place.size]}, i.tag);
+        backend_->zero(slice->at[b], {code.blocks[b][place.size]});
+      }
+      return;
     case Verb::LoadInput: mover_->upload(frame.at[b], inputs_.at(m).data(), {code.blocks[b][place.size]}); return;
     case Verb::LoadLabels: mover_->upload(frame.at[b], labels_.at(m).data(), {code.blocks[b][place.size]}); return;
     case Verb::Loss: add_loss(frame.at[b], place.samples, m); return;
@@ -540,7 +550,8 @@ void Worker::time(std::span<const Instruction> line, const ChunkCode& code, Fram
     last = at;
   }
   for (const auto& [of, ns] : taken)
-    result_.layer_ns[{of.first, of.second, static_cast<int>(place.size)}].push_back(ns);
+    result_.layer_ns[{of.first, of.second, place.slices.empty() ? static_cast<int>(place.size) : place.part.number}]
+        .push_back(ns);
   result_.overhead_ns.push_back(std::max(0.0, static_cast<double>(end - last) - mark_cost_));
 }
 

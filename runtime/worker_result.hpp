@@ -38,7 +38,7 @@ struct WorkerResult {
   // Per virtual stage of this worker's stage, laid out as ChunkCode::parameters; others empty.
   std::vector<std::vector<float>> gradients, weights;
   // Where layers are timed: every time that a pass of a layer took, ns, by layer, pass and size of micro-batch (1: the
-  // last one); and what ops took beside their layers and messages.
+  // last one), or slice of a sequence; and what ops took beside their layers and messages.
   std::map<std::tuple<LayerId, Pass, int>, std::vector<double>> layer_ns;
   std::vector<double> overhead_ns;
   CoreUse core;                                      // of rounds (LayerRounds)

@@ -80,10 +80,11 @@ double error_of_prices(const Answer& predicted, bool common) {
   for (const Lane& lane : predicted.schedule.positions)
     ops = std::max(ops, lane.compute.size());
   const Plan& plan = predicted.plan;
-  const double beyond =
-      beyond_measured(profile, of_each_device(predicted.scenario->model, plan.context_parallel, plan.expert_parallel),
-                      plan.micro_batch_size)
-          .error;
+  const double beyond = beyond_measured(profile,
+                                        of_each_device(predicted.scenario->model, plan.context_parallel,
+                                                       plan.expert_parallel, static_cast<int>(plan.slices_of_each())),
+                                        plan.micro_batch_size)
+                            .error;
   if (!common) return beyond;
   return std::sqrt(profile.common_error * profile.common_error +
                    profile.independent_error * profile.independent_error / static_cast<double>(ops) + beyond * beyond);

@@ -7,9 +7,6 @@
 #include "core/cost/context_exchange.hpp"
 
 namespace pipewright::core {
-namespace {
-
-// Of the work of a layer's attention, what the first tokens of the sequence take, `part` of them all.
 double attention_of_first(const Work& work, double part) {
   double first = 0, all = 0;
   for (const Operator& op : work.operators) {
@@ -20,6 +17,21 @@ double attention_of_first(const Work& work, double part) {
   }
   return all > 0 ? first / all : part;
 }
+
+double attention_share_of(const Work& work, const std::vector<double>& slices) {
+  const auto count = static_cast<double>(slices.size());
+  double all = 0, above = 0, below = 0;
+  for (const double slice : slices)
+    all += slice;
+  for (std::size_t i = 0; i < slices.size() && all > 0; ++i) {
+    const auto end = [&](std::size_t of) { return attention_of_first(work, static_cast<double>(of) / count); };
+    const double more = end(i + 1) - end(i) - 1 / count;
+    above += (slices[i] / all - 1 / count) * more, below += more * more;
+  }
+  return below > 0 ? std::clamp(above / below, 0.0, 1.0) : 0;
+}
+
+namespace {
 
 // A slice of equal tokens, between two ends of the sequence.
 struct EvenSlice {

@@ -26,23 +26,29 @@ std::int64_t tokens_of(const Model& model) {
   return 0;
 }
 
-void refuse(const Layer& layer, const std::string& why) {
-  throw InputError(layer.place, "", "layer \"" + layer.name + "\" cannot be run with a shared sequence: " + why);
-}
+// How sequences are cut, as errors say it.
+struct Cut {
+  const char *with, *whole;
+};
+constexpr Cut kShared{"with a shared sequence", "use context_parallel: 1"},
+    kSliced{"in slices of a sequence", "use slices: 1"};
 
-Program of_part(Program program, const Layer& layer, std::int64_t tokens, int parts) {
+Program of_part(Program program, const Layer& layer, std::int64_t tokens, int parts, const Cut& cut) {
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(layer.place, "",
+                     "layer \"" + layer.name + "\" cannot be run " + cut.with + ": " + why + "; " + cut.whole);
+  };
   std::vector<char> losses(program.tensors.size());
   for (ProgramStep& step : program.steps) {
     losses[static_cast<std::size_t>(step.output)] = step.operation == "cross_entropy";
     if (auto* core = std::get_if<AttentionCore>(&step.spec)) {
       if (core->queries != tokens || core->keys != tokens)
-        refuse(layer, "its attention is not over the " + std::to_string(tokens) +
-                          " tokens of the sequence; use context_parallel: 1");
+        refuse("its attention is not over the " + std::to_string(tokens) + " tokens of the sequence");
       core->parts = parts, core->queries = core->keys = tokens / parts;
     } else if (std::holds_alternative<ExpertRows>(step.spec)) {
-      refuse(layer, "a token's experts follow from its place in the whole sequence; use context_parallel: 1");
+      refuse("a token's experts follow from its place in the whole sequence");
     } else if (std::ranges::find(kRowByRow, step.operation) == kRowByRow.end()) {
-      refuse(layer, std::string(step.operation) + " reads more than one token at a time; use context_parallel: 1");
+      refuse(std::string(step.operation) + " reads more than one token at a time");
     }
   }
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
@@ -50,8 +56,7 @@ Program of_part(Program program, const Layer& layer, std::int64_t tokens, int pa
     if (losses[t] != 0) continue;
     const int rank = program.tensors[t].indices ? 1 : 2;
     if (shape.rank != rank || shape[0] != tokens)
-      refuse(layer, "a tensor of " + text(shape) + " does not have a row for each of " + std::to_string(tokens) +
-                        " tokens; use context_parallel: 1");
+      refuse("a tensor of " + text(shape) + " does not have a row for each of " + std::to_string(tokens) + " tokens");
     shape.dim[0] /= parts;
   }
   return program;
@@ -87,7 +92,9 @@ Program of_device(const Program& whole, int devices) {
 
 }  // namespace
 
-Model of_parts(const Model& model, int parts) {
+namespace {
+
+Model cut_up(const Model& model, int parts, const Cut& cut) {
   Model of_each = model;
   const std::int64_t tokens = tokens_of(model);
   std::vector<char> done(model.works.size());
@@ -96,9 +103,23 @@ Model of_parts(const Model& model, int parts) {
     const auto work = static_cast<std::size_t>(layer.work);
     const Program* const program = model.works[work].program.get();
     if (program == nullptr || std::exchange(done[work], 1) != 0) continue;
-    of_each.works[work].program = SharedProgram(of_part(*program, layer, tokens, parts));
+    of_each.works[work].program = SharedProgram(of_part(*program, layer, tokens, parts, cut));
   }
   return of_each;
+}
+
+}  // namespace
+
+Model of_parts(const Model& model, int parts) {
+  return cut_up(model, parts, kShared);
+}
+
+Model of_slices(const Model& model, int slices) {
+  if (const std::int64_t tokens = tokens_of(model); tokens % slices != 0)
+    throw InputError(model.place, "plan.slices",
+                     std::to_string(slices) + " do not cut " + std::to_string(tokens) +
+                         " tokens into equal slices; use a number that divides them");
+  return cut_up(model, slices, kSliced);
 }
 
 Model of_expert_devices(const Model& model, int devices) {
@@ -108,7 +129,8 @@ Model of_expert_devices(const Model& model, int devices) {
   return of_each;
 }
 
-Model of_each_device(const Model& model, int parts, int expert_devices) {
+Model of_each_device(const Model& model, int parts, int expert_devices, int slices) {
+  if (slices > 1) return of_slices(model, slices);
   if (parts > 1) return of_parts(model, parts);
   return expert_devices > 1 ? of_expert_devices(model, expert_devices) : model;
 }

@@ -91,15 +91,34 @@ std::string other_precision(const MachineProfile& profile, Precision precision) 
          ": they price no run of it; calibrate in " + asked + ", or set training.precision=" + measured;
 }
 
-bool has_layers(const MachineProfile& profile, const Model& model) {
+std::string key_of_slice(std::string_view key, int slice, int slices) {
+  return std::string(key) + "; slice " + std::to_string(slice) + " of " + std::to_string(slices);
+}
+
+namespace {
+
+bool has_all(const MachineProfile& profile, const Model& model, int slices) {
   std::set<std::string, std::less<>> known;
   for (const LayerTimes& times : profile.layers)
     known.insert(times.key);
   return std::ranges::all_of(model.layers, [&](const Layer& layer) {
     const Program* const program =
         layer.work < 0 ? nullptr : model.works[static_cast<std::size_t>(layer.work)].program.get();
-    return program == nullptr || known.contains(describe(*program));
+    if (program == nullptr) return true;
+    const std::string key = describe(*program);
+    for (int slice = 0; slice < slices; ++slice)
+      if (!known.contains(key_of_slice(key, slice, slices))) return false;
+    return slices > 0 || known.contains(key);
   });
+}
+
+}  // namespace
+
+bool has_layers(const MachineProfile& profile, const Model& model) {
+  return has_all(profile, model, 0);
+}
+bool has_slices(const MachineProfile& profile, const Model& model, int slices) {
+  return has_all(profile, model, slices);
 }
 
 const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer) {

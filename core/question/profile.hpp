@@ -90,8 +90,13 @@ std::string other_backend(const MachineProfile& profile, std::string_view backen
 // "" or why it does not price runs of that precision; both have names.
 std::string other_precision(const MachineProfile& profile, Precision precision);
 
+// The line of one slice of a sequence (plan.slices) of a layer of `of_slices`: later ones take longer.
+std::string key_of_slice(std::string_view key, int slice, int slices);  // "layer_norm 16x128; slice 1 of 4", from 0
+
 // Whether all layers of a model (as each device computes it, `of_each_device`) were measured, at any size of micro-batch.
 bool has_layers(const MachineProfile& profile, const Model& model);
+// Likewise of a model of `of_slices`, all slices of each layer.
+bool has_slices(const MachineProfile& profile, const Model& model, int slices);
 
 // The optimizer's step, or nullptr when it was not measured.
 const LinearTime* find_update(const MachineProfile& profile, Optimizer optimizer);

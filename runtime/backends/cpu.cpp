@@ -586,7 +586,7 @@ class CpuBackend final : public Backend {
     const Call<S> c = checked(arguments);
     const SharedAttention<S> s(c);
     const std::int64_t rows = c.samples * s.tokens();
-    std::memset(gradients, 0, static_cast<std::size_t>(rows * s.round_stride) * sizeof(S));
+    if (gradients != nullptr) std::memset(gradients, 0, static_cast<std::size_t>(rows * s.round_stride) * sizeof(S));
     for (std::int64_t r = 0; s.gradient(0) != nullptr && r < rows; ++r)
       std::fill_n(s.gradient(0) + r * s.stride(0), s.at.shape.heads * s.at.shape.key_size, S(0));
   }

@@ -1,4 +1,5 @@
-// Copies that share sequences, or hold experts between them, as a user meets them: calibrated, simulated, planned, run.
+// Copies that share sequences, or hold experts between them, and sequences in slices, as a user meets them: calibrated,
+// simulated, planned, run.
 #include <string>
 #include <vector>
 
@@ -63,6 +64,28 @@ TEST_CASE("Their gradients are checked, of every device that has experts of its 
     CHECK(contains(run.out, "gradients: bit-identical to one worker's"));
     CHECK(contains(run.out, "experts 1: ") == (one.degree == "plan.expert_parallel"));
   }
+}
+
+TEST_CASE("Slices of a sequence are calibrated, priced and run") {
+  const Case slices{
+      "scenarios/validation/slices.yaml",
+      {"--set", "training.micro_batches=2", "--set", "model.layers.1.repeat=2", "--set", "model.input_tokens=32"},
+      "plan.slices"};
+  const ScratchFolder folder;
+  const std::string profile = folder.path("p.yaml"), cost = "cost={profile: " + profile + "}";
+  const ProgramRun calibrated = asked("calibrate", slices, {"--budget", "100 ms", "-o", profile});
+  REQUIRE_MESSAGE(calibrated.status == 0, calibrated.err);
+  CHECK(contains(file_text(profile), "; slice 3 of 4"));
+  const ProgramRun simulated = asked("simulate", slices, {"--set", cost});
+  CHECK(simulated.err == "");
+  CHECK(simulated.status == 0);
+  const ProgramRun other = asked("simulate", slices, {"--set", cost, "--set", "plan.slices=2"});
+  CHECK(other.status == 2);
+  CHECK(contains(other.err, "plan.slice_lengths: even: profile "));
+  CHECK(contains(other.err, "calibrate this scenario"));
+  const ProgramRun run = asked("run", slices, {"--check", "gradients"});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "gradients: bit-identical to one worker's"));
 }
 
 TEST_CASE("Attentions of different sizes in one ring are measured, too: what goes round stays what it is") {

@@ -13,6 +13,8 @@
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/cost/slices.hpp"
+#include "core/model/each_device.hpp"
 #include "core/model/layer_builder.hpp"
 
 using namespace pipewright::tests;
@@ -336,4 +338,45 @@ TEST_CASE("Experts on devices of their own add their messages to what was measur
   one.scenario.cluster.links.kind = LinkKind::Nvswitch;
   one.scenario.cluster.links.bandwidth = Bandwidth{1e9}, one.scenario.cluster.links.latency = Time{2000};
   CHECK(one.passes().forward == Time{1000 + 2 * (5632 + 500 + 2512)});
+}
+
+// Causal attention over 8 tokens, two heads of 4: of two slices the first sees 10 of 36 pairs.
+TEST_CASE("slices: a layer takes their sum, and what attention has of it follows from how they grow") {
+  LayerBuilder b;
+  const Work work = b.finish({b.attention({b.input({8, 24})}, {.heads = 2,
+                                                               .key_heads = 2,
+                                                               .key_size = 4,
+                                                               .value_size = 4,
+                                                               .queries = 8,
+                                                               .keys = 8,
+                                                               .causal = true,
+                                                               .flash = true})});
+  const double first = attention_of_first(work, 0.5);
+  CHECK(first >= 0.25);
+  CHECK(first <= 10.0 / 36);
+  CHECK(attention_share_of(work, {100 * first, 100 * (1 - first)}) == doctest::Approx(1));
+  CHECK(attention_share_of(work, {50, 50}) == doctest::Approx(0));
+  CHECK(attention_share_of(work, {60 * 0.5 + 40 * first, 60 * 0.5 + 40 * (1 - first)}) == doctest::Approx(0.4));
+  CHECK(attention_share_of(work, {80, 20}) == 0);
+
+  OneLayer one(work, 8 * 24);
+  const Model halves = of_slices(one.scenario.model, 2);
+  const std::string key = describe(*halves.works[0].program.get());
+  one.profile.layers = {{key_of_slice(key, 0, 2), 1, Time{40}, Time{80}, Time{0}, 0.1, 10},
+                        {key_of_slice(key, 1, 2), 1, Time{60}, Time{160}, Time{0}, 0.1, 10}};
+  one.scenario.plan.slices = Placed<std::int64_t>{2, {}};
+  one.scenario.plan.slice_lengths.value = SliceLengths::Even;
+  CHECK(has_slices(one.profile, halves, 2));
+  CHECK_FALSE(has_slices(one.profile, halves, 4));
+  CHECK_FALSE(has_layers(one.profile, halves));
+  CHECK(one.passes().forward == Time{100});
+  CHECK(one.passes().backward_input == Time{240});
+  const CostModel cost(one.scenario);
+  for (const auto& [slice, forward, backward] : {std::tuple(0, 40, 80), std::tuple(1, 60, 160)}) {
+    const LayerCosts costs = cost.layers(1, 0, 0, slice);
+    CHECK(costs.forward[0] == Time{forward});
+    CHECK(costs.backward_input[0] == Time{backward});
+  }
+  one.profile.layers.pop_back();
+  CHECK_THROWS_WITH_AS(one.passes(), doctest::Contains("was not measured"), InputError);
 }

@@ -37,7 +37,7 @@ class Steps : Sequential {
   double loss() {
     double sum = 0;
     for (CopyId copy = 0; copy < run_.plan->copies(); ++copy) {
-      for (MicroBatchId m = 0; copy % together() == 0 && m < static_cast<MicroBatchId>(run_.plan->micro_batches); ++m)
+      for (MicroBatchId m = 0; copy % together() == 0 && m < run_.schedule->shape.micro_batches; ++m)
         for (std::size_t v = 0; v < run_.code.size(); ++v)
           follow(copy, v, m, run_.code[v].forward, {});
       for (const Lane& lane : run_.schedule->positions) {
@@ -49,7 +49,8 @@ class Steps : Sequential {
         sum += mine;
       }
     }
-    return sum / static_cast<double>(run_.plan->global_batch_size * run_.plan->context_parallel);
+    return sum / static_cast<double>(run_.plan->global_batch_size * run_.plan->context_parallel *
+                                     run_.schedule->shape.slices);
   }
 
  private:

@@ -109,6 +109,7 @@ TEST_CASE("Likewise recomputed, interleaved, with tensors that skip stages, repl
   check({kQuick, "plan.stages=2", "training.precision=bf16", "training.optimizer=adam"});
   for (const std::string recompute : {"none", "full"})
     check({kQuick, "plan.stages=4", "plan.schedule=bpipe", "training.micro_batches=8", "plan.recompute=" + recompute});
+  check({kQuick, "plan.stages=2", "plan.schedule=seq1f1b", "plan.slices=2"});
 }
 
 TEST_CASE("What the memory model counts without messages is what the arena holds, tag by tag") {

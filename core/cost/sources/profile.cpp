@@ -24,6 +24,9 @@
 //     (e - 1) move(b) + link + handoff      e = 2, b = 512 B, the figures above: 5632 + 500 ns, each way
 //                                                             tests/core/profile_test.cpp "experts"
 //
+// Slices of a sequence (plan.slices, of equal tokens) were measured one by one. A layer takes their sum, and what attention has
+// of it follows from how they grow (core/cost/slices.hpp). They have no prices by load.
+//
 // Tests: tests/core/profile_test.cpp
 #include "core/question/profile.hpp"
 
@@ -37,6 +40,7 @@
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/expert_exchange.hpp"
+#include "core/cost/slices.hpp"
 #include "core/model/each_device.hpp"
 
 namespace pipewright::core {
@@ -92,8 +96,8 @@ class Measured final : public CostSource {
  public:
   Measured(const Scenario& scenario, const Topology& topology)
       : scenario_(scenario), profile_(*scenario.profile), context_(scenario, topology), tokens_(scenario, topology) {
-    if (context_.divides() || experts() > 1)
-      of_each_ = of_each_device(scenario.model, context_.degree(), static_cast<int>(experts()));
+    if (context_.divides() || experts() > 1 || slices() > 0)
+      of_each_ = of_each_device(scenario.model, context_.degree(), static_cast<int>(experts()), slices());
     for (const Work& work : (of_each_ ? *of_each_ : scenario.model).works)
       keys_.push_back(work.program.get() != nullptr && !work.frozen ? describe(*work.program.get()) : "");
   }
@@ -103,6 +107,7 @@ class Measured final : public CostSource {
   }
   // The last is that of the times without a load of their own.
   std::vector<int> loads() const override {
+    if (slices() > 0) return {};
     std::vector<int> loads = loads_of(profile_);
     if (!loads.empty() && loads.back() < profile_.active) loads.push_back(profile_.active);
     return loads;
@@ -116,7 +121,7 @@ class Measured final : public CostSource {
                                         "measured; give the layer an `op:`, or use cost: explicit");
     const auto work = static_cast<std::size_t>(layer.work);
     const std::string& key = keys_[work];
-    if (const auto passes = measured(key, samples, active))
+    if (const auto passes = slices() > 0 ? sum_of_slices(key, samples) : measured(key, samples, active))
       return with_exchanges(with_rings(*passes, model.works[work], samples), model.works[work], samples);
     if (active == 0) refuse(layer, key, samples);
     const std::vector<int> measured = loads_of(profile_);
@@ -153,9 +158,34 @@ class Measured final : public CostSource {
            " % (90 %); calibrate --sizes with that size to know";
   }
 
+  AttentionShares attention_shares(const Work& work, std::int64_t samples) const override {
+    if (slices() == 0) return CostSource::attention_shares(work, samples);
+    const auto place = static_cast<std::size_t>(&work - scenario_.model.works.data());
+    PP_CHECK(place < keys_.size());
+    const std::string& key = keys_[place];
+    std::vector<double> forward, input;
+    for (int slice = 0; slice < slices(); ++slice) {
+      const auto passes = measured(key_of_slice(key, slice, slices()), samples, 0).value_or(Passes{});
+      forward.push_back(static_cast<double>(passes.forward.value));
+      input.push_back(static_cast<double>(passes.backward_input.value));
+    }
+    return {attention_share_of(work, forward), attention_share_of(work, input)};
+  }
+
   std::string provenance() const override { return "layer times: " + profile_.source + "; " + loads_text(profile_); }
 
  private:
+  // A whole sequence takes what its slices take.
+  std::optional<Passes> sum_of_slices(const std::string& key, std::int64_t samples) const {
+    Passes sum{};
+    for (int slice = 0; slice < slices(); ++slice) {
+      const auto one = measured(key_of_slice(key, slice, slices()), samples, 0);
+      if (!one) return std::nullopt;
+      sum.forward += one->forward, sum.backward_input += one->backward_input;
+      sum.backward_weight += one->backward_weight;
+    }
+    return sum;
+  }
   std::optional<Passes> measured(const std::string& key, std::int64_t samples, int active) const {
     if (const LayerTimes* const times = find_times(profile_, key, samples, active))
       return Passes{times->forward, times->input_gradient, times->weight_gradient, {}, {}};
@@ -188,6 +218,8 @@ class Measured final : public CostSource {
     return passes;
   }
 
+  // That were measured one by one; 0: sequences are whole, or cut by FLOPs.
+  int slices() const { return scenario_.plan.uneven_slices() ? static_cast<int>(scenario_.plan.slices->value) : 0; }
   std::int64_t experts() const { return scenario_.plan.split().experts; }
   // Bytes and the time to move them do not differ between the passes: what is sent back are gradients of as many values.
   Passes with_exchanges(Passes passes, const Work& work, std::int64_t samples) const {
