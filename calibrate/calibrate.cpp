@@ -60,6 +60,12 @@ void add_by_key(Series& series, const RunPlan& run, const std::vector<WorkerResu
     }
 }
 
+// By `key_of_slice`; the operation of that name is described by its shapes.
+bool is_slice(const std::string& key) {
+  const std::size_t last = key.rfind("; slice ");
+  return last != std::string::npos && key.find(" of ", last) != std::string::npos;
+}
+
 // What only runs with fewer workers than the most computed takes with all what it takes with the most of them.
 void add_all_busy(Series& series) {
   Series all;
@@ -68,6 +74,10 @@ void add_all_busy(Series& series) {
     if (!series.contains({computes, samples, 0})) all[{computes, samples, 0}] = times;
   }
   series.merge(all);
+  std::erase_if(series, [](const auto& one) {  // slices have no prices by load (StepCosts::slices)
+    const auto& [computes, samples, active] = one.first;
+    return active > 0 && is_slice(computes);
+  });
 }
 
 // Beside layers that do nothing (a flatten), none is ever timed.
