@@ -8,6 +8,7 @@
 #include "core/cost/buckets.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/model/each_device.hpp"
+#include "runtime/attention_lines.hpp"
 #include "runtime/crossings.hpp"
 #include "runtime/runnable.hpp"
 
@@ -404,10 +405,8 @@ class ChunkCompiler {
       }
       const int scratch = step.scratch[static_cast<std::size_t>(Pass::Forward)];
       if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-      if (step.ring.slices)
-        add_slice_forward(line, s, again);
-      else if (step.ring.parts > 0)
-        add_ring_forward(line, s);
+      if (step.ring.parts > 0)
+        add_attention_forward(line, s, step.ring, again);
       else if (step.exchange() != nullptr)
         add_exchange(line, s, true, step.inputs[0], step.output);
       else
@@ -495,10 +494,8 @@ class ChunkCompiler {
     }
     const int scratch = step.scratch[static_cast<std::size_t>(Pass::InputGradient)];
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
-    if (step.ring.slices)
-      add_slice_backward(line, s);
-    else if (step.ring.parts > 0)
-      add_ring_backward(line, s);
+    if (step.ring.parts > 0)
+      add_attention_backward(line, s, step.ring);
     else if (step.exchange() != nullptr)
       add_exchange(line, s, false, step.output_gradient, step.input_gradients[0]);
     else
@@ -510,65 +507,6 @@ class ChunkCompiler {
       line.push_back(add);
       line.push_back(make(Verb::Free, from));
     }
-  }
-
-  // Keys and values go round [RingAttention23]: while a device attends to those of one part, they are on their way to the
-  // next device.
-  void add_ring_forward(std::vector<Instruction>& line, std::size_t s) {
-    const RingStep& ring = code_.steps[s].ring;
-    const auto add = [&](Verb verb, int block, int other = -1) {
-      line.push_back(make(verb, block));
-      line.back().step = static_cast<std::int32_t>(s), line.back().other = other;
-    };
-    add(Verb::Allocate, ring.keys), add(Verb::KeysOfPart, ring.keys), add(Verb::AttendBegin, ring.keys);
-    for (int hop = 0; hop < ring.parts; ++hop) {
-      const int block = hop == 0 ? ring.keys : ring.arrived;
-      if (hop + 1 < ring.parts) add(Verb::RingSend, block, static_cast<int>(RingPart::Keys));
-      add(Verb::Attend, block, hop);
-      add(hop == 0 ? Verb::Free : Verb::RingRelease, block);
-      if (hop + 1 < ring.parts) add(Verb::RingReceive, ring.arrived);
-    }
-  }
-  // And back with their gradients, which each device adds to; after the last hop they are at home.
-  void add_ring_backward(std::vector<Instruction>& line, std::size_t s) {
-    const RingStep& ring = code_.steps[s].ring;
-    const auto add = [&](Verb verb, int block, int other = -1) {
-      line.push_back(make(verb, block));
-      line.back().step = static_cast<std::int32_t>(s), line.back().other = other;
-    };
-    const int own = ring.keys_and_gradients;
-    add(Verb::Allocate, own), add(Verb::KeysOfPart, own), line.back().forward = false;
-    add(Verb::GradientsBegin, own);
-    for (int hop = 0; hop < ring.parts; ++hop) {
-      const int block = hop == 0 ? own : ring.arrived;
-      add(Verb::AttendGradient, block, hop);
-      const bool home = hop + 1 == ring.parts;
-      add(Verb::RingSend, block, static_cast<int>(home ? RingPart::Gradients : RingPart::KeysAndGradients));
-      add(hop == 0 ? Verb::Free : Verb::RingRelease, block);
-      add(Verb::RingReceive, ring.arrived);
-    }
-    add(Verb::GradientsEnd, ring.arrived), add(Verb::RingRelease, ring.arrived);
-  }
-
-  // Keys and values of a slice stay until its backward, which follows those of all later slices; each of these adds to the
-  // gradients of the keys that it has seen.                                            [Seq1F1B24] section 3.1
-  void add_slice_forward(std::vector<Instruction>& line, std::size_t s, bool again) {
-    const int keys = code_.steps[s].ring.keys;
-    if (!again) line.push_back(make(Verb::Allocate, keys, Tag::Stash));
-    for (const Verb verb : {Verb::KeysOfPart, Verb::AttendBegin, Verb::Attend})
-      if (verb != Verb::KeysOfPart || !again) {
-        line.push_back(make(verb, keys));
-        line.back().step = static_cast<std::int32_t>(s);
-      }
-  }
-  void add_slice_backward(std::vector<Instruction>& line, std::size_t s) {
-    const RingStep& ring = code_.steps[s].ring;
-    line.push_back(make(Verb::AllocateForAll, ring.gradients, Tag::Stash));
-    for (const Verb verb : {Verb::GradientsBegin, Verb::AttendGradient, Verb::GradientsEnd}) {
-      line.push_back(make(verb, ring.gradients));
-      line.back().step = static_cast<std::int32_t>(s);
-    }
-    line.push_back(make(Verb::Free, ring.gradients)), line.push_back(make(Verb::Free, ring.keys));
   }
 
   static void add_exchange(std::vector<Instruction>& line, std::size_t s, bool forward, int from, int to) {

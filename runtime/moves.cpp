@@ -9,7 +9,7 @@
 namespace pipewright::runtime {
 namespace {
 
-std::int64_t bytes_of(const std::vector<MovedPart>& parts) {
+std::int64_t bytes_of_parts(const std::vector<MovedPart>& parts) {
   return parts.empty() ? 0 : parts.back().offset + parts.back().bytes;
 }
 
@@ -62,7 +62,7 @@ void find_moves(RunPlan& run) {
     RunMoves moves{.at = Moved(lane, may_leave)};
     if (moves.at.any()) give_slots(moves, lane);
     for (const Op& out : lane.communication[kOut])
-      moves.bytes = std::max(moves.bytes, bytes_of(moved_parts(run, out)));
+      moves.bytes = std::max(moves.bytes, bytes_of_parts(moved_parts(run, out)));
     run.moves.push_back(std::move(moves));
   }
 }

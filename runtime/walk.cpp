@@ -79,7 +79,7 @@ bool runs_through(const RunPlan& run) {
   struct Channel {
     std::vector<char> sent, released;
   };
-  struct Worker {
+  struct Walker {
     std::vector<Event> events;
     std::size_t at = 0;
     int slots = 0, out = 0;  // of exchanges: slots, and rows that nobody has read yet
@@ -88,13 +88,13 @@ bool runs_through(const RunPlan& run) {
   for (const RunChannel& channel : run.channels)
     channels.push_back(
         {std::vector<char>(channel.micro_batches.size()), std::vector<char>(channel.micro_batches.size())});
-  std::vector<Worker> workers;
+  std::vector<Walker> workers;
   for (std::size_t p = 0; p < run.schedule->positions.size(); ++p) {
     const int rows = run.between_copies(static_cast<PositionId>(p), 1);
     workers.push_back({Program(run, run.schedule->positions[p]).events(), 0,
                        rows < 0 ? 0 : run.channels[static_cast<std::size_t>(rows)].slots, 0});
   }
-  const auto goes_on = [&](Worker& worker, const Event& event) {
+  const auto goes_on = [&](Walker& worker, const Event& event) {
     const auto number = static_cast<std::size_t>(event.number);
     Channel* const channel = event.channel < 0 ? nullptr : &channels[static_cast<std::size_t>(event.channel)];
     switch (event.kind) {
@@ -114,7 +114,7 @@ bool runs_through(const RunPlan& run) {
   bool moved = true, all = false;
   while (moved && !all) {
     moved = false, all = true;
-    for (Worker& worker : workers) {
+    for (Walker& worker : workers) {
       for (; worker.at < worker.events.size() && goes_on(worker, worker.events[worker.at]); ++worker.at)
         moved = true;
       all = all && worker.at == worker.events.size();

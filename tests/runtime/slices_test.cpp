@@ -30,7 +30,7 @@ RunCase sliced(const std::vector<std::string>& more, int slices, int stages = 2,
   return RunCase(changes, {}, "context.yaml");
 }
 
-std::int64_t stash(const RunCase& run, int stage) {
+std::int64_t stash_of_stage(const RunCase& run, int stage) {
   return replayed(run.run_plan, stage).by_tag[static_cast<std::size_t>(Tag::Stash)].value;
 }
 
@@ -115,10 +115,10 @@ TEST_CASE("slices: keys and values stay, and a stage holds slices in place of mi
     return bytes;
   };
   CHECK(left(run) == left(whole) / 4 + 2 * 8192);
-  CHECK(stash(whole, 0) == 2 * left(whole));
-  CHECK(stash(run, 0) < stash(whole, 0));
-  CHECK(stash(run, 0) >= 5 * left(run));
-  CHECK(stash(run, 0) <= 5 * left(run) + 2 * 4 * 8192);
+  CHECK(stash_of_stage(whole, 0) == 2 * left(whole));
+  CHECK(stash_of_stage(run, 0) < stash_of_stage(whole, 0));
+  CHECK(stash_of_stage(run, 0) >= 5 * left(run));
+  CHECK(stash_of_stage(run, 0) <= 5 * left(run) + 2 * 4 * 8192);
 }
 
 TEST_CASE("slices: processes give what threads give") {
