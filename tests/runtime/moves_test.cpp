@@ -42,7 +42,7 @@ std::vector<std::string> pairs_of_layers(int stages, int micro_batches, const st
 }
 constexpr std::int64_t kStash = 3 * 128;
 
-std::int64_t stash(const RunCase& run, int stage) {
+std::int64_t stash_held(const RunCase& run, int stage) {
   return replayed(run.run_plan, stage).by_tag[static_cast<std::size_t>(Tag::Stash)].value;
 }
 
@@ -117,9 +117,9 @@ TEST_CASE("moves: both sides hold what the memory model counts") {
   CHECK(moves.bytes == kStash);
   CHECK(moves.slots == 2);
   CHECK(moves.slot == std::vector<std::int32_t>{0, 1, 0});
-  CHECK(stash(plain, 0) == 4 * kStash);
-  CHECK(stash(moved, 0) == 3 * kStash);
-  CHECK(stash(moved, 3) - stash(plain, 3) == 2 * kStash);
+  CHECK(stash_held(plain, 0) == 4 * kStash);
+  CHECK(stash_held(moved, 0) == 3 * kStash);
+  CHECK(stash_held(moved, 3) - stash_held(plain, 3) == 2 * kStash);
   for (const int stage : {1, 2})
     CHECK(replayed(moved.run_plan, stage) == replayed(plain.run_plan, stage));
   const auto workers = moved.run(one_step());
@@ -190,7 +190,7 @@ TEST_CASE("moves: to the host, the first blocks of each stage") {
       CHECK(moved.run_plan.moves[0].channel < 0);
       check_bits_of_one_worker(moved, Wait::Block);
       check_times(moved, moved.run(one_step()));
-      CHECK(stash(moved, 0) < stash(plain, 0));
+      CHECK(stash_held(moved, 0) < stash_held(plain, 0));
       CHECK(loss_of(moved.run(one_step()), 0) == loss_of(plain.run(one_step()), 0));
     }
   check_bits_of_one_worker(
