@@ -8,10 +8,14 @@
 
 #include <fmt/format.h>
 
+#include "sim/finder/windows.hpp"
+
 namespace pipewright::sim {
 namespace {
 
 __extension__ typedef __int128 WideProduct;  // exact products of two 64-bit numbers
+
+constexpr std::int64_t kQuestions = 6;  // of raise_bound: each may take that part of the effort that is left
 
 // Some passes of a kind: how many there are at most, what one takes and what it holds.
 struct Passes {
@@ -155,9 +159,7 @@ class StageBound {
   std::int64_t cap() const { return problem_.cap[at(stage_)]; }
   // From the begin of the first F to the first B, and from the end of the last F to that micro-batch's last B.
   std::int64_t from_first_forward() const { return there_ + problem_.forward[at(last())] + beyond_; }
-  std::int64_t from_last_forward() const {
-    return beyond_ + problem_.input[at(last())] + back_ - problem_.input[at(first())];
-  }
+  std::int64_t from_last_forward() const { return beyond_ + back_; }
 
   std::int64_t longest_head() const {
     std::vector<Passes> passes;
@@ -299,6 +301,28 @@ OrderBound order_bound(const OrderProblem& problem) {
     take(high, [] { return "the first gradients' way back through all stages, with so much memory"; });
   }
   return best;
+}
+
+void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
+                 std::int64_t effort) {
+  PassWindows windows(problem);
+  std::int64_t low = bound.value, high = known;  // low - 1 is known not to do, high is not
+  const auto refutes = [&](std::int64_t target) {
+    std::int64_t part = std::min(effort, effort / kQuestions + 1);
+    effort -= part;
+    const bool refuted = windows.refutes(target, both_orders, part);
+    effort += std::max<std::int64_t>(part, 0);
+    return refuted;
+  };
+  if (low < high && refutes(high - 1)) low = high;
+  while (low < high && effort > 0) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (refutes(middle))
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low > bound.value) bound = {low, "the windows of time that are left to the passes of all stages"};
 }
 
 std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage) {

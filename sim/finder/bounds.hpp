@@ -23,6 +23,11 @@ struct OrderBound {
 
 OrderBound order_bound(const OrderProblem& problem);
 
+// A larger bound, up to `known`, that some order has: the least value that the windows of all passes do not refute
+// (windows.hpp). `effort` counts steps, and is used up at most.
+void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
+                 std::int64_t effort);
+
 // What one micro-batch holds on the stage in all chunks that it runs there; both ways the more of the two directions.
 std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage);
 // The least cap with which an order is looked for: one micro-batch, both ways one in each direction.

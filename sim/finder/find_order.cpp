@@ -27,8 +27,10 @@ class OrderFinder {
       if (least_cap(problem_, k) > problem_.cap[at(k)]) return std::move(found_);
     one_at_a_time();
     named();
+    raise(false);
     const std::int64_t lists = problem_.virtual_stages == 1 ? search_.evaluations / 2 : search_.evaluations / 10;
     improve_rules(lists);
+    raise(true);
     while (!done()) {
       const std::int64_t left = search_.evaluations - found_.evaluations;
       move_passes(std::min(left, std::max<std::int64_t>(search_.evaluations / 2, 100'000)));
@@ -43,6 +45,13 @@ class OrderFinder {
     if (best_ == found_.bound.value || found_.evaluations >= search_.evaluations) return true;
     if (search_.stop && found_.evaluations % 64 == 0 && search_.stop()) found_.stopped = true;
     return found_.stopped;
+  }
+
+  // Of both together the search takes most of the time.
+  void raise(bool both_orders) {
+    if (done()) return;
+    std::int64_t passes = std::int64_t{kPassKinds} * problem_.chunks() * problem_.micro_batches;
+    raise_bound(found_.bound, problem_, best_, both_orders, search_.evaluations * passes);
   }
 
   bool fits(const PricedOrder& order) const {
