@@ -107,7 +107,7 @@ void add_jitter(const OrderProblem& problem, double share, std::vector<std::pair
   std::vector<double> sums(orders.size(), 0);
   for (int draw = 0; draw < kJitterDraws; ++draw) {
     OrderProblem off = problem;
-    for (auto* const times : {&off.forward, &off.input, &off.weights})
+    for (auto* const times : {&off.forward, &off.input, &off.weights, &off.pair})
       for (std::int64_t& time : *times) {
         time = std::llround(static_cast<double>(time) * chance.uniform(1 - share, 1 + share));
       }

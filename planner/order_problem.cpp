@@ -1,12 +1,31 @@
 #include "planner/order_problem.hpp"
 
+#include "core/cost/cells.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
 #include "planner/price.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright::planner {
 
 namespace {
+
+// Cells of a forward and a whole backward, as plan.pairs prices them.
+void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) {
+  const OrderPricer pricer(problem);
+  for (int f = 0; f < problem.chunks(); ++f)
+    for (int row = 0; row < problem.virtual_stages; ++row) {
+      const VirtualStageId b = pricer.chunk_at(pricer.stage_of(f), row) % plan.chunks();
+      const auto op = [&](Kind kind, VirtualStageId chunk, std::uint32_t m) {
+        return Op{.kind = kind, .virtual_stage = static_cast<std::uint16_t>(chunk), .micro_batch = m, .with_next = 1};
+      };
+      std::vector<Op> cell = {op(Kind::F, f % plan.chunks(), 0)};
+      if (costs.shape.recomputes(plan.stage_of(b))) cell.push_back(op(Kind::R, b, 0));
+      cell.push_back(op(Kind::BW, b, 0));
+      cell.back().with_next = 0;
+      problem.pair.push_back(cell_time(costs, cell).value);
+    }
+}
 
 // Both ways the chunks of the plan twice, and half of its micro-batches each.
 OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
@@ -26,6 +45,8 @@ OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
     problem.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
     problem.weights.push_back(time(Kind::W));
   }
+  if (costs.together && find_schedule(plan.schedule)->facts.pairs && problem.virtual_stages <= kMostRowsOfPairs)
+    add_pairs(problem, plan, costs);
   problem.down.assign(at(problem.chunks() - 1), 0), problem.up = problem.down;
   for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
     const auto [from, to] = costs.edges[edge];

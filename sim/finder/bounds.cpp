@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -259,9 +260,63 @@ OrderBound bound_both_ways(const OrderProblem& problem) {
   return best;
 }
 
+// The most that cells save on a stage: each F saves what its best backward does, or each backward what its best F does. In one
+// direction the first micro-batch's Fs are behind no B and in no cell; both ways, a stage's first F.
+std::int64_t saved_by_cells(const OrderProblem& problem, StageId stage) {
+  const OrderPricer pricer(problem);
+  const int v = problem.virtual_stages;
+  std::vector<std::int64_t> by_forward(at(v), 0), by_backward(at(v), 0);
+  for (int f = 0; f < v; ++f)
+    for (int b = 0; b < v; ++b) {
+      const std::size_t forward = at(pricer.chunk_at(stage, f)), back = at(pricer.chunk_at(stage, b));
+      const std::int64_t saved = problem.forward[forward] + problem.input[back] + problem.weights[back] -
+                                 problem.pair[forward * at(v) + at(b)];
+      by_forward[at(f)] = std::max(by_forward[at(f)], saved), by_backward[at(b)] = std::max(by_backward[at(b)], saved);
+    }
+  const std::int64_t first = problem.two_ways ? *std::min_element(by_forward.begin(), by_forward.end())
+                                              : std::accumulate(by_forward.begin(), by_forward.end(), std::int64_t{0});
+  const auto all = [&](const std::vector<std::int64_t>& saved) {
+    return problem.micro_batches * std::accumulate(saved.begin(), saved.end(), std::int64_t{0});
+  };
+  return std::min(all(by_forward) - first, all(by_backward));
+}
+
+// Whether some cell ends earlier than its F or its B would alone, so that it makes a way shorter.
+bool shorter_than_a_pass(const OrderProblem& problem) {
+  const OrderPricer pricer(problem);
+  for (VirtualStageId f = 0; f < problem.chunks(); ++f)
+    for (int row = 0; row < problem.virtual_stages; ++row) {
+      const std::int64_t backward = problem.input[at(pricer.chunk_at(pricer.stage_of(f), row))];
+      if (problem.pair[at(f * problem.virtual_stages + row)] < std::max(problem.forward[at(f)], backward)) return true;
+    }
+  return false;
+}
+
+// Without cells in times that are short enough; and for each stage in its own times, less what its cells can save: before the
+// first B and behind the last F there is none, so that its waits are those without cells, unless cells make a way shorter.
+OrderBound bound_with_cells(const OrderProblem& problem) {
+  OrderBound best = order_bound(problem.without_pairs());
+  OrderProblem passes = problem;
+  passes.pair.clear();
+  for (StageId k = 0; k < problem.stages; ++k) {
+    std::int64_t value = passes.work(k) - saved_by_cells(problem, k);
+    const bool step = problem.measure == OrderMeasure::Step;
+    if (problem.two_ways && step)
+      value += std::min(StageBound(passes.direction(false), k).begin(),
+                        StageBound(passes.direction(true), problem.stages - 1 - k).begin());
+    if (!problem.two_ways && !shorter_than_a_pass(problem)) {
+      const StageBound stage(passes, k);
+      value += stage.waits() + (step ? stage.begin() : 0);
+    }
+    if (value > best.value) best = {value, fmt::format("work of stage {}, as far as it can be in cells", k)};
+  }
+  return best;
+}
+
 }  // namespace
 
 OrderBound order_bound(const OrderProblem& problem) {
+  if (!problem.pair.empty()) return bound_with_cells(problem);
   if (problem.two_ways) return bound_both_ways(problem);
   std::vector<StageBound> stages;
   for (StageId k = 0; k < problem.stages; ++k)
@@ -305,7 +360,8 @@ OrderBound order_bound(const OrderProblem& problem) {
 
 void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
                  std::int64_t effort) {
-  PassWindows windows(problem);
+  const OrderProblem passes = problem.without_pairs();
+  PassWindows windows(passes, !problem.pair.empty());
   std::int64_t low = bound.value, high = known;  // low - 1 is known not to do, high is not
   const auto refutes = [&](std::int64_t target) {
     std::int64_t part = std::min(effort, effort / kQuestions + 1);

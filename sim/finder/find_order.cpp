@@ -101,8 +101,9 @@ class OrderFinder {
   void named() {
     ScheduleShape shape = shape_of_ops(problem_);
     for (const ScheduleRule& rule : schedules()) {
+      const bool searched = rule.splits_backward || (rule.facts.pairs && !problem_.pair.empty());
       if (problem_.two_ways ? !both_ways(rule.chunk_order)
-                            : !rule.splits_backward || rule.chunk_order != problem_.chunk_order || rule.finds_order)
+                            : !searched || rule.chunk_order != problem_.chunk_order || rule.finds_order)
         continue;
       shape.chunk_order = rule.chunk_order;
       if (!rule.refusal(shape).empty()) continue;
@@ -135,12 +136,17 @@ class OrderFinder {
     rule.patience.assign(at(problem_.stages), chance_.uniform(0, 1));
     rule.margin.assign(at(problem_.stages), chance_.uniform(0, 1.2));
     rule.deep_first = below(4) != 0;
+    if (!problem_.pair.empty() && below(4) != 0) rule.partner = chance_.uniform(0, 1.5);
     return rule;
   }
 
   // A few numbers, each of one stage, of some next to one another, or of all.
   void change(ListRule& rule) {
     for (int changes = 1 + below(3); changes > 0; --changes) {
+      if (!problem_.pair.empty() && below(4) == 0) {
+        rule.partner = chance_.uniform(0, 1.5);
+        continue;
+      }
       const int what = below(4), range = below(3);
       std::size_t first = range == 2 && what >= 2 ? 0 : at(below(problem_.stages)), last = first + 1;
       if (range == 1) last += at(below(problem_.stages - static_cast<int>(first)));
@@ -191,6 +197,52 @@ class OrderFinder {
     return sum;
   }
 
+  // Some pass or cell to another place; false: it would change nothing.
+  bool move_one(PassCodes& codes) {
+    const int from = below(static_cast<int>(codes.size()));
+    const int far = static_cast<int>(std::pow(12.0, chance_.uniform()));
+    const int to = below(2) == 0 ? from - far : from + far;
+    if (to < 0 || to >= static_cast<int>(codes.size()) || codes[at(from)] == codes[at(to)]) return false;
+    if (from < to)
+      std::rotate(codes.begin() + from, codes.begin() + from + 1, codes.begin() + to + 1);
+    else
+      std::rotate(codes.begin() + to, codes.begin() + from, codes.begin() + from + 1);
+    return true;
+  }
+
+  // A cell into its passes; or a B, its W and an F close by into a cell.
+  bool pair_or_part(PassCodes& codes) {
+    const int v = problem_.virtual_stages, from = below(static_cast<int>(codes.size()));
+    const auto place = codes.begin() + from;
+    if (const auto cell = cell_of(*place, v)) {
+      *place = static_cast<std::uint8_t>(cell->forward);
+      codes.insert(place + 1,
+                   {static_cast<std::uint8_t>(v + cell->backward), static_cast<std::uint8_t>(2 * v + cell->backward)});
+      return true;
+    }
+    const int row = *place % v;
+    if (*place / v != 1) return false;
+    int near = from, weights = -1, before = 0;
+    do
+      near = from + below(2 * kNear + 1) - kNear;
+    while (near == from);
+    if (near < 0 || near >= static_cast<int>(codes.size()) || codes[at(near)] >= v) return false;
+    const CodedCell cell{codes[at(near)], row};
+    const auto runs = [&](int code, int kind) {
+      const auto other = cell_of(code, v);
+      return code == kind * v + row || (other && other->backward == row);
+    };
+    for (int i = 0; i < from; ++i)
+      before += runs(codes[at(i)], 1) ? 1 : 0;
+    for (int i = 0; i < static_cast<int>(codes.size()) && weights < 0; ++i)
+      if (runs(codes[at(i)], 2) && before-- == 0) weights = i;
+    if (weights < 0 || codes[at(weights)] != 2 * v + row) return false;
+    *place = code_of(cell, v);
+    codes.erase(codes.begin() + std::max(near, weights));
+    codes.erase(codes.begin() + std::min(near, weights));
+    return true;
+  }
+
   void move_passes(std::int64_t evaluations) {
     PricedOrder order = found_.order;
     double unit = 0;
@@ -206,18 +258,11 @@ class OrderFinder {
       const double heat = kHot * std::pow(kCold / kHot, static_cast<double>(i) / static_cast<double>(evaluations));
       const StageId k = static_cast<StageId>(below(problem_.stages));
       PassCodes& codes = order.codes[at(k)];
-      const int from = below(static_cast<int>(codes.size()));
-      const int far = static_cast<int>(std::pow(12.0, chance_.uniform()));
-      const int to = below(2) == 0 ? from - far : from + far;
-      if (to < 0 || to >= static_cast<int>(codes.size()) || codes[at(from)] == codes[at(to)]) {
+      before = codes;
+      if (!(!problem_.pair.empty() && below(3) == 0 ? pair_or_part(codes) : move_one(codes))) {
         --i;
         continue;
       }
-      before = codes;
-      if (from < to)
-        std::rotate(codes.begin() + from, codes.begin() + from + 1, codes.begin() + to + 1);
-      else
-        std::rotate(codes.begin() + to, codes.begin() + from, codes.begin() + from + 1);
       ++found_.evaluations;
       if (pricer_.peak(k, codes) > problem_.cap[at(k)] || !pricer_.price(order)) {
         codes = before;
@@ -235,6 +280,7 @@ class OrderFinder {
   }
 
   static constexpr double kHot = 1, kCold = 0.1;  // squares of a mean pass
+  static constexpr int kNear = 4;                 // places between the passes of a new cell
 
   const OrderProblem& problem_;
   const OrderBudget& search_;

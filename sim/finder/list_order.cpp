@@ -21,6 +21,9 @@ ListScheduler::ListScheduler(const OrderProblem& problem) : pricer_(problem), st
   winner_.resize(2 * leaves_);
   forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
   forwards_.resize(chunks), inputs_.resize(chunks), weights_.resize(chunks);
+  const OrderProblem passes = problem.without_pairs();
+  for (StageId k = 0; k < problem.stages; ++k)
+    least_work_.push_back(passes.work(k));
 }
 
 void ListScheduler::set_next(StageId stage, std::int64_t time) {
@@ -35,6 +38,22 @@ void ListScheduler::set_next(StageId stage, std::int64_t time) {
 void ListScheduler::wake(StageId stage, std::int64_t arrival) {
   const std::int64_t time = std::max(arrival, stages_[at(stage)].free);
   if (time < stages_[at(stage)].next) set_next(stage, time);
+}
+
+ListScheduler::Choice ListScheduler::pair_up(const ListRule& rule, StageId stage, std::int64_t now,
+                                             VirtualStageId forward_of, VirtualStageId input_of) const {
+  const OrderProblem& problem = pricer_.problem();
+  const Stage& me = stages_[at(stage)];
+  const std::size_t f = at(forward_of), b = at(input_of), M = at(problem.micro_batches);
+  const std::int64_t saved = problem.forward[f] + problem.input[b] + problem.weights[b] -
+                             problem.pair[f * at(problem.virtual_stages) + at(pricer_.row_of(input_of))];
+  const std::int64_t held = me.held + problem.held[f], growth = problem.kept_after_input[b] - problem.held[b];
+  if (saved <= 0 || weights_[b] < inputs_[b] || me.in_flight > rule.most[at(stage)] ||
+      held + std::max<std::int64_t>(0, growth) > problem.cap[at(stage)])
+    return {};
+  const std::int64_t both = std::max(forward_at_[f * M + at(forwards_[f])], input_at_[b * M + at(inputs_[b])]);
+  if (both <= now) return {.kind = 3, .chunk = forward_of, .backward = input_of};
+  return {.ask_again = both <= now + share(rule.partner, saved) ? both : 0};
 }
 
 ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage, std::int64_t now) const {
@@ -59,6 +78,9 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
       if (const std::int64_t arrival = forward_at_[c * at(M) + at(forwards_[c])]; arrival < forward)
         forward = arrival, forward_of = chunk;
   }
+  if (rule.partner >= 0 && input_of >= 0 && forward_of >= 0 && !problem.pair.empty())
+    if (const Choice cell = pair_up(rule, stage, now, forward_of, input_of); cell.kind >= 0 || cell.ask_again > now)
+      return cell;
   const std::size_t back = at(std::max<int>(input_of, 0));
   const bool input_fits = me.held + problem.kept_after_input[back] - problem.held[back] <= problem.cap[at(stage)];
   if (input <= now && (input_fits || weights_of < 0)) return {.kind = 1, .chunk = input_of};
@@ -80,9 +102,32 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
   return {.ask_again = again > now ? again : kUnknown};
 }
 
+void ListScheduler::end_forward(VirtualStageId chunk, std::int64_t end) {
+  const OrderProblem& problem = pricer_.problem();
+  Stage& me = stages_[at(pricer_.stage_of(chunk))];
+  const std::size_t c = at(chunk), M = at(problem.micro_batches), m = at(forwards_[c]++);
+  me.held += problem.held[c], ++me.in_flight;
+  if (problem.last(chunk)) {
+    input_at_[c * M + m] = end;
+  } else {
+    const std::int64_t arrival = forward_at_[(c + 1) * M + m] = end + problem.down[c];
+    wake(pricer_.stage_of(chunk + 1), arrival);
+  }
+}
+
+void ListScheduler::end_input(VirtualStageId chunk, std::int64_t end) {
+  const OrderProblem& problem = pricer_.problem();
+  Stage& me = stages_[at(pricer_.stage_of(chunk))];
+  const std::size_t c = at(chunk), M = at(problem.micro_batches), m = at(inputs_[c]++);
+  me.held += problem.kept_after_input[c] - problem.held[c], --me.in_flight;
+  if (!problem.first(chunk)) {
+    const std::int64_t arrival = input_at_[(c - 1) * M + m] = end + problem.up[c - 1];
+    wake(pricer_.stage_of(chunk - 1), arrival);
+  }
+}
+
 bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& order) {
   const OrderProblem& problem = pricer_.problem();
-  const std::size_t M = at(problem.micro_batches);
   const int v = problem.virtual_stages;
   std::fill(forward_at_.begin(), forward_at_.end(), kUnknown);
   for (VirtualStageId chunk = 0; chunk < problem.chunks(); ++chunk)
@@ -93,8 +138,7 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
     std::fill(counts->begin(), counts->end(), 0);
   order.codes.resize(stages_.size());
   for (std::size_t k = 0; k < stages_.size(); ++k) {
-    const std::int64_t work = stages_[k].work > 0 ? stages_[k].work : problem.work(static_cast<StageId>(k));
-    stages_[k] = {.work = work, .next = kUnknown, .left = std::int64_t{kPassKinds} * v * problem.micro_batches};
+    stages_[k] = {.next = kUnknown, .left = std::int64_t{kPassKinds} * v * problem.micro_batches};
     order.codes[k].clear();
   }
   for (std::size_t k = 0; k < leaves_; ++k)
@@ -116,32 +160,30 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
     }
     if (me.begin < 0) me.begin = now;
     const std::int64_t idle = now - me.busy - (problem.measure == OrderMeasure::Span ? me.begin : 0);
-    if (idle > limit - me.work) return false;
+    if (idle > limit - least_work_[at(k)]) return false;
     const std::size_t c = at(choice.chunk);
     std::int64_t end = now;
+    int code = choice.kind * v + pricer_.row_of(choice.chunk), passes = 1;
     if (choice.kind == 0) {
-      const std::size_t m = at(forwards_[c]++);
-      end += problem.forward[c], me.held += problem.held[c], ++me.in_flight;
-      if (problem.last(choice.chunk)) {
-        input_at_[c * M + m] = end;
-      } else {
-        const std::int64_t arrival = forward_at_[(c + 1) * M + m] = end + problem.down[c];
-        wake(pricer_.stage_of(choice.chunk + 1), arrival);
-      }
+      end += problem.forward[c];
+      end_forward(choice.chunk, end);
     } else if (choice.kind == 1) {
-      const std::size_t m = at(inputs_[c]++);
-      end += problem.input[c], me.held += problem.kept_after_input[c] - problem.held[c], --me.in_flight;
-      if (!problem.first(choice.chunk)) {
-        const std::int64_t arrival = input_at_[(c - 1) * M + m] = end + problem.up[c - 1];
-        wake(pricer_.stage_of(choice.chunk - 1), arrival);
-      }
-    } else {
+      end += problem.input[c];
+      end_input(choice.chunk, end);
+    } else if (choice.kind == 2) {
       ++weights_[c];
       end += problem.weights[c], me.held -= problem.kept_after_input[c];
+    } else {
+      const std::size_t b = at(choice.backward);
+      const CodedCell cell{pricer_.row_of(choice.chunk), pricer_.row_of(choice.backward)};
+      code = code_of(cell, v), passes = kPassKinds;
+      end += problem.pair[c * at(v) + at(cell.backward)];
+      end_forward(choice.chunk, end), end_input(choice.backward, end);
+      ++weights_[b], me.held -= problem.kept_after_input[b];
     }
-    order.codes[at(k)].push_back(static_cast<std::uint8_t>(choice.kind * v + pricer_.row_of(choice.chunk)));
+    order.codes[at(k)].push_back(static_cast<std::uint8_t>(code));
     me.busy += end - now, me.free = end;
-    if (--me.left == 0) --unfinished;
+    if ((me.left -= passes) == 0) --unfinished;
     set_next(k, me.left > 0 ? end : kUnknown);
   }
   order.begin.clear(), order.end.clear();

@@ -9,10 +9,12 @@ namespace pipewright::sim {
 
 // A stage that is free takes a B that has arrived; else an F that has, if fewer than `most` are in flight here, the cap
 // admits it, and no B arrives within `patience` of its length; else a W, unless what arrives next arrives within
-// `margin` of its length; else it waits. Full of what awaits W, it runs W at once.
+// `margin` of its length; else it waits. Full of what awaits W, it runs W at once. Where cells are cheaper than their passes,
+// an F and a B that have arrived are one, and the one waits for the other for `partner` of what the cell saves.
 struct ListRule {
   std::vector<int> most;                 // one entry per stage: chunks from F to B
   std::vector<double> patience, margin;  // one entry per stage: shares of an F and of a W
+  double partner = -1;                   // below 0: no cells
   bool deep_first = true;                // of several chunks whose F has arrived: the last one first
 };
 
@@ -25,20 +27,26 @@ class ListScheduler {
 
  private:
   struct Stage {
-    std::int64_t free = 0, begin = -1, busy = 0, work = 0, held = 0, next = 0;
+    std::int64_t free = 0, begin = -1, busy = 0, held = 0, next = 0;
     std::int64_t in_flight = 0, left = 0;
   };
   void set_next(StageId stage, std::int64_t time);
   void wake(StageId stage, std::int64_t arrival);
-  // Kind and chunk to run now, or kind -1 and when to ask again.
+  // Kind and chunk to run now, or kind -1: when to ask again, if it is to wait.
   struct Choice {
-    int kind = -1;
-    VirtualStageId chunk = 0;
+    int kind = -1;  // 3: a cell of the chunk's F and `backward`
+    VirtualStageId chunk = 0, backward = 0;
     std::int64_t ask_again = 0;
   };
+  // A cell of both, or a wait for it.
+  Choice pair_up(const ListRule& rule, StageId stage, std::int64_t now, VirtualStageId forward_of,
+                 VirtualStageId input_of) const;
+  void end_forward(VirtualStageId chunk, std::int64_t end);
+  void end_input(VirtualStageId chunk, std::int64_t end);
   Choice choose(const ListRule& rule, StageId stage, std::int64_t now) const;
 
   OrderPricer pricer_;
+  std::vector<std::int64_t> least_work_;  // by stage
   std::vector<Stage> stages_;
   std::vector<StageId> winner_;  // a tree over the stages: which of them is to act first
   std::size_t leaves_ = 1;

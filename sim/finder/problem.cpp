@@ -11,8 +11,30 @@ std::int64_t OrderProblem::work(StageId stage) const {
   return sum;
 }
 
+OrderProblem OrderProblem::without_pairs() const {
+  OrderProblem less = *this;
+  less.pair.clear();
+  if (pair.empty()) return less;
+  const OrderPricer pricer(*this);
+  const auto each = [&](auto&& act) {
+    for (VirtualStageId f = 0; f < chunks(); ++f)
+      for (int row = 0; row < virtual_stages; ++row)
+        act(at(f), at(pricer.chunk_at(pricer.stage_of(f), row)), pair[at(f * virtual_stages + row)]);
+  };
+  // What a cell saves is taken from W, which no other stage waits for; what is left then, from B, and from F.
+  const auto take = [&](std::int64_t& time, std::size_t f, std::size_t b, std::int64_t together) {
+    const std::int64_t saved = less.forward[f] + less.input[b] + less.weights[b] - together;
+    time -= std::clamp<std::int64_t>(saved, 0, time);
+  };
+  each([&](std::size_t f, std::size_t b, std::int64_t together) { take(less.weights[b], f, b, together); });
+  each([&](std::size_t f, std::size_t b, std::int64_t together) { take(less.input[b], f, b, together); });
+  each([&](std::size_t f, std::size_t b, std::int64_t together) { take(less.forward[f], f, b, together); });
+  return less;
+}
+
 OrderProblem OrderProblem::direction(bool upward) const {
   OrderProblem one = *this;
+  one.pair.clear();
   one.virtual_stages = 1, one.chunk_order = ChunkOrder::Loop, one.two_ways = false;
   const auto part = [&](std::vector<std::int64_t>& all, int length) {
     const auto from = all.begin() + (upward ? stages : 0);
@@ -49,8 +71,8 @@ OrderPricer::OrderPricer(const OrderProblem& problem) : problem_(problem) {
   position_.resize(stages), waits_for_.resize(stages), count_.resize(chunks * kPassKinds);
 }
 
-bool OrderPricer::price(PricedOrder& order) {
-  const int v = problem_.virtual_stages;
+// Nothing has run: what the first chunks wait for is there, and each stage is asked.
+void OrderPricer::set_out(PricedOrder& order) {
   const std::int64_t M = problem_.micro_batches, chunks = problem_.chunks();
   std::fill(forward_at_.begin(), forward_at_.end(), -1);
   for (VirtualStageId chunk = 0; chunk < chunks; ++chunk)
@@ -60,12 +82,31 @@ bool OrderPricer::price(PricedOrder& order) {
   std::fill(count_.begin(), count_.end(), 0);
   std::fill(waits_for_.begin(), waits_for_.end(), -1);
   order.begin.assign(at(problem_.stages), -1), order.end.assign(at(problem_.stages), 0);
-  std::size_t done = 0;
   ready_.clear();
   for (StageId k = problem_.stages - 1; k >= 0; --k)
     ready_.push_back(k);
+}
+
+bool OrderPricer::price(PricedOrder& order) {
+  const int v = problem_.virtual_stages;
+  const std::int64_t M = problem_.micro_batches, chunks = problem_.chunks();
+  set_out(order);
+  std::int64_t done = 0;
   const auto wake = [&](StageId stage, std::int64_t arrival) {
     if (waits_for_[at(stage)] == arrival) waits_for_[at(stage)] = -1, ready_.push_back(stage);
+  };
+  const auto forward_ends = [&](VirtualStageId chunk, std::int64_t here, std::int64_t now) {
+    if (problem_.last(chunk)) {
+      input_at_[at(here)] = now;
+    } else {
+      forward_at_[at(here + M)] = now + problem_.down[at(chunk)];
+      wake(stage_of(chunk + 1), here + M);
+    }
+  };
+  const auto input_ends = [&](VirtualStageId chunk, std::int64_t here, std::int64_t now) {
+    if (problem_.first(chunk)) return;
+    input_at_[at(here - M)] = now + problem_.up[at(chunk - 1)];
+    wake(stage_of(chunk - 1), chunks * M + here - M);
   };
   while (!ready_.empty()) {
     const StageId k = ready_.back();
@@ -74,6 +115,25 @@ bool OrderPricer::price(PricedOrder& order) {
     std::int64_t now = order.end[at(k)];
     std::size_t i = position_[at(k)];
     for (; i < codes.size(); ++i) {
+      if (const auto cell = cell_of(codes[i], v)) {
+        const VirtualStageId f = chunk_at(k, cell->forward), b = chunk_at(k, cell->backward);
+        int& forwards = count_[at(f)];
+        int& inputs = count_[at(chunks + b)];
+        int& weights = count_[at(2 * chunks + b)];
+        if (problem_.pair.empty() || forwards >= M || inputs >= M || weights != inputs) return false;
+        const std::int64_t here = f * M + forwards, back = b * M + inputs;
+        const std::int64_t arrival = forward_at_[at(here)], back_arrival = input_at_[at(back)];
+        if (arrival < 0 || back_arrival < 0) {
+          waits_for_[at(k)] = arrival < 0 ? here : chunks * M + back;
+          break;
+        }
+        now = std::max({now, arrival, back_arrival});
+        if (order.begin[at(k)] < 0) order.begin[at(k)] = now;
+        now += problem_.pair[at(f * v + cell->backward)];
+        forward_ends(f, here, now), input_ends(b, back, now);
+        ++forwards, ++inputs, ++weights, done += kPassKinds;
+        continue;
+      }
       const int kind = codes[i] / v;
       const VirtualStageId chunk = chunk_at(k, codes[i] % v);
       int& m = count_[at(kind * chunks + chunk)];
@@ -88,12 +148,7 @@ bool OrderPricer::price(PricedOrder& order) {
         now = std::max(now, arrival);
         if (order.begin[at(k)] < 0) order.begin[at(k)] = now;
         now += problem_.forward[at(chunk)];
-        if (problem_.last(chunk)) {
-          input_at_[at(here)] = now;
-        } else {
-          forward_at_[at(here + M)] = now + problem_.down[at(chunk)];
-          wake(stage_of(chunk + 1), here + M);
-        }
+        forward_ends(chunk, here, now);
       } else if (kind == 1) {
         const std::int64_t arrival = input_at_[at(here)];
         if (arrival < 0) {
@@ -101,27 +156,31 @@ bool OrderPricer::price(PricedOrder& order) {
           break;
         }
         now = std::max(now, arrival) + problem_.input[at(chunk)];
-        if (!problem_.first(chunk)) {
-          input_at_[at(here - M)] = now + problem_.up[at(chunk - 1)];
-          wake(stage_of(chunk - 1), chunks * M + here - M);
-        }
+        input_ends(chunk, here, now);
       } else {
         if (m >= count_[at(chunks + chunk)]) return false;
         now += problem_.weights[at(chunk)];
       }
-      ++m;
+      ++m, ++done;
     }
-    done += i - position_[at(k)];
     position_[at(k)] = i, order.end[at(k)] = now;
   }
-  return done == at(kPassKinds * chunks * M);
+  return done == kPassKinds * chunks * M;
 }
 
 std::int64_t OrderPricer::peak(StageId stage, const PassCodes& codes) const {
+  const int v = problem_.virtual_stages;
   std::int64_t held = 0, most = 0;
   for (const std::uint8_t code : codes) {
-    const std::size_t chunk = at(chunk_at(stage, code % problem_.virtual_stages));
-    switch (code / problem_.virtual_stages) {
+    if (const auto cell = cell_of(code, v)) {
+      const std::size_t b = at(chunk_at(stage, cell->backward));
+      most = std::max(most, held += problem_.held[at(chunk_at(stage, cell->forward))]);
+      most = std::max(most, held + problem_.kept_after_input[b] - problem_.held[b]);
+      held -= problem_.held[b];
+      continue;
+    }
+    const std::size_t chunk = at(chunk_at(stage, code % v));
+    switch (code / v) {
       case 0: most = std::max(most, held += problem_.held[chunk]); break;
       case 1: most = std::max(most, held += problem_.kept_after_input[chunk] - problem_.held[chunk]); break;
       default: held -= problem_.kept_after_input[chunk];
@@ -144,19 +203,27 @@ std::vector<std::vector<Op>> ops_of(const OrderProblem& problem, const std::vect
   constexpr std::array kKinds3 = {Kind::F, Kind::B, Kind::W};
   std::vector<std::vector<Op>> ops(codes.size());
   std::vector<std::uint32_t> count(at(problem.chunks() * kPassKinds), 0);
-  for (std::size_t k = 0; k < codes.size(); ++k)
-    for (const std::uint8_t code : codes[k]) {
-      const int kind = code / problem.virtual_stages;
-      VirtualStageId chunk = pricer.chunk_at(static_cast<StageId>(k), code % problem.virtual_stages);
-      std::uint32_t m = count[at(kind * problem.chunks() + chunk)]++;
-      if (problem.two_ways) {
-        const int holder = chunk < problem.stages ? 0 : 1;
-        chunk -= holder * problem.stages;
-        m = static_cast<std::uint32_t>(seating.micro_batch(chunk, holder, m));
-      }
-      ops[k].push_back(
-          {.kind = kKinds3[at(kind)], .virtual_stage = static_cast<std::uint16_t>(chunk), .micro_batch = m});
+  const auto add = [&](std::size_t k, int kind, int row, Kind name) {
+    VirtualStageId chunk = pricer.chunk_at(static_cast<StageId>(k), row);
+    std::uint32_t m = count[at(kind * problem.chunks() + chunk)]++;
+    if (problem.two_ways) {
+      const int holder = chunk < problem.stages ? 0 : 1;
+      chunk -= holder * problem.stages;
+      m = static_cast<std::uint32_t>(seating.micro_batch(chunk, holder, m));
     }
+    ops[k].push_back({.kind = name, .virtual_stage = static_cast<std::uint16_t>(chunk), .micro_batch = m});
+  };
+  for (std::size_t k = 0; k < codes.size(); ++k)
+    for (const std::uint8_t code : codes[k])
+      if (const auto cell = cell_of(code, problem.virtual_stages)) {
+        add(k, 0, cell->forward, Kind::F);
+        ops[k].back().with_next = 1;
+        add(k, 1, cell->backward, Kind::BW);
+        ++count[at(2 * problem.chunks() + pricer.chunk_at(static_cast<StageId>(k), cell->backward))];
+      } else {
+        const int kind = code / problem.virtual_stages;
+        add(k, kind, code % problem.virtual_stages, kKinds3[at(kind)]);
+      }
   return ops;
 }
 
@@ -166,7 +233,8 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
   if (ops.size() != at(problem.stages)) return std::nullopt;
   std::vector<PassCodes> codes(ops.size());
   std::vector<std::int64_t> count(at(problem.chunks() * kPassKinds), 0);
-  for (std::size_t k = 0; k < ops.size(); ++k)
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    bool beside = false;  // the F before is in one cell with what follows
     for (const Op& op : ops[k]) {
       if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::W && op.kind != Kind::BW) continue;
       VirtualStageId chunk = op.virtual_stage;
@@ -185,7 +253,15 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
       if (op.kind == Kind::B || op.kind == Kind::BW) ascending = append(1);
       if (op.kind == Kind::W || op.kind == Kind::BW) ascending = append(2) && ascending;
       if (!ascending) return std::nullopt;
+      if (op.kind == Kind::F) beside = op.with_next != 0;
+      if (op.kind == Kind::BW && beside && !problem.pair.empty()) {  // the F, B and W at the end are a cell
+        const int forward = codes[k][codes[k].size() - 3], v = problem.virtual_stages;
+        codes[k].resize(codes[k].size() - 3);
+        codes[k].push_back(code_of({forward, pricer.row_of(chunk)}, v));
+      }
+      if (op.kind != Kind::F) beside = false;
     }
+  }
   return codes;
 }
 

@@ -27,6 +27,9 @@ struct OrderProblem {
   std::vector<std::int64_t> forward, input, weights;
   // Between chunk v and v + 1, ns: from the end of F(v) until F(v+1) may begin, and of B(v+1) until B(v).
   std::vector<std::int64_t> down, up;
+  // A cell of an F beside a whole backward, B and W, of another micro-batch on the stage, ns: [chunk of the F * v + row of
+  // the backward's]; it begins when both can and ends at once. Empty: there are none.
+  std::vector<std::int64_t> pair;
   // One entry per chunk, in one unit: what a micro-batch holds from F to B, and what from B to W.
   std::vector<std::int64_t> held, kept_after_input;
   std::vector<std::int64_t> cap;  // one entry per stage, in the same unit
@@ -40,12 +43,25 @@ struct OrderProblem {
   Seating seating() const { return {stages, virtual_stages, chunk_order, micro_batches, 1, {}}; }
   // Of one stage: time of all its passes.
   std::int64_t work(StageId stage) const;
+  // Without cells, and with times so short that no cell takes less than its passes by these: what no order beats then, none
+  // with cells does.
+  OrderProblem without_pairs() const;
 };
 
 // Passes of a stage in their order: kind * v + row; kind 0 is F, 1 is B, 2 is W, row r is the stage's r-th chunk. The
-// i-th of a code is of micro-batch i.
+// i-th of a code is of micro-batch i. Cells: 3 v + v * row of the F + row of the backward.
 using PassCodes = std::vector<std::uint8_t>;
-inline constexpr int kPassKinds = 3, kMostRows = 80;
+inline constexpr int kPassKinds = 3, kMostRows = 80, kMostRowsOfPairs = 8;
+struct CodedCell {
+  int forward, backward;  // rows
+};
+inline std::optional<CodedCell> cell_of(int code, int v) {
+  if (code < kPassKinds * v) return std::nullopt;
+  return CodedCell{(code - kPassKinds * v) / v, (code - kPassKinds * v) % v};
+}
+inline std::uint8_t code_of(CodedCell cell, int v) {
+  return static_cast<std::uint8_t>(kPassKinds * v + cell.forward * v + cell.backward);
+}
 
 // By stage; and when it begins its first op and ends its last one, from the beginning of the step, ns.
 struct PricedOrder {
@@ -75,6 +91,8 @@ class OrderPricer {
   const OrderProblem& problem() const { return problem_; }
 
  private:
+  void set_out(PricedOrder& order);
+
   OrderProblem problem_;
   std::vector<StageId> stage_of_;                    // by chunk
   std::vector<int> row_of_;                          // by chunk

@@ -11,8 +11,9 @@ constexpr char kPairs = 1, kEdges = 2;
 
 }  // namespace
 
-PassWindows::PassWindows(const OrderProblem& problem)
+PassWindows::PassWindows(const OrderProblem& problem, bool begins_vary)
     : problem_(problem),
+      begins_vary_(problem.measure == OrderMeasure::Span && (problem.two_ways || begins_vary)),
       pricer_(problem),
       codes_(at(kPassKinds * problem.virtual_stages)),
       micro_batches_(problem.micro_batches),
@@ -97,15 +98,17 @@ bool PassWindows::ways() {
       if (needs_[x] != x && !ends_by(needs_[x], begin_of(x))) return false;
     }
   }
-  return !problem_.two_ways || problem_.measure == OrderMeasure::Step || from_first_pass();
+  return !begins_vary_ || from_first_pass();
 }
 
-// Both ways a stage begins with the first F of the one direction or the other, and by no time that is known beforehand.
+// A stage begins with the first F of one of its chunks, both ways with that of the one direction or the other.
 bool PassWindows::from_first_pass() {
   for (StageId k = 0; k < problem_.stages; ++k) {
-    const std::int64_t end = target_ + std::min(begin_of(pass(k, 0, 0)), begin_of(pass(k, 1, 0)));
+    std::int64_t begin = begin_of(pass(k, 0, 0));
+    for (int row = 1; row < problem_.virtual_stages; ++row)
+      begin = std::min(begin, begin_of(pass(k, row, 0)));
     for (std::size_t code = 2 * at(problem_.virtual_stages); code < codes_; ++code)
-      if (!ends_by(pass(k, static_cast<int>(code), micro_batches_ - 1), end)) return false;
+      if (!ends_by(pass(k, static_cast<int>(code), micro_batches_ - 1), begin + target_)) return false;
   }
   return true;
 }
@@ -243,7 +246,7 @@ bool PassWindows::refutes(std::int64_t target, bool both_orders, std::int64_t& e
     const auto first = static_cast<std::ptrdiff_t>(pass(k, 0, 0));
     const auto n = static_cast<std::ptrdiff_t>(codes_) * micro_batches_;
     std::fill_n(now_.earliest.begin() + first, n, begin_[at(k)]);
-    const std::int64_t begin = problem_.two_ways ? target : begin_[at(k)];  // as late as that
+    const std::int64_t begin = begins_vary_ ? target : begin_[at(k)];  // at the latest: some stage begins at 0
     std::fill_n(now_.latest.begin() + first, n, target + (problem_.measure == OrderMeasure::Span ? begin : 0));
   }
   std::fill(changed_.begin(), changed_.end(), static_cast<char>(kPairs | kEdges));

@@ -17,7 +17,8 @@ namespace pipewright::sim {
 
 class PassWindows {
  public:
-  explicit PassWindows(const OrderProblem& problem);
+  // Without cells. `begins_vary`: a stage may begin later than its first F could, as where cells are to be bounded.
+  explicit PassWindows(const OrderProblem& problem, bool begins_vary = false);
 
   // true: no order has a measure of `target` or less. false: not known. `effort` is counted down by steps, and ends the
   // question at 0. `both_orders`: tries the orders of pairs, too.
@@ -49,6 +50,7 @@ class PassWindows {
   bool try_order(std::size_t x, std::size_t y, bool& changed);
 
   const OrderProblem& problem_;
+  const bool begins_vary_;  // of spans
   OrderPricer pricer_;
   std::size_t codes_;
   int micro_batches_;
