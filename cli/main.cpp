@@ -53,6 +53,11 @@ std::string usage(const Command& command) {
   throw InputError(std::string(command.name) + ": option: " + unknown_name(given.substr(0, given.find('=')), known));
 }
 
+bool is_option(std::string_view word, const Command& command) {
+  const auto all = options_of(command);
+  return std::any_of(all.begin(), all.end(), [&](const Option* option) { return option->name == word; });
+}
+
 // CLI11 names the option first: "--width: 1 required TEXT missing". Its own words go no further: either a value is
 // missing, or a switch was given one.
 [[noreturn]] void malformed(const CLI::ParseError& error, const Command& command, std::span<char* const> given) {
@@ -82,6 +87,11 @@ Arguments parsed_arguments(const Command& command, int argc, char** argv) {
   }
   for (const std::string& rest : parsed.app.remaining())
     if (rest != "--") unknown_option(rest, command);
+  for (const Option* option : options_of(command))
+    for (const std::string& value : parsed.values[std::string(option->name)])
+      if (value.starts_with("--") && is_option(value.substr(0, value.find('=')), command))
+        throw InputError(std::string(option->name) + " lacks its value: " + std::string(option->name) + " " +
+                         std::string(option->value));
   Arguments arguments;
   arguments.positional = parsed.positional;
   for (const auto& [name, values] : parsed.values)
@@ -137,7 +147,7 @@ int run(int argc, char** argv) {
   std::vector<std::string_view> known;
   for (const Command& command : commands())
     known.push_back(command.name);
-  if (!first.starts_with("-")) throw InputError("command: " + unknown_name(first, known));
+  if (!first.starts_with("-")) throw InputError("command: " + unknown_or_begun(first, known));
   constexpr std::array<std::string_view, 2> options = {"--help", "--version"};
   throw InputError("option before a command: " + unknown_name(first, options) + "; options of a command follow it");
 }

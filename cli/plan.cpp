@@ -34,7 +34,8 @@ constexpr std::array<Option, 15> kOwnPlanOptions = {{
     {"--set", "", "KEY=VALUE", "change one value of the scenario first: --set plan.stages=auto (repeatable)"},
     {"--for", "", "NAME", "only plans that launch can write for megatron, torchtitan, torch or deepspeed"},
     {"--nodes", "", "LIST",
-     "the best plan for each number of nodes: auto, 1,2,4 or 1..64; marks which fit and which is cheapest"},
+     "the best plan for each number of nodes: auto, 1,2,4 or 1..64 (both ends and powers of two); marks which fit and "
+     "which is cheapest"},
     {"--deadline", "", "TIME", "with --tokens: the fewest nodes that finish in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},

@@ -8,7 +8,8 @@ namespace {
 __extension__ typedef __int128 Wide;  // exact products of two 64-bit numbers
 
 [[noreturn]] void overflow(const char* what) {
-  throw OverflowError(std::string(what) + " overflows: it is larger than 2^62 ns or bytes; use smaller figures");
+  throw OverflowError(std::string(what) +
+                      " overflows: it is larger than 2^62 ns or bytes; look for a figure with the wrong unit");
 }
 
 }  // namespace

@@ -41,7 +41,12 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
                                              scenario.training.zero));
   if (!rule.flush) refuse("plan.schedule", plan.schedule + " has no flush" + instead);
   if (both_ways(plan.chunk_order) && plan.directions() > 2)
-    refuse("plan.pipelines", "orders of more than two pipelines are not searched; leave it out");
+    refuse("plan.pipelines", "orders of more than two pipelines are not searched; use 2");
+  if (plan.chunk_order == ChunkOrder::Listed)
+    refuse(
+        "plan.schedule",
+        "the file deals micro-batches to its pipelines by a list, and orders are searched for half of them each way" +
+            instead);
   if (both_ways(plan.chunk_order) && plan.micro_batches % 2 != 0)
     refuse("training.micro_batches",
            fmt::format("{} do not go both ways in equal numbers; use {}", plan.micro_batches, plan.micro_batches + 1));

@@ -91,9 +91,9 @@ std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<st
     sum = checked_sum(sum, counts[i], "plan.partition: the sum of the layer counts");
   }
   if (sum != layers)
-    throw InputError(
-        place, "plan.partition",
-        fmt::format("the counts sum to {}, the model has {}; cover every layer once", counted(sum, "layer"), layers));
+    throw InputError(place, "plan.partition",
+                     fmt::format("the counts sum to {}, the model has {}; cover every layer once, or write balanced",
+                                 counted(sum, "layer"), layers));
   return ranges_of(counts);
 }
 

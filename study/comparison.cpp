@@ -83,7 +83,7 @@ double error_of_prices(const Answer& predicted, bool common) {
   const double beyond = beyond_measured(profile,
                                         of_each_device(predicted.scenario->model, plan.context_parallel,
                                                        plan.expert_parallel, static_cast<int>(plan.slices_of_each())),
-                                        plan.micro_batch_size)
+                                        plan.micro_batch_size, static_cast<int>(plan.slices_of_each()))
                             .error;
   if (!common) return beyond;
   return std::sqrt(profile.common_error * profile.common_error +

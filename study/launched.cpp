@@ -200,7 +200,7 @@ Launched launched(const LaunchAsked& launch) {
   if (!same) result.notes.push_back(fmt::format("predicted for what is written: {:+.1f} % samples/s", 100 * change));
   if (const std::string question = change < -0.01 ? better_question(launch, nearest, *framework) : "";
       !question.empty())
-    result.notes.push_back(fmt::format("for the best plan that {} can express: {}", framework->name, question));
+    result.notes.push_back(fmt::format("to search the plans that {} can express: {}", framework->name, question));
   if (std::string tight = tight_memory(written.report); !tight.empty()) result.notes.push_back(std::move(tight));
   result.fits = written.report.fits;
   if (!result.fits) result.notes.push_back("does not fit: " + written.report.shortfall.reason);

@@ -210,6 +210,10 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
   auto endpoints =
       local_transport(run_plan_, {.spin = spin, .beside_sleep = settings.pin, .timeout_s = scenario_->run.timeout},
                       throttles(*scenario_, predicted_.plan, run_plan_));
+  if (scenario_->run.transport == RunTransport::Staged &&
+      std::ranges::any_of(run_plan_.channels, [](const RunChannel& channel) { return channel.keeps; }))
+    throw InputError(scenario_->plan.schedule.place, "run.transport",
+                     "staged brings nothing back that waits at a partner; use local");
   if (scenario_->run.transport == RunTransport::Staged)
     for (auto& endpoint : endpoints)
       endpoint = staged_transport(std::move(endpoint), run_plan_, Takes::WithMover);

@@ -21,7 +21,6 @@
 
 namespace pipewright::core {
 
-// `costs`: of micro-batches of so many samples. `slice`: which one, where they take unequal times; none: their mean.
 // Of the work of a layer's attention, p at a place in the sequence: what its first tokens take, `part` of them all.
 double attention_of_first(const Work& work, double part);
 
@@ -29,6 +28,7 @@ double attention_of_first(const Work& work, double part);
 //     two slices without a window, 40 and 60 ns: 0.4                                       tests/core/profile_test.cpp "slices"
 double attention_share_of(const Work& work, const std::vector<double>& slices);
 
+// `costs`: of micro-batches of so many samples. `slice`: which one, where they take unequal times; none: their mean.
 void cut_into_slices(LayerCosts& costs, const Scenario& scenario, const CostSource& source, std::int64_t samples,
                      std::optional<int> slice);
 

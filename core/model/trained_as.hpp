@@ -24,11 +24,23 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// How experts are chosen for a token, beside how many: scores of all experts, those of the best groups kept, the chosen
+// ones' sum scaled.                                                                        [DeepSeekIII24] section 2.1.2
+enum class RouterScores : std::uint8_t { Softmax, Sigmoid };
+
+struct Routing {
+  RouterScores scores = RouterScores::Softmax;
+  std::optional<std::int64_t> groups, groups_used;  // absent: experts form one group
+  std::optional<double> scale;                      // absent: 1
+  bool operator==(const Routing&) const = default;
+};
+
 struct TrainedAs {
   std::optional<double> rope_theta;         // base of the rotary wavelengths; absent: unknown
   std::optional<RopeScaling> rope_scaling;  // absent: none, or not kept
   std::string rope_scaling_not_kept;        // its type, where that is no RopeScalingType: "longrope"; else ""
   std::optional<double> norm_epsilon;       // added under the root of every norm; absent: unknown
+  std::optional<Routing> routing;           // absent: unknown, or no experts
   bool operator==(const TrainedAs&) const = default;
 };
 

@@ -124,8 +124,15 @@ class Settled {
     std::vector<int> dealt(at(given_.micro_batches), -1);
     for (const Entry& entry : entries_) {
       int& pipeline = dealt[entry.op.micro_batch];
-      if (pipeline >= 0 && pipeline != entry.op.virtual_stage / K) return false;
-      pipeline = entry.op.virtual_stage / K;
+      const int here = entry.op.virtual_stage / K;
+      if (pipeline >= 0 && pipeline != here && P == 2) return false;  // one pipeline, there and back
+      if (pipeline >= 0 && pipeline != here)
+        throw InputError(place(entry), label(entry.op) + " is of pipeline " + std::to_string(here) +
+                                           ", but micro-batch " + std::to_string(entry.op.micro_batch) +
+                                           " runs through pipeline " + std::to_string(pipeline) +
+                                           ", whose stages are " + std::to_string(pipeline * K) + " to " +
+                                           std::to_string(pipeline * K + K - 1));
+      pipeline = here;
     }
     if (K % 2 != 0)
       throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(K) +

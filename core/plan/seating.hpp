@@ -12,7 +12,7 @@
 //             With P pipelines, K / P micro-batches each in turn: P / 2 go down, the i-th from stage 2 i K / P on and around
 //             the end to the one before it, P / 2 likewise up. Weights are held P times.           [Chimera21] section 3.6
 //   Alternate as BothWays, but one micro-batch goes down, the next one up, and so on                              [GEMS20]
-//   Listed    as BothWays or InTurns, with P pipelines, but a list says which of them runs each micro-batch: of a schedule file
+//   Listed    as BothWays or InTurns, with P pipelines, but a list says which of them runs each micro-batch: that of a schedule file
 //   replicas  r_k workers of stage k deal its micro-batches among them: m goes to replica m mod r_k  [PipeDream19] section 3.2
 //   units     each of these chunks is cut once more, in parts that lie on one worker: K = 2 and 3 units, chunks 0 1 2 on
 //             stage 0 and 3 4 5 on stage 1. What is gathered and reduced at once.                  [FSDP23] section 3.2.1
@@ -43,7 +43,7 @@ constexpr bool both_ways(ChunkOrder order) {
   return order != ChunkOrder::Loop && order != ChunkOrder::V;
 }
 
-// Which pipeline runs each micro-batch, where no rule says it.
+// Which pipeline runs each micro-batch, as a list says: for schedule files whose micro-batches follow no rule.
 class Dealing {
  public:
   // By micro-batch. Every pipeline has one at least.
@@ -109,23 +109,23 @@ struct Seating {
   int holders(VirtualStageId v) const { return both_ways() ? pipelines : replicas_of(stage_of(v)); }
   // Which of them runs micro-batch m, and how many micro-batches this one has run before it.
   int holder_of(VirtualStageId v, std::int64_t m) const {
-    if (dealing != nullptr) return dealing->pipeline(m);
+    if (listed()) return dealing->pipeline(m);
     if (both_ways()) return static_cast<int>(m / block() % pipelines);
     return replicas.empty() ? 0 : dealt_to(m, replicas_of(stage_of(v)));
   }
   std::int64_t turn_of(VirtualStageId v, std::int64_t m) const {
-    if (dealing != nullptr) return dealing->turn(m);
+    if (listed()) return dealing->turn(m);
     if (both_ways()) return m / block() / pipelines * block() + m % block();
     return replicas.empty() ? m : m / replicas_of(stage_of(v));
   }
   // The inverse: the turn-th micro-batch of that holder; and how many it runs.
   std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
-    if (dealing != nullptr) return dealing->micro_batch(holder, turn);
+    if (listed()) return dealing->micro_batch(holder, turn);
     if (both_ways()) return (turn / block() * pipelines + holder) * block() + turn % block();
     return holder + turn * replicas_of(stage_of(v));
   }
   std::int64_t turns(VirtualStageId v, int holder) const {
-    if (dealing != nullptr) return dealing->turns(holder);
+    if (listed()) return dealing->turns(holder);
     if (both_ways()) {
       const std::int64_t all = pipelines * block(), left = micro_batches % all - holder * block();
       return micro_batches / all * block() + std::clamp<std::int64_t>(left, 0, block());
@@ -135,7 +135,7 @@ struct Seating {
   }
   std::int64_t most_turns(VirtualStageId v) const {
     std::int64_t most = turns(v, 0);
-    for (int i = 1; dealing != nullptr && i < pipelines; ++i)
+    for (int i = 1; listed() && i < pipelines; ++i)
       most = std::max(most, turns(v, i));
     return most;
   }
@@ -190,6 +190,7 @@ struct Seating {
 
  private:
   bool both_ways() const { return core::both_ways(chunk_order); }
+  bool listed() const { return chunk_order == ChunkOrder::Listed; }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
   // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
   int place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }

@@ -192,14 +192,14 @@ SizeFit fit_sizes(const std::vector<std::pair<double, double>>& points, double s
   return fit;
 }
 
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples) {
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int slices) {
   BeyondMeasured beyond;
   double sum = 0, off = 0;
   for (const Layer& layer : model.layers) {
     if (layer.work < 0) continue;
     const Program* const program = model.works[static_cast<std::size_t>(layer.work)].program.get();
     if (program == nullptr) continue;
-    const std::string key = describe(*program);
+    const std::string key = slices > 1 ? key_of_slice(describe(*program), slices - 1, slices) : describe(*program);
     std::vector<const LayerTimes*> known;
     for (const LayerTimes& times : profile.layers)
       if (times.active == 0 && times.key == key) known.push_back(&times);

@@ -138,7 +138,8 @@ struct BeyondMeasured {
   double error = 0;
 };
 // Of the model as each device computes it (`of_each_device`).
-BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples);
+// Of sequences in slices the last slice stands for all, which were measured at the same sizes.
+BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model, std::int64_t samples, int slices = 1);
 
 // Which loads a profile has the times of, for reports: "ops as measured while 1, 2 or 4 of 4 workers worked; sharing of
 // memory bandwidth is not modelled beside it".

@@ -87,6 +87,7 @@ void read_experts(const HfReading& r) {
                            .shared_feed_forward = shared ? c.count("moe_shared_expert_intermediate_size") : 0,
                            .router_bias = true,  // e_score_correction_bias
                            .expert_bias = r.out.transformer.feed_forward_bias};
+  r.out.trained_as.routing = Routing{.scores = RouterScores::Sigmoid};
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "io/import/hf_types.hpp"
 #include "io/read/trained_as.hpp"
+#include "io/text/names.hpp"
 
 namespace pipewright::io {
 namespace {
@@ -85,6 +86,29 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
       r.out.notes.push_back(fmt::format("{} of {} is not kept", printable(key.substr(0, 64)), rope.key));
 }
 
+// Over what the type of the model says. Where neither says anything, it is unknown.
+void read_routing(const HfReading& r) {
+  if (r.out.transformer.moe.experts == 0) return;
+  const Routing by_type = r.out.trained_as.routing.value_or(Routing{});
+  const bool stated = r.config.has("scoring_func");
+  const std::string scores = r.config.word("scoring_func", std::string(name(by_type.scores)));
+  if (scores != "softmax" && scores != "sigmoid") {
+    r.out.notes.push_back(fmt::format("scoring_func {} is not kept", rope_type_word(scores)));
+    r.out.trained_as.routing.reset();
+    return;
+  }
+  Routing routing{.scores = scores == "sigmoid" ? RouterScores::Sigmoid : RouterScores::Softmax};
+  const std::int64_t groups = std::max<std::int64_t>(1, r.config.count_or_0("n_group", 1)),
+                     used = r.config.count_or_0("topk_group", groups);
+  if (groups > 1) routing.groups = groups, routing.groups_used = used;
+  if (r.out.transformer.moe.experts % groups != 0)
+    r.config.refuse("n_group",
+                    fmt::format("does not divide the {} experts; correct it", r.out.transformer.moe.experts));
+  if (used > groups) r.config.refuse("topk_group", fmt::format("is more than the {} of n_group; correct it", groups));
+  if (const auto scale = r.config.positive("routed_scaling_factor"); scale && *scale != 1) routing.scale = scale;
+  if (stated || routing != Routing{}) r.out.trained_as.routing = routing;
+}
+
 }  // namespace
 
 void read_hf_trained_as(const HfReading& r) {
@@ -94,6 +118,7 @@ void read_hf_trained_as(const HfReading& r) {
       if (*value >= 1) r.config.refuse(key, "is not a number above 0, below 1; correct it");
       trained.norm_epsilon = value;
     }
+  read_routing(r);
   if (r.out.transformer.positions != Transformer::Positions::Rotary) return;
   const RopeObject rope = rope_object(r);
   trained.rope_theta = r.type == "mpt" ? r.config.within("attn_config").positive("rope_theta")

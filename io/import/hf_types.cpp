@@ -470,6 +470,7 @@ void deepseek_v3(const HfReading& r) {
   Transformer& t = r.out.transformer;
   deepseek(r);
   t.moe.router_bias = true;  // e_score_correction_bias
+  r.out.trained_as.routing = Routing{.scores = RouterScores::Sigmoid};
   t.stated_modules = r.config.count_or_0("num_nextn_predict_layers", 0, kMostModules);
   t.modules = r.options.next_token_modules;
   if (t.modules > t.stated_modules)

@@ -157,6 +157,14 @@ std::vector<std::pair<std::string, std::string>> parts_of(const RopeScaling& sca
   return parts;
 }
 
+std::string routing_in_words(const Routing& routing) {
+  std::string text = fmt::format("router: {} scores", name(routing.scores));
+  if (routing.groups)
+    text += fmt::format(", the best {} of {} groups", routing.groups_used.value_or(*routing.groups), *routing.groups);
+  if (routing.scale) text += fmt::format(", scaled by {}", *routing.scale);
+  return text;
+}
+
 }  // namespace
 
 std::string python_head(const LaunchRequest& request, std::string_view framework, std::string_view version) {
@@ -179,6 +187,7 @@ std::string python_trained_as(const Model& model) {
     text += comment(fmt::format("rope_scaling of type {} is not kept: take it from the model's own configuration.",
                                 trained.rope_scaling_not_kept));
   if (trained.norm_epsilon) text += fmt::format("NORM_EPSILON = {}\n", *trained.norm_epsilon);
+  if (trained.routing) text += comment(routing_in_words(*trained.routing));
   return text.empty() ? "" : comment("As the model is trained, for the layers that you put here.") + text;
 }
 
@@ -197,6 +206,7 @@ std::string trained_as_in_words(const TrainedAs& trained) {
     words.push_back(text);
   }
   if (trained.norm_epsilon) words.push_back(fmt::format("norm epsilon {}", *trained.norm_epsilon));
+  if (trained.routing) words.push_back(routing_in_words(*trained.routing));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 

@@ -220,7 +220,8 @@ void rotary_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) 
 }
 
 // What the model has and no flag here says: it was priced, and the script would train another.
-std::vector<std::string> unsaid(const Transformer& t) {
+// `corrected`: the bias is one that is added to scores where experts are chosen, for which there is a flag.
+std::vector<std::string> unsaid(const Transformer& t, bool corrected) {
   std::vector<std::string> parts;
   const auto add = [&](bool has, const char* what) {
     if (has) parts.emplace_back(what);
@@ -242,9 +243,25 @@ std::vector<std::string> unsaid(const Transformer& t) {
   add(t.sinks, "attention sinks");
   add((t.attention_bias == Transformer::Bias::All) != t.feed_forward_bias,
       "biases of the attention or of the feed-forward alone");
-  add(t.moe.router_bias, "bias of the router");
+  add(t.moe.router_bias && !corrected, "bias of the router");
   add(t.moe.expert_bias, "biases of the experts");
   return parts;
+}
+
+// Sigmoid scores with a bias are those of DeepSeek-V3, whose bias moves the choice alone.   [DeepSeekIII24] section 2.1.2
+bool corrects_scores(const Transformer& t, const TrainedAs& trained) {
+  return t.moe.router_bias && trained.routing && trained.routing->scores == RouterScores::Sigmoid;
+}
+
+void router_flags(Flags& flags, const Transformer& t, const TrainedAs& trained) {
+  if (!trained.routing) return;  // softmax is theirs, too
+  const Routing& routing = *trained.routing;
+  flags.add("--moe-router-score-function {}{}{}", name(routing.scores),
+            routing.scale ? fmt::format(" --moe-router-topk-scaling-factor {}", *routing.scale) : "",
+            corrects_scores(t, trained) ? " --moe-router-enable-expert-bias" : "");
+  if (routing.groups)
+    flags.add("--moe-router-num-groups {} --moe-router-group-topk {}", *routing.groups,
+              routing.groups_used.value_or(*routing.groups));
 }
 
 void expert_flags(Flags& flags, const Answer& written) {
@@ -317,10 +334,12 @@ void model_flags(Flags& flags, const Answer& written) {
   if (t.attention_bias == Transformer::Bias::Queries) flags.line("--add-qkv-bias");
   if (t.qk_norm == Transformer::QkNorm::Head && !hybrid) flags.line("--qk-layernorm");
   if (t.attention_gate) flags.line("--attention-output-gate");
+  if (!t.flash) flags.line("--attention-backend unfused");
   if (!t.tied) flags.line("--untie-embeddings-and-output-weights");
   if (t.moe.experts > 0)
     flags.add("--num-experts {} --moe-router-topk {} --moe-ffn-hidden-size {}", t.moe.experts, t.moe.active,
               t.moe.feed_forward);
+  if (t.moe.experts > 0) router_flags(flags, t, trained);
   expert_flags(flags, written);
   if (t.moe.experts > 0 && !t.sparse.empty()) flags.add("--moe-layer-freq '{}'", sparse_of(t));
   if (t.moe.shared_feed_forward > 0)
@@ -330,7 +349,7 @@ void model_flags(Flags& flags, const Answer& written) {
     flags.add("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}{}",
               t.latent.rank, t.latent.nope_size, t.latent.rope_size, t.latent.value_size,
               t.latent.query_rank > 0 ? fmt::format(" --q-lora-rank {}", t.latent.query_rank) : "");
-  if (const auto parts = unsaid(t); !parts.empty())
+  if (const auto parts = unsaid(t, corrects_scores(t, trained)); !parts.empty())
     flags.remark(
         fmt::format("The model has what no flag above says; add Megatron-LM's own: {}", fmt::join(parts, ", ")));
   if (!t.dropout) flags.line("--attention-dropout 0.0 --hidden-dropout 0.0");
@@ -377,6 +396,14 @@ void training_flags(Flags& flags, const Answer& written) {
   flags.line("--log-interval 1 --log-throughput");
 }
 
+// One queue keeps the kernels of exchanges behind those that they follow. Sharded weights and exchanges of experts beside
+// another micro-batch need several; with one, Megatron-LM refuses the former.                              [Megatron26]
+std::string hardware_queues(const Answer& written) {
+  if (written.scenario->training.zero >= 2 && written.plan.copies() > 1)
+    return "unset CUDA_DEVICE_MAX_CONNECTIONS  # --use-megatron-fsdp refuses 1\n";
+  return fmt::format("export CUDA_DEVICE_MAX_CONNECTIONS={}\n", written.plan.facts.pairs ? 32 : 1);
+}
+
 std::string how_to_run_megatron(const LaunchRequest& request, bool several, const std::string& script) {
   const std::string where = "in the folder of Megatron-LM, where " + script + " is";
   if (request.sbatch) return comment(fmt::format("Submit with: sbatch FILE, {}.", where));
@@ -402,7 +429,7 @@ std::string megatron_launch(const LaunchRequest& request) {
   const std::string script =
       described(written.scenario->model)->pattern.empty() ? "pretrain_gpt.py" : "pretrain_hybrid.py";
   text += how_to_run_megatron(request, several, script);
-  text += "set -euo pipefail\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n";
+  text += "set -euo pipefail\n" + hardware_queues(written);
   if (written.scenario->training.precision == Precision::Tf32) text += "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n";
   text += "parallel=(\n" + parallel.text() + recompute.text() + ")\n";
   text += "model=(\n" + model.text() + ")\ntraining=(\n" + training.text() + ")\n";

@@ -48,8 +48,10 @@ constexpr Field<Scenario> kScenario[] = {
     {"training", "map", "batch, precision, optimizer",
      [](Reader& reader, const At& at, Scenario& s) { read_training_section(reader, at, s.training); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
+       Training training = scenario.training;
+       if (scenario.model.tokens) training.sequence_length.reset();  // which says it, and may be changed there
        out.open(key);
-       write_training_section(out, scenario.training);
+       write_training_section(out, training);
        out.close();
      },
      Need::Required},

@@ -54,6 +54,29 @@ void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& tr
   out.close();
 }
 
+constexpr Field<Routing> kRouting[] = {
+    {"scores", "softmax | sigmoid", "of a token for its experts", member<&Routing::scores>, Need::Required},
+    {"groups", "whole number >= 1", "groups of experts, of which the best are kept; default: one",
+     member<&Routing::groups, AtLeast1>},
+    {"groups_used", "whole number >= 1", "how many of them; default: all", member<&Routing::groups_used, AtLeast1>},
+    {"scale", "number > 0", "of the sum of the chosen experts' scores; default: 1", read_as<&Routing::scale, Positive>,
+     write_as<&Routing::scale>},
+};
+
+void read_routing(Reader& reader, const At& at, TrainedAs& trained) {
+  Routing& routing = trained.routing.emplace();
+  read_fields<Routing>(reader, at, kRouting, routing);
+  if (routing.groups_used.value_or(1) > routing.groups.value_or(1))
+    reader.errors.add(at.yaml.place, fmt::format("{}.groups_used: is more than groups; correct it", path(at)));
+}
+
+void write_routing(YamlText& out, std::string_view key, const TrainedAs& trained) {
+  if (!trained.routing) return;
+  out.open(key);
+  write_fields<Routing>(out, kRouting, *trained.routing);
+  out.close();
+}
+
 constexpr Field<TrainedAs> kTrainedAs[] = {
     {"rope_theta", "number > 0", "base of rotary positions; default: unknown",
      member<&TrainedAs::rope_theta, Positive>},
@@ -62,6 +85,8 @@ constexpr Field<TrainedAs> kTrainedAs[] = {
     {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", read_rope_scaling, write_rope_scaling},
     {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown",
      member<&TrainedAs::norm_epsilon, Epsilon>},
+    {"routing", "map", "how experts are chosen: see model.trained_as.routing; default: unknown", read_routing,
+     write_routing},
 };
 
 }  // namespace
@@ -110,7 +135,8 @@ TrainedAs trained_as(const Model& model) {
 
 std::vector<SectionDoc> trained_as_docs() {
   return {document<TrainedAs>("model.trained_as", kTrainedAs),
-          document<RopeScaling>("model.trained_as.rope_scaling", kRopeScaling)};
+          document<RopeScaling>("model.trained_as.rope_scaling", kRopeScaling),
+          document<Routing>("model.trained_as.routing", kRouting)};
 }
 
 }  // namespace pipewright::io

@@ -134,6 +134,8 @@ inline constexpr Name<RopeScalingType> kRopeScalingTypes[] = {{"linear", RopeSca
                                                               {"dynamic", RopeScalingType::Dynamic},
                                                               {"llama3", RopeScalingType::Llama3},
                                                               {"yarn", RopeScalingType::Yarn}};
+inline constexpr Name<RouterScores> kRouterScores[] = {{"softmax", RouterScores::Softmax},
+                                                       {"sigmoid", RouterScores::Sigmoid}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 inline constexpr Name<CellStatus> kCellStatuses[] = {
     {"compared", CellStatus::Compared},         {"fitted", CellStatus::Fitted},
@@ -263,6 +265,9 @@ constexpr std::span<const Name<CellStatus>> names_of(CellStatus) {
 }
 constexpr std::span<const Name<RopeScalingType>> names_of(RopeScalingType) {
   return kRopeScalingTypes;
+}
+constexpr std::span<const Name<RouterScores>> names_of(RouterScores) {
+  return kRouterScores;
 }
 
 template <class E>

@@ -60,7 +60,7 @@ std::vector<TextColumn> cap_columns(const ScheduleAnswer& found) {
 
 std::string ended(const ScheduleAnswer& found) {
   if (found.gap() <= 0) return "no order is better: it equals the bound";
-  const std::string gap = fmt::format("another order may be better by up to {}", percent(found.gap()));
+  const std::string gap = fmt::format("another order may take up to {} less", percent(found.gap()));
   return found.stopped ? gap + "; the search was ended early, so that another run may find another order" : gap;
 }
 

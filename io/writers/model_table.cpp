@@ -140,7 +140,8 @@ std::string model_table(const Model& model, const TableOptions& options, bool op
     text += fmt::format(", {} of them active per token", count(static_cast<double>(active)));
   if (const std::int64_t trained = trained_count(model); trained != parameter_count(model))
     text += fmt::format(", {} of them trained ({})", count(static_cast<double>(trained)), trained);
-  text += fmt::format("\nfigures for {} sample{}", model.batch, model.batch == 1 ? "" : "s");
+  text += fmt::format("\nfigures as the model states them, or in fp32, for {} sample{}", model.batch,
+                      model.batch == 1 ? "" : "s");
   if (model.tokens) text += fmt::format(" of {} tokens", *model.tokens);
   if (const FlopCount flops = flop_count(model); flops.forward > 0)
     text += fmt::format("; {}FLOP forward, {}FLOP forward and backward", flop(flops.forward), flop(flops.training()));

@@ -132,7 +132,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
   for (const std::string& warning : warnings_of(ranking))
     text += "\n" + wrapped("warning: ", warning, width);
   if (!ranking.pareto.empty()) {
-    text += fmt::format("\nnot beaten in all of {}\n", fmt::join(ranking.pareto_axes, ", "));
+    text += fmt::format("\nof the plans that were looked at, not beaten in all of {}\n",
+                        fmt::join(ranking.pareto_axes, ", "));
     text += text_table(columns(ranking.pareto), width);
   }
   return text;

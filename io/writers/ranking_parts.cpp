@@ -271,7 +271,8 @@ std::vector<std::string> tried(const Ranking& ranking) {
       fmt::format("{} layout{}: {} simulated ({} simulation{}", ranking.layouts, ranking.layouts == 1 ? "" : "s",
                   ranking.evaluated, ranking.simulations, ranking.simulations == 1 ? "" : "s");
   if (ranking.refined > 0) text += fmt::format(", cuts of {} searched", ranking.refined);
-  text += fmt::format("), {} pruned by bound, {} do not fit", ranking.bounded, ranking.too_large);
+  text += fmt::format("), {} pruned by bound, {} {} not fit", ranking.bounded, ranking.too_large,
+                      ranking.too_large == 1 ? "does" : "do");
   std::int64_t refused = 0;
   for (const auto& [reason, count] : ranking.refused)
     refused += count;

@@ -358,15 +358,18 @@ class Gantt {
     const auto leave_out = [&](std::size_t count, std::string_view why) {
       if (count > 0) left_out.push_back(fmt::format("{} {}", count, why));
     };
-    leave_out(hidden, "to or from workers without a row");
-    leave_out(brief, "shorter than a pixel");
-    if (beside.size() > kMostMessages) leave_out(beside.size(), "between neighbouring rows, too many to tell apart");
-    if (crossed > kMostRowsCrossed) leave_out(over.size(), "that would pass over other rows, too many to tell apart");
+    leave_out(hidden, "go to or come from workers without a row");
+    leave_out(brief, brief == 1 ? "is shorter than a pixel" : "are shorter than a pixel");
+    if (beside.size() > kMostMessages)
+      leave_out(beside.size(), "are between neighbouring rows and too many to tell apart");
+    if (crossed > kMostRowsCrossed) leave_out(over.size(), "would pass over other rows and are too many to tell apart");
     if (beside.size() <= kMostMessages) messages_ = beside;
     if (crossed <= kMostRowsCrossed) messages_.insert(messages_.end(), over.begin(), over.end());
     if (!left_out.empty())
       messages_note_ =
-          fmt::format("{} of {} messages are drawn; not drawn: {}.", messages_.size(), all, fmt::join(left_out, ", "));
+          messages_.empty() && left_out.size() == 1
+              ? fmt::format("No messages are drawn: {}.", left_out.front())
+              : fmt::format("{} of {} messages are drawn. {}.", messages_.size(), all, fmt::join(left_out, ", "));
   }
 
   bool has_row(WorkerId w) const { return std::binary_search(rows_.begin(), rows_.end(), w); }

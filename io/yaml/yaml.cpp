@@ -366,8 +366,8 @@ Assignment parse_assignment(const std::string& text) {
   const auto source = std::make_shared<const YamlSource>(YamlSource{"--set " + shown, "", false});
   const Place place{source->name, 0, 0};
   const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw InputError(place, "has no value; write e.g. --set training.micro_batches=8");
+  if (equals == 0) throw InputError(place, "has no key; write e.g. --set training.micro_batches=8");
+  if (equals == std::string::npos) throw InputError(place, "has no value; write e.g. --set training.micro_batches=8");
   Assignment assignment;
   std::size_t begin = 0;
   while (begin <= equals) {

@@ -79,19 +79,23 @@ class Narrowing {
       refuse(plan().partition.place, "partition", "stages with replicas of their own", "write plan.partition: auto");
   }
 
+  bool runs(const std::string& schedule) const {
+    const ScheduleRule* rule = find_schedule(schedule);
+    return words_.runs == nullptr ? flushes(schedule) : rule != nullptr && words_.runs(*rule);
+  }
+
   // Of an open field what is left of its values; of a fixed one whether it is among them. `all`: of the framework;
   // empty: any but those of asynchronous training.
   void choose(const std::string& key, const std::string& own, const std::vector<std::string>& all) {
     const auto open = plan().open.find(key);
     if (open == plan().open.end()) {
-      const bool there = all.empty() ? flushes(own) : std::find(all.begin(), all.end(), own) != all.end();
-      if (!there) refuse(plan().schedule.place, key, own, all.empty() ? "write auto" : "write " + either(all));
+      if (!runs(own)) refuse(plan().schedule.place, key, own, all.empty() ? "write auto" : "write " + either(all));
       return;
     }
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
     for (const std::string& value : among.empty() ? all : among)
-      if (all.empty() ? flushes(value) : std::find(all.begin(), all.end(), value) != all.end()) left.push_back(value);
+      if (runs(value)) left.push_back(value);
     if (left == among) return;
     if (left.empty())
       refuse(open->second.place, key, "auto, but among values", all.empty() ? "write auto" : "list " + either(all));

@@ -110,8 +110,11 @@ class Nearness {
     const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
       return find_schedule(name)->facts.takes_chunks == chunks;
     });
-    const bool pairs = is(Framework::Megatron) && asked.facts.pairs, no_tokens = pairs && !plan_.split().sends_tokens();
-    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush && (!pairs || no_tokens)) {
+    const bool pairs = is(Framework::Megatron) && asked.facts.pairs;
+    const std::string unpaired = pairs ? why_unpaired() : "";
+    if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush && (!pairs || !unpaired.empty())) {
+      if (!unpaired.empty() && plan_.split().sends_tokens())
+        differs(fmt::format("schedule: {} {}; {}", plan_.schedule, unpaired, nearest));
       request().schedule.value = nearest, request().given = nullptr;  // one worker: all orders take as long
       return;
     }
@@ -121,7 +124,7 @@ class Nearness {
       one_mode(plan_.recompute.front() == Recompute::Layers ? Recompute::Blocks : plan_.recompute.front());
     }
     const auto runs = words(framework_).runs;
-    if (asked.name == nearest || (runs != nullptr && runs(asked) && !no_tokens && !sliced)) return;
+    if (asked.name == nearest || (runs != nullptr && runs(asked) && unpaired.empty() && !sliced)) return;
     std::string what = asked.from_file ? "the order of a file" : plan_.schedule;
     if (!asked.flush) what += ", which updates without a flush,";
     differs(fmt::format("schedule: {} {}; {}", what,
@@ -129,10 +132,27 @@ class Nearness {
                         : takes_any && two_ways ? "keeps each stage on two ranks, which PyTorch's schedules do not"
                         : takes_any && to_and_fro
                             ? "puts stages to and fro, which a schedule file cannot tell torchtitan"
-                        : no_tokens && asked.in_megatron ? "needs expert_parallel there"
-                                                         : "is not there",
+                        : !unpaired.empty() && asked.in_megatron ? unpaired
+                                                                 : "is not there",
                         nearest));
     request().schedule.value = nearest, request().given = nullptr;
+  }
+
+  // What --overlap-moe-expert-parallel-comm wants beside it; "": all is there.                          [Megatron26]
+  std::string why_unpaired() const {
+    if (!plan_.split().sends_tokens()) return "needs expert_parallel there";
+    const Scenario& scenario = found_.scenario;
+    if (scenario.plan.expert_exchange.value == ExpertExchange::AllGather)
+      return "needs expert_exchange: all_to_all there";
+    if (weight_bytes(scenario.training.precision).value != 2) return "needs precision: bf16 or fp16 there";
+    const bool whole = std::any_of(plan_.recompute.begin(), plan_.recompute.end(), [](Recompute mode) {
+      return mode != Recompute::None && mode != Recompute::Selective;
+    });
+    if (whole) return "does not recompute whole blocks there";
+    const bool experts =
+        std::find(plan_.recompute.begin(), plan_.recompute.end(), Recompute::Selective) != plan_.recompute.end() &&
+        scenario.plan.recompute_modules.has(Module::Experts);
+    return experts ? "does not recompute experts (moe) there" : "";
   }
 
   // Keys of the schedule that is written stay, but those of groups outside Megatron-LM.

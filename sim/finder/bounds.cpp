@@ -187,7 +187,7 @@ class StageBound {
       if (lefts.empty()) lefts.push_back({0, 0});
       return lefts;
     }
-    // Of several chunks the most of each, as if it had all the room, and of both together.
+    // Of several chunks the most of each, as if it had all the room, and of both together: as many Ws as can be, or as few.
     std::vector<Passes> weights, both;
     std::int64_t inputs = 0;
     for (const VirtualStageId v : chunks_) {
@@ -197,7 +197,8 @@ class StageBound {
       inputs += M * problem_.input[at(v)];
     }
     const std::int64_t most_weights = longest(std::move(weights), room), most = longest(std::move(both), room);
-    lefts.push_back({std::min(inputs, std::max<std::int64_t>(0, most - most_weights)), most_weights});
+    for (const std::int64_t w : {most_weights, std::clamp<std::int64_t>(most - inputs, 0, most_weights)})
+      lefts.push_back({std::min(inputs, std::max<std::int64_t>(0, most - w)), w});
     return lefts;
   }
 
@@ -359,14 +360,14 @@ OrderBound order_bound(const OrderProblem& problem) {
 }
 
 void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
-                 std::int64_t effort) {
+                 std::int64_t effort, const std::function<bool()>& stop) {
   const OrderProblem passes = problem.without_pairs();
   PassWindows windows(passes, !problem.pair.empty());
   std::int64_t low = bound.value, high = known;  // low - 1 is known not to do, high is not
   const auto refutes = [&](std::int64_t target) {
     std::int64_t part = std::min(effort, effort / kQuestions + 1);
     effort -= part;
-    const bool refuted = windows.refutes(target, both_orders, part);
+    const bool refuted = windows.refutes(target, both_orders, part, stop);
     effort += std::max<std::int64_t>(part, 0);
     return refuted;
   };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "sim/finder/problem.hpp"
@@ -24,9 +25,9 @@ struct OrderBound {
 OrderBound order_bound(const OrderProblem& problem);
 
 // A larger bound, up to `known`, that some order has: the least value that the windows of all passes do not refute
-// (windows.hpp). `effort` counts steps, and is used up at most.
+// (windows.hpp). `effort` counts steps, and is used up at most; `stop` ends it early, with what is proven by then.
 void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
-                 std::int64_t effort);
+                 std::int64_t effort, const std::function<bool()>& stop);
 
 // What one micro-batch holds on the stage in all chunks that it runs there; both ways the more of the two directions.
 std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage);

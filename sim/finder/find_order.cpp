@@ -51,7 +51,7 @@ class OrderFinder {
   void raise(bool both_orders) {
     if (done()) return;
     std::int64_t passes = std::int64_t{kPassKinds} * problem_.chunks() * problem_.micro_batches;
-    raise_bound(found_.bound, problem_, best_, both_orders, search_.evaluations * passes);
+    raise_bound(found_.bound, problem_, best_, both_orders, search_.evaluations * passes, search_.stop);
   }
 
   bool fits(const PricedOrder& order) const {

@@ -22,8 +22,14 @@ ListScheduler::ListScheduler(const OrderProblem& problem) : pricer_(problem), st
   forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
   forwards_.resize(chunks), inputs_.resize(chunks), weights_.resize(chunks);
   const OrderProblem passes = problem.without_pairs();
-  for (StageId k = 0; k < problem.stages; ++k)
+  growth_.resize(stages_.size());
+  for (StageId k = 0; k < problem.stages; ++k) {
     least_work_.push_back(passes.work(k));
+    for (int row = 0; row < problem.virtual_stages; ++row) {
+      const std::size_t c = at(pricer_.chunk_at(k, row));
+      growth_[at(k)] = std::max(growth_[at(k)], problem.kept_after_input[c] - problem.held[c]);
+    }
+  }
 }
 
 void ListScheduler::set_next(StageId stage, std::int64_t time) {
@@ -86,7 +92,9 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
   if (input <= now && (input_fits || weights_of < 0)) return {.kind = 1, .chunk = input_of};
   if (input <= now) return {.kind = 2, .chunk = weights_of};
   const bool admitted = forward_of >= 0 && me.in_flight < rule.most[at(stage)];
-  const bool full = forward_of >= 0 && me.held + problem.held[at(forward_of)] > problem.cap[at(stage)];
+  // Room for what a B behind it needs more than its F left.
+  const bool full =
+      forward_of >= 0 && me.held + problem.held[at(forward_of)] + growth_[at(stage)] > problem.cap[at(stage)];
   if (admitted && !full && forward <= now &&
       input >= now + share(rule.patience[at(stage)], problem.forward[at(forward_of)]))
     return {.kind = 0, .chunk = forward_of};

@@ -47,6 +47,7 @@ class ListScheduler {
 
   OrderPricer pricer_;
   std::vector<std::int64_t> least_work_;  // by stage
+  std::vector<std::int64_t> growth_;      // by stage: what a micro-batch may hold more from B to W than before
   std::vector<Stage> stages_;
   std::vector<StageId> winner_;  // a tree over the stages: which of them is to act first
   std::size_t leaves_ = 1;

@@ -185,6 +185,10 @@ bool PassWindows::edges(StageId stage) {
 // false: a window is too narrow. Ends when nothing changes, or at the end of the effort.
 bool PassWindows::narrow() {
   while (effort_ > 0) {
+    if (*stop_ && (*stop_)()) {
+      effort_ = 0;
+      break;
+    }
     any_changed_ = false;
     if (!ways()) return false;
     for (StageId k = 0; k < problem_.stages; ++k)
@@ -239,8 +243,9 @@ bool PassWindows::try_both_orders() {
   return true;
 }
 
-bool PassWindows::refutes(std::int64_t target, bool both_orders, std::int64_t& effort) {
-  effort_ = effort, target_ = target;
+bool PassWindows::refutes(std::int64_t target, bool both_orders, std::int64_t& effort,
+                          const std::function<bool()>& stop) {
+  effort_ = effort, target_ = target, stop_ = &stop;
   now_.earliest.resize(length_.size()), now_.latest.resize(length_.size());
   for (StageId k = 0; k < problem_.stages; ++k) {
     const auto first = static_cast<std::ptrdiff_t>(pass(k, 0, 0));

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "sim/finder/problem.hpp"
@@ -22,7 +23,7 @@ class PassWindows {
 
   // true: no order has a measure of `target` or less. false: not known. `effort` is counted down by steps, and ends the
   // question at 0. `both_orders`: tries the orders of pairs, too.
-  bool refutes(std::int64_t target, bool both_orders, std::int64_t& effort);
+  bool refutes(std::int64_t target, bool both_orders, std::int64_t& effort, const std::function<bool()>& stop = {});
 
  private:
   struct Windows {
@@ -61,6 +62,7 @@ class PassWindows {
   std::vector<char> changed_;  // by stage: since pairs, and since edges were looked at
   bool any_changed_ = false;
   std::int64_t effort_ = 0, target_ = 0;
+  const std::function<bool()>* stop_ = nullptr;
 
   // Of one stage, for edge finding: windows, lengths, and the earliest begins that it finds.
   std::vector<std::int64_t> begins_, ends_, lengths_, found_, latest_of_;

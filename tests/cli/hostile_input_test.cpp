@@ -89,10 +89,10 @@ TEST_CASE("K times v beyond 16 bits is refused, whatever the number of layers") 
 TEST_CASE("A time that overflows names its layer, a sum of times the file") {
   CHECK(complaint(quickstart_with({"model.layers.1.forward=4e18 ns", "training.micro_batch_size=16"})) ==
         "error: scenarios/quickstart.yaml:15:7: layer \"deep.0\", for 16 samples: a time overflows: it is larger than "
-        "2^62 ns or bytes; use smaller figures\n");
+        "2^62 ns or bytes; look for a figure with the wrong unit\n");
   CHECK(complaint(quickstart_with({"model.layers.1.forward=2e18 ns"})) ==
         "error: scenarios/quickstart.yaml: the sum of the layer times overflows: it is larger than 2^62 ns or bytes; "
-        "use smaller figures\n");
+        "look for a figure with the wrong unit\n");
 }
 
 TEST_CASE("A step that takes no time is reported as such, and compared with nothing") {

@@ -212,6 +212,9 @@ assert trained.ROPE_THETA == 500000 and trained.NORM_EPSILON == 1e-05
 deepseek = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/deepseek-v3.json",
                     "--set", "plan.recompute=none")
 assert "--rope-type yarn --rotary-scaling-factor 40 --mscale 1 --mscale-all-dim 1\n" in deepseek, deepseek
+assert ("--moe-router-score-function sigmoid --moe-router-topk-scaling-factor 2.5 --moe-router-enable-expert-bias\n" in deepseek
+        and "--moe-router-num-groups 8 --moe-router-group-topk 4\n" in deepseek), deepseek
+assert "bias of the router" not in deepseek, deepseek
 # Parts of a model that no flag says are named, and only those.
 gpt_oss = launched("what_if/llama3-70b.yaml", "megatron", "--set", f"model.hf={SOURCE}/configs/models/hf/gpt-oss-20b.json",
                    "--set", "plan.stages=4")

@@ -193,7 +193,8 @@ TEST_CASE("launch --for slurm names the line of the key that a run refuses, or t
 
 TEST_CASE("launch asks for a plan that the framework can express where the nearest is slower") {
   const ProgramRun run = run_program({"launch", kQuickstart, "--for", "deepspeed", "--set", "plan.schedule=gpipe"});
-  const std::string before = "for the best plan that DeepSpeed can express: pipewright plan scenarios/quickstart.yaml";
+  const std::string before =
+      "to search the plans that DeepSpeed can express: pipewright plan scenarios/quickstart.yaml";
   holds(run.err, before + " --for deepspeed --set plan=auto\n");
   CHECK(run_program({"launch", kQuickstart, "--for", "torch"}).err.find("for the best plan") == std::string::npos);
 }

@@ -180,6 +180,14 @@ TEST_CASE("Beyond the sizes that were measured a layer lies on the line through 
   CHECK(near > 0.03);
   CHECK(far > near);
   CHECK(beyond_measured(two.profile, two.scenario.model, 7).layers == 0);
+  // Of slices, by the times of slices: this profile has none.
+  CHECK(beyond_measured(two.profile, two.scenario.model, 100, 2).layers == 0);
+  MachineProfile sliced = two.profile;
+  for (LayerTimes& times : sliced.layers)
+    times.key = key_of_slice(times.key, 1, 2);
+  CHECK(beyond_measured(sliced, two.scenario.model, 100, 2).layers ==
+        beyond_measured(two.profile, two.scenario.model, 100).layers);
+  CHECK(beyond_measured(sliced, two.scenario.model, 100, 2).error == far);
 }
 
 TEST_CASE("fit: a line that was planted is found within 1 %, and its error bar holds what it should") {

@@ -67,6 +67,33 @@ TEST_CASE("Every shipped configuration states its norms' epsilon, and its rotary
   }
 }
 
+TEST_CASE("How experts are chosen is kept, by the type of the model and by its words") {
+  const Scratch scratch;
+  const std::string path = scratch.write("deepseek.yaml", "model: {hf: " + shipped("deepseek-v3") + "}\n");
+  const Model model = read_model(path);
+  const Routing published{.scores = RouterScores::Sigmoid, .groups = 8, .groups_used = 4, .scale = 2.5};
+  REQUIRE(trained_as(model).routing);
+  CHECK(*trained_as(model).routing == published);
+  CHECK(*trained_as(read_model(scratch.write("back.yaml", model_yaml(model, "")))).routing == published);
+  const auto changed = [&](const std::string& routing) {
+    return scratch.write("changed.yaml",
+                         "model: {hf: " + shipped("deepseek-v3") + ", trained_as: {routing: " + routing + "}}\n");
+  };
+  CHECK(*trained_as(read_model(changed("{scores: softmax}"))).routing == Routing{});
+  CHECK(message_of([&] {
+          read_model(changed("{scores: sigmoid, groups: 2, groups_used: 4}"));
+        }).find("groups_used: is more than groups") != std::string::npos);
+  std::string text = read_file(shipped("deepseek-v3"));
+  const auto with = [&](const std::string& before, const std::string& after) {
+    std::string other = text;
+    return other.replace(other.find(before), before.size(), after);
+  };
+  CHECK(hf_refusal(with("\"topk_group\": 4", "\"topk_group\": 9")).find("is more than the 8 of n_group") !=
+        std::string::npos);
+  CHECK(parse_hf_config(with("\"scoring_func\": \"sigmoid\",", ""), "config.json", {}).trained_as.routing == published);
+  CHECK_FALSE(parse_hf_config(read_file(shipped("mixtral-8x7b")), "config.json", {}).trained_as.routing);
+}
+
 TEST_CASE("What a model is trained with, and where it comes from, goes to a written file and back") {
   const Scratch scratch;
   scratch.write("config.json", hf_llama("\"rope_theta\": 1e6, \"rms_norm_eps\": 1e-06, \"rope_scaling\": {\"type\": "

@@ -160,7 +160,7 @@ TEST_CASE("Two directions are read from two sets of stages, and what does not fi
   holds(csv_error("0F0,3F2,3B2,0B0\n1F0,2F2,2B2,1B0\n"), "micro-batch 1 never runs, but micro-batch 2 does");
 }
 
-TEST_CASE("Micro-batches may go up and down as no rule says it, and through more than two pipelines") {
+TEST_CASE("Micro-batches may be dealt to pipelines by a list, and to more than two pipelines") {
   const GivenSchedule first_up = parse_schedule_csv("3F0,0F1,0B1,3B0\n2F0,1F1,1B1,2B0\n", "x");
   CHECK(first_up.chunk_order == ChunkOrder::Listed);
   CHECK(first_up.compute[0][0] == Op{Kind::F, 1, 0});
@@ -185,7 +185,8 @@ TEST_CASE("Micro-batches may go up and down as no rule says it, and through more
   CHECK(given.pipelines == 4);
   CHECK(given.stages == 4);
   CHECK(given.virtual_stages == 1);
-  // Through two of them at once: no pipelines, and no other order.
+  // Through two of them at once.
   const std::size_t place = four.find("4F1");
-  holds(csv_error(four.replace(place, 3, "4F0")), "these orders can be simulated");
+  holds(csv_error(four.replace(place, 3, "4F0")),
+        "4F0 is of pipeline 1, but micro-batch 0 runs through pipeline 0, whose stages are 0 to 3");
 }

@@ -80,12 +80,12 @@ TEST_CASE("messages pass over rows while that hides little, and the drawing says
   const std::string few = svg_timeline(small_answer(shape)->answer);
   CHECK(count(few, "class=\"msg\"") == 2 * 7 * 4 + 1);
   CHECK(count(few, "class=\"halo\"") == 2 * 4);
-  CHECK(few.find("not drawn") == std::string::npos);
+  CHECK(few.find("messages are drawn") == std::string::npos);
   shape.micro_batches = 40;  // 80 of them would cross 160 rows
   const std::string many = svg_timeline(small_answer(shape)->answer);
   CHECK(count(many, "class=\"msg\"") == 2 * 6 * 40 + 1);
   CHECK(count(many, "class=\"halo\"") == 0);
-  CHECK(many.find(">480 of 560 messages are drawn; not drawn: 80 that would pass over other rows, too many to tell "
+  CHECK(many.find(">480 of 560 messages are drawn. 80 would pass over other rows and are too many to tell "
                   "apart.<") != std::string::npos);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("messages between replicated stages are drawn, each from its own repli
 TEST_CASE("messages that cannot be seen or have no room are counted below the drawing") {
   // 1 us of 33 ms is 0.03 of 1000 units.
   CHECK(svg_timeline(small_answer({.wire = Time{1000}})->answer)
-            .find(">0 of 48 messages are drawn; not drawn: 48 shorter than a pixel.<") != std::string::npos);
+            .find(">No messages are drawn: 48 are shorter than a pixel.<") != std::string::npos);
   CHECK(svg_timeline(small_answer({.stages = 16, .micro_batches = 1024, .wire = Time{1'000'000}})->answer)
             .find(">30720 messages between workers are not drawn: there are too many ops for lines between them.<") !=
         std::string::npos);

@@ -144,7 +144,7 @@ TEST_CASE("A --set that cannot be understood says so with its own text") {
   Yaml root = parse_yaml("plan: {stages: 2}\nlayers: [1, 2]\n", "x.yaml");
   const auto refused = [&](const std::string& text) { return message_of([&] { set(root, text); }); };
   CHECK(refused("plan.stages") == "--set plan.stages: has no value; write e.g. --set training.micro_batches=8");
-  CHECK(refused("=4") == "--set =4: has no value; write e.g. --set training.micro_batches=8");
+  CHECK(refused("=4") == "--set =4: has no key; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan..x=4") == "--set plan..x=4: has an empty key; write e.g. --set training.micro_batches=8");
   CHECK(refused("plan.stages.x=4") == "--set plan.stages.x=4: plan.stages is \"2\", not a map that could hold \"x\"");
   CHECK(refused("layers.2=4") == "--set layers.2=4: \"2\" is not an item of a list of 2; write a number from 0 to 1");

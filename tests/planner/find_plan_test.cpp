@@ -125,7 +125,8 @@ TEST_CASE("Layer counts must cover every layer once") {
   };
   CHECK(error({4, 4}) == "s.yaml:5:3: plan.partition: 2 layer counts for 4 stages; give 4");
   CHECK(error({2, 2, 2, 1}) ==
-        "s.yaml:5:3: plan.partition: the counts sum to 7 layers, the model has 8; cover every layer once");
+        "s.yaml:5:3: plan.partition: the counts sum to 7 layers, the model has 8; cover every layer once, or write "
+        "balanced");
   CHECK(error({0, 4, 2, 2}) == "s.yaml:5:3: plan.partition: 0 layers for stage 0; every one holds at least one");
   CHECK(error({kLargest, kLargest, kLargest, 1}).find("overflows") != std::string::npos);
 }

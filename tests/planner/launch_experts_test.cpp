@@ -106,6 +106,23 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
         not_there.nearest.differences.end());
   const Launched whole = launched(with_experts(pairs + "micro_batch_group: 4, data_parallel: 4"), Framework::Megatron);
   CHECK(whole.nearest.differences == List{"schedule: moe_overlap_1f1b needs expert_parallel there; interleaved_1f1b"});
+  CHECK(contains(overlapped, "export CUDA_DEVICE_MAX_CONNECTIONS=32\n"));
+  const auto unpaired = [&](const std::string& more) {
+    return launched(
+               with_experts("schedule: moe_overlap_1f1b, partition: balanced, data_parallel: 4, expert_parallel: 4, " +
+                            more),
+               Framework::Megatron)
+        .nearest.differences;
+  };
+  CHECK(unpaired("stages: 2, virtual_stages: 2, recompute: blocks") ==
+        List{"schedule: moe_overlap_1f1b does not recompute whole blocks there; interleaved_1f1b"});
+  CHECK(unpaired("stages: 1, recompute: selective, recompute_modules: [moe]") ==
+        List{"schedule: moe_overlap_1f1b does not recompute experts (moe) there; 1f1b"});
+  CHECK(unpaired("stages: 1, recompute: selective, recompute_modules: [moe_act]").empty());
+  CHECK(unpaired("stages: 1, expert_exchange: all_gather") ==
+        List{"schedule: moe_overlap_1f1b needs expert_exchange: all_to_all there; 1f1b"});
+  CHECK(unpaired("stages: 1, recompute: blocks") ==
+        List{"schedule: moe_overlap_1f1b does not recompute whole blocks there; 1f1b"});
   const Launched torch = launched(
       with_experts(
           "stages: 2, schedule: interleaved_1f1b, virtual_stages: 2, partition: balanced, micro_batch_group: 4"),

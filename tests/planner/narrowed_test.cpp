@@ -95,6 +95,9 @@ TEST_CASE("what the scenario fixes and the framework lacks is refused, with a wa
 
 // gpt has flash attention: no attention cores to rebuild, and `launch` writes the mode all the same.
 TEST_CASE("a recomputation that the framework has is taken as it stands, also where the model has nothing for it") {
+  // Megatron-LM runs it, though no search takes it by itself.
+  CHECK(narrowed(small_for("{stages: auto, schedule: moe_overlap_1f1b}"), Framework::Megatron).restricted ==
+        narrowed(small_for("{stages: auto, schedule: 1f1b}"), Framework::Megatron).restricted);
   const Narrowed fixed = narrowed(small_for("{stages: auto, recompute: selective}"), Framework::Megatron);
   CHECK(fixed.scenario.plan.recompute.value == std::vector{Recompute::Selective});
   const Narrowed listed =

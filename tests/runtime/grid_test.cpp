@@ -162,7 +162,7 @@ TEST_CASE("Every schedule with a flush, on two, four and eight workers") {
 }
 
 // The order of a file: all forwards, micro-batch by micro-batch along its pipeline, then all backwards.
-TEST_CASE("Micro-batches that a file sends up and down as no rule says it") {
+TEST_CASE("Micro-batches that a file deals to pipelines by a list") {
   const ScratchFolder folder;
   for (const auto& [stages, dealt] :
        {std::pair{2, std::vector{1, 0, 0, 1, 1}}, std::pair{2, std::vector{1, 1, 1, 0}},

@@ -242,7 +242,8 @@ TEST_CASE("a ring whose hops share a link takes as many times longer, in closed 
 TEST_CASE("times that overflow are refused, not wrapped") {
   TwoCopies two;
   two.costs.duration_last[static_cast<std::size_t>(Kind::F)] = {kLargest - 5};
-  CHECK_THROWS_WITH_AS(event_order(two.schedule, two.costs),
-                       "the time of a run overflows: it is larger than 2^62 ns or bytes; use smaller figures",
-                       InputError);
+  CHECK_THROWS_WITH_AS(
+      event_order(two.schedule, two.costs),
+      "the time of a run overflows: it is larger than 2^62 ns or bytes; look for a figure with the wrong unit",
+      InputError);
 }

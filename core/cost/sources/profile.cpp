@@ -149,7 +149,7 @@ class Measured final : public CostSource {
     return time->at(static_cast<double>(bytes.value));
   }
   std::string caution(const Model& model, std::int64_t samples) const override {
-    const BeyondMeasured b = beyond_measured(profile_, of_each_ ? *of_each_ : model, samples);
+    const BeyondMeasured b = beyond_measured(profile_, of_each_ ? *of_each_ : model, samples, std::max(1, slices()));
     if (b.layers == 0) return "";
     return std::to_string(b.layers) + " layers were measured for micro-batches of " + std::to_string(b.smallest) +
            " to " + std::to_string(b.largest) + " samples and are priced at " + std::to_string(samples) +
