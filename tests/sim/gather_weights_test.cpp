@@ -1,10 +1,9 @@
 // Sharded weights: which gathers a schedule gets, and how they run next to compute and to the all-reduces.
-#include "sim/schedules/expand.hpp"
-
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "tests/support/agreed.hpp"
 

@@ -1,6 +1,4 @@
 // Activations in the host's memory: when they leave, when they are back, and what is held meanwhile.
-#include "sim/schedules/expand.hpp"
-
 #include <string>
 #include <vector>
 
@@ -8,6 +6,7 @@
 
 #include "core/cost/memory_model.hpp"
 #include "sim/event_order.hpp"
+#include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
