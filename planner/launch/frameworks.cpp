@@ -380,7 +380,8 @@ void settle_experts(Scenario& scenario, Framework framework, bool stages, const 
   if (std::exchange(plan.expert_dispatch_fp8, false))
     differs("expert_dispatch_fp8: its flags are not written here; tokens are sent in 16 bits: false");
   if (plan.expert_nodes) {
-    differs("expert_nodes: limits of the router are not written here; set your router's own");
+    differs(
+        "expert_nodes: on how many nodes the experts of a token lie is up to the router and its groups; check yours");
     plan.expert_nodes.reset();
   }
   if (!plan.split().sends_tokens()) plan.expert_exchange.value = ExpertExchange::AllToAll;
