@@ -179,6 +179,29 @@ double idle_share(const OrderProblem& problem, std::int64_t span) {
   return 1 - static_cast<double>(problem.work(0)) / static_cast<double>(span);
 }
 
+// The order as a file would give it.
+Schedule as_from_file(const OrderProblem& problem, const PricedOrder& order) {
+  ScheduleShape shape = shape_of_ops(problem);
+  auto given = std::make_shared<GivenSchedule>();
+  given->stages = shape.stages, given->micro_batches = shape.micro_batches, given->chunk_order = shape.chunk_order;
+  given->compute = ops_of(problem, order.codes);
+  shape.given = given;
+  Schedule schedule = find_schedule("file")->generate(shape);
+  REQUIRE(validate(schedule) == "");
+  return schedule;
+}
+
+// Forwards of 10, hops of 1.
+StepCosts four_stages(const ScheduleShape& shape, Time input, Time weights) {
+  StepCosts costs = plain_costs(shape, std::vector<Time>(4, Time{10}), std::vector<Time>(4, input + weights), Time{1});
+  for (auto* const durations : {&costs.duration, &costs.duration_last})
+    for (std::size_t v = 0; v < 4; ++v) {
+      (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = input;
+      (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = weights;
+    }
+  return costs;
+}
+
 }  // namespace
 
 TEST_CASE("finder: an order costs what the engine says, for every schedule with split backwards") {
@@ -384,19 +407,8 @@ TEST_CASE("finder: dualpipe's cells cost what its authors say and the engine, an
   orders.push_back({"found", found.order});
   for (const NamedOrder& each : orders) {
     CAPTURE(each.name);
-    ScheduleShape shape = shape_of_ops(problem);
-    auto given = std::make_shared<GivenSchedule>();
-    given->stages = shape.stages, given->micro_batches = shape.micro_batches, given->chunk_order = shape.chunk_order;
-    given->compute = ops_of(problem, each.order.codes);
-    shape.given = given;
-    const Schedule schedule = find_schedule("file")->generate(shape);
-    REQUIRE(validate(schedule) == "");
-    StepCosts costs = plain_costs(shape, std::vector<Time>(4, Time{10}), std::vector<Time>(4, Time{20}), Time{1});
-    for (auto* const durations : {&costs.duration, &costs.duration_last})
-      for (std::size_t v = 0; v < 4; ++v) {
-        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = Time{10};
-        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = Time{10};
-      }
+    const Schedule schedule = as_from_file(problem, each.order);
+    StepCosts costs = four_stages(schedule.shape, Time{10}, Time{10});
     costs.together = {.parts = {}, .share = 0, .delay_wgrad = false, .pair = Time{25}};
     const Timeline timeline = static_order(schedule, costs);
     for (std::size_t k = 0; k < 4; ++k)
@@ -442,19 +454,8 @@ TEST_CASE("finder: in two directions an order costs what the engine says, and be
   for (const NamedOrder& each : orders) {
     CAPTURE(each.name);
     CHECK(found.order.span() <= each.order.span());
-    ScheduleShape shape = shape_of_ops(problem);
-    auto given = std::make_shared<GivenSchedule>();
-    given->stages = shape.stages, given->micro_batches = shape.micro_batches, given->chunk_order = shape.chunk_order;
-    given->compute = ops_of(problem, each.order.codes);
-    shape.given = given;
-    const Schedule schedule = find_schedule("file")->generate(shape);
-    REQUIRE(validate(schedule) == "");
-    StepCosts costs = plain_costs(shape, std::vector<Time>(4, Time{10}), std::vector<Time>(4, Time{20}), Time{1});
-    for (auto* const durations : {&costs.duration, &costs.duration_last})
-      for (std::size_t v = 0; v < 4; ++v) {
-        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = Time{12};
-        (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = Time{8};
-      }
+    const Schedule schedule = as_from_file(problem, each.order);
+    StepCosts costs = four_stages(schedule.shape, Time{12}, Time{8});
     const Timeline timeline = static_order(schedule, costs);
     for (std::size_t k = 0; k < 4; ++k) {
       const auto passes = std::count_if(schedule.positions[k].compute.begin(), schedule.positions[k].compute.end(),
