@@ -33,12 +33,10 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
     return each.flush && (each.splits_backward || both_ways(each.chunk_order));
   };
   const std::string instead = "; plan.schedule may be " + listed(schedule_names(searched), "or");
-  if (plan.units > 1)
-    refuse(plan.offload_layers ? "plan.offload_layers" : "training.zero",
-           plan.offload_layers ? "orders of whole stages are searched, and blocks move one by one; leave it out"
-                               : fmt::format("orders of whole stages are searched, and weights are gathered block by "
-                                             "block; use 0 or 1 in place of {}",
-                                             scenario.training.zero));
+  if (plan.resharding)
+    refuse("training.zero", fmt::format("orders of whole stages are searched, and weights are gathered block by block; "
+                                        "use 0 or 1 in place of {}",
+                                        scenario.training.zero));
   if (!rule.flush) refuse("plan.schedule", plan.schedule + " has no flush" + instead);
   if (both_ways(plan.chunk_order) && plan.directions() > 2)
     refuse("plan.pipelines", "orders of more than two pipelines are not searched; use 2");

@@ -27,6 +27,58 @@ void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) 
     }
 }
 
+// A pass of a chunk in units, by itself: what it waits for its own activations on their way to the host and back. Beside
+// other passes it may take longer.
+class PassOfUnits {
+ public:
+  PassOfUnits(const StepCosts& costs, VirtualStageId chunk) : costs_(costs), units_(costs.shape.units) {
+    first_ = chunk * units_;
+  }
+
+  // Unit by unit, each when what left before the latest is out.
+  Time forward() const {
+    Time now, gone, latest;  // when what left before the latest is out, and when the latest is
+    for (int i = 0; i < units_; ++i) {
+      now = std::max(now, gone) + time(Kind::F, i);
+      if (moves(i)) gone = latest, latest = std::max(latest, now) + move(Kind::Offload, i);
+    }
+    return now;
+  }
+
+  // From the last unit on, with its recomputation. What a unit reads is asked for when the op before it begins; that of the
+  // last unit may be back before.
+  Time input(bool again) const {
+    Time now, begin, back;
+    for (int i = units_ - 1; i >= 0; --i) {
+      if (moves(i) && i + 1 < units_) back = std::max(back, begin) + move(Kind::Reload, i), now = std::max(now, back);
+      if (again) now += time(Kind::R, i);
+      begin = now;
+      now += time(Kind::B, i);
+    }
+    return now;
+  }
+
+  Time weights() const {
+    Time sum;
+    for (int i = 0; i < units_; ++i)
+      sum += time(Kind::W, i);
+    return sum;
+  }
+
+ private:
+  bool moves(int unit) const { return !costs_.shape.offloaded.empty() && costs_.shape.offloaded[at(first_ + unit)]; }
+  Time time(Kind kind, int unit) const {
+    return costs_.duration[at(first_ + unit) * kKinds + static_cast<std::size_t>(kind)];
+  }
+  Time move(Kind kind, int unit) const {
+    return costs_.collective({.kind = kind, .virtual_stage = static_cast<std::uint16_t>(first_ + unit)}, 0).time;
+  }
+
+  const StepCosts& costs_;
+  int units_;
+  VirtualStageId first_;
+};
+
 // Both ways the chunks of the plan twice, and half of its micro-batches each.
 OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
   const bool two_ways = both_ways(costs.shape.chunk_order);
@@ -37,27 +89,27 @@ OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
                        .two_ways = two_ways,
                        .measure = OrderMeasure::Step};
   const Seating seating = plan.seating();
+  const int chunks = plan.chunks() / plan.units;
   for (int i = 0; i < problem.chunks(); ++i) {
-    const VirtualStageId v = i % plan.chunks();
-    const auto time = [&](Kind kind) { return costs.duration[at(v) * kKinds + static_cast<std::size_t>(kind)].value; };
-    const bool again = costs.shape.recomputes(plan.stage_of(v));
-    problem.forward.push_back(time(Kind::F));
-    problem.input.push_back(time(Kind::B) + (again ? time(Kind::R) : 0));
-    problem.weights.push_back(time(Kind::W));
+    const PassOfUnits pass(costs, i % chunks);
+    problem.forward.push_back(pass.forward().value);
+    problem.input.push_back(pass.input(costs.shape.recomputes(plan.stage_of(i % chunks * plan.units))).value);
+    problem.weights.push_back(pass.weights().value);
   }
-  if (costs.together && find_schedule(plan.schedule)->facts.pairs && problem.virtual_stages <= kMostRowsOfPairs)
+  if (costs.together && plan.units == 1 && find_schedule(plan.schedule)->facts.pairs &&
+      problem.virtual_stages <= kMostRowsOfPairs)
     add_pairs(problem, plan, costs);
   problem.down.assign(at(problem.chunks() - 1), 0), problem.up = problem.down;
   for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
     const auto [from, to] = costs.edges[edge];
-    if (to != from + 1) continue;
+    if (to != from + 1 || to % plan.units != 0) continue;
     for (int way = 0; way < (two_ways ? 2 : 1); ++way) {
       const auto hop = [&, from = from](Direction direction) {
         const auto m = static_cast<MicroBatchId>(two_ways ? seating.micro_batch(from, way, 0) : 0);
         const Message& message = costs.message(edge, direction, 0, m);
         return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
       };
-      const std::size_t chunk = at(from + way * plan.stages);
+      const std::size_t chunk = at(from / plan.units + way * plan.stages);
       problem.down[chunk] = hop(Direction::Forward), problem.up[chunk] = hop(Direction::Backward);
     }
   }
@@ -75,11 +127,17 @@ OrderProblem order_problem(const Plan& plan, const CostModel& cost) {
   OrderProblem problem = times_of_passes(plan, costs);
   const MemoryModel memory = memory_model(plan, cost);
   for (int i = 0; i < problem.chunks(); ++i) {
-    const VirtualStageId v = i % plan.chunks();
-    const ChunkMemory& chunk = memory.chunks[v];
-    const bool again = costs.shape.recomputes(plan.stage_of(v));
-    problem.held.push_back((again ? chunk.boundary : chunk.stash)[0].value);
-    problem.kept_after_input.push_back(problem.held.back() + (again ? chunk.working[0].value : 0));
+    std::int64_t held = 0, back = 0, working = 0;
+    for (int unit = 0; unit < plan.units; ++unit) {
+      const VirtualStageId v = i % (plan.chunks() / plan.units) * plan.units + unit;
+      const ChunkMemory& chunk = memory.chunks[v];
+      const bool again = costs.shape.recomputes(plan.stage_of(v));
+      const bool away = !plan.offloaded.empty() && plan.offloaded[at(v)];
+      (away ? back : held) += (again ? chunk.boundary : chunk.stash)[0].value;
+      working += again ? chunk.working[0].value : 0;
+    }
+    problem.held.push_back(held);
+    problem.kept_after_input.push_back(held + back + working);
   }
   problem.cap.assign(at(plan.stages), 0);
   return problem;

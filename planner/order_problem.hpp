@@ -14,7 +14,8 @@ namespace pipewright::planner {
 // else uses; a recomputation counts with its B. Without memory.
 OrderProblem order_times(const Plan& plan, const CostModel& cost);
 
-// With what a micro-batch holds as the memory model has it, in bytes. The caps stay 0.
+// With what a micro-batch holds as the memory model has it, in bytes; what waits in the host's memory, from B on. The caps
+// stay 0.
 OrderProblem order_problem(const Plan& plan, const CostModel& cost);
 
 }  // namespace pipewright::planner

@@ -159,8 +159,6 @@ std::string no_offloading(const Plan& plan) {
     return fmt::format("{} {}; use another schedule", rule.name, why);
   };
   if (!rule.flush) return schedule("runs without a flush, and its passes are not cut into blocks");
-  if (rule.from_file) return "the passes of a file are not cut into blocks; name a schedule";
-  if (rule.made_for != nullptr) return schedule("makes its order for passes of whole stages");
   if (rule.facts.uses_partner) return schedule("moves activations itself");
   if (both_ways(plan.chunk_order)) return schedule("keeps each stage on several workers");
   if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))

@@ -199,7 +199,8 @@ struct ScheduleFacts {
   // The last chunk does a backward directly after its forward; false: all forwards come first [GPipe19] fig. 2, or other
   // ops may come between.
   bool backward_at_once = true;
-  bool takes_chunks = false;  // several of them on a stage                                   [Megatron21] section 2.2
+  bool takes_chunks = false;    // several of them on a stage                                   [Megatron21] section 2.2
+  bool takes_replicas = false;  // several workers on a stage, which share its micro-batches  [PipeDream19] section 3.2
   // Micro-batches go through the chunks in groups, of K each where nothing is said, so K divides M. [Megatron21] section 2.2
   bool groups_of_stages = false;
   // What can be said of it, in keys of their own (kScheduleKeys):

@@ -148,10 +148,12 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
     return "training.offload_weights copies shards of weights from the host's memory, for which PyTorch's schedule "
            "file "
            "has no actions: leave it out";
-  if (std::ranges::any_of(schedule.positions, [](const Lane& lane) { return !lane.communication[kOut].empty(); }))
-    return (schedule.shape.offloaded.empty() ? schedule.name : std::string("plan.offload_layers")) +
-           " moves activations to another memory, for which PyTorch's schedule file has no actions: " +
-           (schedule.shape.offloaded.empty() ? "use a schedule that keeps them" : "leave it out");
+  // Blocks that go to the host go there whatever the order: plan.offload_layers says so.
+  const auto moves = [](const Lane& lane) { return !lane.communication[kOut].empty(); };
+  if (schedule.shape.offloaded.empty() && std::ranges::any_of(schedule.positions, moves))
+    return schedule.name +
+           " moves activations to another memory, for which PyTorch's schedule file has no actions: use a schedule "
+           "that keeps them";
   const auto& replicas = schedule.shape.replicas;
   if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; }))
     return "a stage has several workers that share its micro-batches; in PyTorch's schedule file a stage runs on one "

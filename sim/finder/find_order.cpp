@@ -198,8 +198,7 @@ class OrderFinder {
   }
 
   // Some pass or cell to another place; false: it would change nothing.
-  bool move_one(PassCodes& codes) {
-    const int from = below(static_cast<int>(codes.size()));
+  bool move_one(PassCodes& codes, int from) {
     const int far = static_cast<int>(std::pow(12.0, chance_.uniform()));
     const int to = below(2) == 0 ? from - far : from + far;
     if (to < 0 || to >= static_cast<int>(codes.size()) || codes[at(from)] == codes[at(to)]) return false;
@@ -243,7 +242,27 @@ class OrderFinder {
     return true;
   }
 
+  // Any pass; or, every other time, one on the critical path of some stage that is as long as the longest. An empty
+  // path_ is of an earlier order.
+  OrderPricer::Place some_pass(PricedOrder& order) {
+    if (below(2) == 0) {
+      const StageId k = static_cast<StageId>(below(problem_.stages));
+      return {k, below(static_cast<int>(order.codes[at(k)].size()))};
+    }
+    if (path_.empty()) {
+      pricer_.price(order);
+      const std::int64_t most = order.of(problem_.measure);
+      StageId longest = 0;
+      int alike = 0;
+      for (std::size_t k = 0; k < order.end.size(); ++k)
+        if (value_of(order, problem_.measure, k) == most && below(++alike) == 0) longest = static_cast<StageId>(k);
+      path_ = pricer_.critical_path(order, longest);
+    }
+    return path_[at(below(static_cast<int>(path_.size())))];
+  }
+
   void move_passes(std::int64_t evaluations) {
+    path_.clear();
     PricedOrder order = found_.order;
     double unit = 0;
     for (VirtualStageId v = 0; v < problem_.chunks(); ++v)
@@ -256,10 +275,11 @@ class OrderFinder {
     for (std::int64_t i = 0; i < evaluations && !done(); ++i) {
       if (++tried > 20 * evaluations) break;  // no pass can be moved
       const double heat = kHot * std::pow(kCold / kHot, static_cast<double>(i) / static_cast<double>(evaluations));
-      const StageId k = static_cast<StageId>(below(problem_.stages));
+      const OrderPricer::Place place = some_pass(order);
+      const StageId k = place.stage;
       PassCodes& codes = order.codes[at(k)];
       before = codes;
-      if (!(!problem_.pair.empty() && below(3) == 0 ? pair_or_part(codes) : move_one(codes))) {
+      if (!(!problem_.pair.empty() && below(3) == 0 ? pair_or_part(codes) : move_one(codes, place.index))) {
         --i;
         continue;
       }
@@ -273,6 +293,7 @@ class OrderFinder {
         codes = before;
         continue;
       }
+      path_.clear();
       const std::int64_t earlier = best_;
       take(order);
       now = best_ < earlier ? excess(order, aim(), unit) : then;
@@ -286,6 +307,7 @@ class OrderFinder {
   const OrderBudget& search_;
   OrderPricer pricer_;
   Random chance_;
+  std::vector<OrderPricer::Place> path_;
   FoundOrder found_;
   std::int64_t best_ = std::numeric_limits<std::int64_t>::max() / 4, sum_ = best_;
 };

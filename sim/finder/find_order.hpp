@@ -31,8 +31,8 @@ struct FoundOrder {
 };
 
 // The best of: schedules with a name; orders made in time by rules whose numbers are improved by chance
-// (list_order.hpp); single passes moved, worse orders accepted ever more seldom (simulated annealing). The same for the
-// same problem, evaluations and seed, unless `stop` ends it.
+// (list_order.hpp); single passes moved, every second one on the critical path, worse orders accepted ever more seldom
+// (simulated annealing) [NowickiSmutnicki96]. The same for the same problem, evaluations and seed, unless `stop` ends it.
 FoundOrder find_order(const OrderProblem& problem, const OrderBudget& search);
 
 }  // namespace pipewright::sim

@@ -1,6 +1,7 @@
 #include "sim/finder/problem.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace pipewright::sim {
 
@@ -166,6 +167,72 @@ bool OrderPricer::price(PricedOrder& order) {
     position_[at(k)] = i, order.end[at(k)] = now;
   }
   return done == kPassKinds * chunks * M;
+}
+
+const std::vector<std::int64_t>& OrderPricer::begins(const PricedOrder& order, StageId stage) {
+  std::vector<std::int64_t>& begins = begins_[at(stage)];
+  if (!begins.empty()) return begins;
+  const int v = problem_.virtual_stages;
+  const std::int64_t M = problem_.micro_batches;
+  std::vector<std::int64_t> turn(at(kPassKinds * v), 0);
+  std::int64_t now = 0;
+  for (const std::uint8_t code : order.codes[at(stage)]) {
+    const auto cell = cell_of(code, v);
+    const int forward = cell ? cell->forward : code / v == 0 ? code : -1;
+    const int input = cell ? cell->backward : code / v == 1 ? code % v : -1;
+    if (forward >= 0) now = std::max(now, forward_at_[at(chunk_at(stage, forward) * M + turn[at(forward)]++)]);
+    if (input >= 0) now = std::max(now, input_at_[at(chunk_at(stage, input) * M + turn[at(v + input)]++)]);
+    begins.push_back(now);
+    now += length(stage, code);
+  }
+  return begins;
+}
+
+std::int64_t OrderPricer::length(StageId stage, int code) const {
+  const int v = problem_.virtual_stages;
+  if (const auto cell = cell_of(code, v)) return problem_.pair[at(chunk_at(stage, cell->forward) * v + cell->backward)];
+  const std::array all = {&problem_.forward, &problem_.input, &problem_.weights};
+  return (*all[at(code / v)])[at(chunk_at(stage, code % v))];
+}
+
+// The pass of another stage whose message has come when this one begins; stage -1: there is none.
+OrderPricer::Place OrderPricer::sender(const PricedOrder& order, Place of, std::int64_t begin) const {
+  const int v = problem_.virtual_stages;
+  const std::int64_t M = problem_.micro_batches;
+  const auto runs = [&](int code, int kind, int row) {
+    const auto cell = cell_of(code, v);
+    return cell ? (kind == 0 ? cell->forward : cell->backward) == row : code == kind * v + row;
+  };
+  const PassCodes& codes = order.codes[at(of.stage)];
+  const auto cell = cell_of(codes[at(of.index)], v);
+  for (const int kind : {0, 1}) {
+    if (!cell && codes[at(of.index)] / v != kind) continue;
+    const int row = !cell ? codes[at(of.index)] % v : kind == 0 ? cell->forward : cell->backward;
+    const VirtualStageId chunk = chunk_at(of.stage, row), from = chunk + (kind == 0 ? -1 : 1);
+    if (kind == 0 ? problem_.first(chunk) : problem_.last(chunk)) continue;
+    std::int64_t turn = 0;
+    for (int i = 0; i < of.index; ++i)
+      turn += runs(codes[at(i)], kind, row) ? 1 : 0;
+    if ((kind == 0 ? forward_at_ : input_at_)[at(chunk * M + turn)] != begin) continue;
+    const PassCodes& theirs = order.codes[at(stage_of(from))];
+    for (int i = 0; i < static_cast<int>(theirs.size()); ++i)
+      if (runs(theirs[at(i)], kind, row_of(from)) && turn-- == 0) return {stage_of(from), i};
+  }
+  return {-1, 0};
+}
+
+const std::vector<OrderPricer::Place>& OrderPricer::critical_path(const PricedOrder& order, StageId stage) {
+  begins_.assign(at(problem_.stages), {});
+  path_.clear();
+  Place at_now{stage, static_cast<int>(order.codes[at(stage)].size()) - 1};
+  while (at_now.stage >= 0) {
+    path_.push_back(at_now);
+    const auto [k, i] = at_now;
+    const std::vector<std::int64_t>& begin = begins(order, k);
+    const bool follows = i > 0 && begin[at(i)] == begin[at(i - 1)] + length(k, order.codes[at(k)][at(i - 1)]);
+    at_now = follows ? Place{k, i - 1} : sender(order, at_now, begin[at(i)]);
+  }
+  return path_;
 }
 
 std::int64_t OrderPricer::peak(StageId stage, const PassCodes& codes) const {

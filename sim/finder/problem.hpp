@@ -80,6 +80,13 @@ class OrderPricer {
 
   // begin and end of the codes; false: they deadlock, or are not every pass once.
   bool price(PricedOrder& order);
+  // Of the order that was priced last, and has a price: the chain of passes that makes the stage end when it does, last one
+  // first. Each begins when the next in the vector has ended, or its message has come.
+  struct Place {
+    StageId stage;
+    int index;  // in its codes
+  };
+  const std::vector<Place>& critical_path(const PricedOrder& order, StageId stage);
   // Most that the stage holds at a time with those codes.
   std::int64_t peak(StageId stage, const PassCodes& codes) const;
   // The same order for other times: of forward, input, weights, down and up; the rest stays.
@@ -92,6 +99,9 @@ class OrderPricer {
 
  private:
   void set_out(PricedOrder& order);
+  const std::vector<std::int64_t>& begins(const PricedOrder& order, StageId stage);
+  std::int64_t length(StageId stage, int code) const;
+  Place sender(const PricedOrder& order, Place of, std::int64_t begin) const;
 
   OrderProblem problem_;
   std::vector<StageId> stage_of_;                    // by chunk
@@ -102,6 +112,8 @@ class OrderPricer {
   std::vector<int> count_;               // by kind and chunk
   std::vector<std::int64_t> waits_for_;  // by stage: which arrival
   std::vector<StageId> ready_;
+  std::vector<Place> path_;
+  std::vector<std::vector<std::int64_t>> begins_;  // by stage, of its passes; empty: not asked for yet
 };
 
 // Who runs what in such an order's ops: both ways half of the micro-batches go down, then half up.

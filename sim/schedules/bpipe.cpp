@@ -28,9 +28,6 @@ int bpipe_limit(const ScheduleShape& shape) {
 }
 
 std::string bpipe_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "bpipe"); !why.empty()) return why;
-  if (std::string why = replica_refusal(shape, "bpipe"); !why.empty()) return why;
   if (shape.most_in_flight > 0 && shape.most_in_flight < std::min(kLeast, shape.micro_batches))
     return "bpipe needs room for " + std::to_string(kLeast) +
            " micro-batches on a stage: one is computed, one waits for its backward, one comes back meanwhile; use "
@@ -74,7 +71,7 @@ ScheduleRule bpipe() {
               "plan.most_in_flight, by default ceil((K+2)/2)",
           .flush = true,
           .compute = bpipe_schedule,
-          .refusal = bpipe_refusal,
+          .also_refused = bpipe_refusal,
           .bubble = bpipe_bubble,
           .peak_in_flight = bpipe_peak,
           .facts = {.limits_in_flight = true, .uses_partner = true}};

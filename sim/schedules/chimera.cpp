@@ -29,8 +29,6 @@ std::string numbers_of_pipelines(int stages) {
 }
 
 std::string chimera_refusal(const ScheduleShape& shape) {
-  if (std::string why = chunk_refusal(shape, "chimera"); !why.empty()) return why;
-  if (std::string why = shape_refusal(shape, ChunkOrder::InTurns); !why.empty()) return why;
   if (const int P = shape.pipelines; P < 2 || P % 2 != 0 || shape.stages % P != 0)
     return "chimera runs as many pipelines down as up, and stages are a multiple of all of them, but plan.pipelines "
            "is " +
@@ -41,7 +39,7 @@ std::string chimera_refusal(const ScheduleShape& shape) {
            std::to_string(shape.forwards) + ": use 2 for forward doubling, or 1";
   if (shape.recompute_except_last)
     return "chimera has two last micro-batches, one each way; leave plan.recompute_except_last out";
-  return replica_refusal(shape, "chimera");
+  return "";
 }
 
 // Every pass takes one slot. The j-th micro-batch of a pipeline, in unit u, runs its forward on stage s in slot
@@ -136,7 +134,7 @@ ScheduleRule chimera() {
               "pipelines",
           .flush = true,
           .compute = chimera_schedule,
-          .refusal = chimera_refusal,
+          .also_refused = chimera_refusal,
           .peak_in_flight = chimera_peak,
           .bubble_of_times = chimera_bubble,
           .facts = {.states_pipelines = true, .states_forwards = true},

@@ -7,11 +7,9 @@ namespace pipewright::sim {
 namespace {
 
 std::string data_parallel_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.stages != 1)
     return "data_parallel has one stage, but plan.stages is " + std::to_string(shape.stages) +
            ": set plan.stages: 1 and plan.data_parallel: N";
-  if (std::string why = chunk_refusal(shape, "data_parallel"); !why.empty()) return why;
   if (has_replicas(shape))
     return "data_parallel counts its workers in plan.data_parallel, but plan.replicas is " +
            std::to_string(shape.replicas_of(0)) + ": leave it out and set plan.data_parallel: " +
@@ -50,7 +48,7 @@ ScheduleRule data_parallel() {
           .memory = "1 micro-batch",
           .flush = true,
           .compute = data_parallel_schedule,
-          .refusal = data_parallel_refusal,
+          .also_refused = data_parallel_refusal,
           .bubble = data_parallel_bubble,
           .peak_in_flight = data_parallel_peak};
 }

@@ -56,19 +56,13 @@ class DualPipeWriter {
 };
 
 std::string dualpipe_refusal(const ScheduleShape& shape) {
-  if (std::string why = chunk_refusal(shape, "dualpipe"); !why.empty()) return why;
-  if (shape.stages % 2 != 0)
-    return "dualpipe has as many workers before the middle as behind it, but plan.stages is " +
-           std::to_string(shape.stages) + ": use " +
-           (shape.stages > 1 ? std::to_string(shape.stages - 1) + " or " : "") + std::to_string(shape.stages + 1);
-  if (std::string why = shape_refusal(shape, ChunkOrder::BothWays); !why.empty()) return why;
   if (shape.micro_batches % 2 != 0 || shape.micro_batches < 2 * shape.stages)
     return "dualpipe sends half of the micro-batches each way, at least as many as there are stages, but M = " +
            std::to_string(shape.micro_batches) + " for K = " + std::to_string(shape.stages) +
            ": use an even number from " + std::to_string(2 * shape.stages) + " on";
   if (shape.recompute_except_last)
     return "dualpipe has two last micro-batches, one each way; leave plan.recompute_except_last out";
-  return replica_refusal(shape, "dualpipe");
+  return "";
 }
 
 Schedule dualpipe_schedule(const ScheduleShape& shape) {
@@ -139,7 +133,7 @@ ScheduleRule dualpipe() {
           .flush = true,
           .splits_backward = true,
           .compute = dualpipe_schedule,
-          .refusal = dualpipe_refusal,
+          .also_refused = dualpipe_refusal,
           .peak_in_flight = dualpipe_peak,
           .bubble_of_times = dualpipe_bubble,
           .facts = {.backward_at_once = false, .pairs = true},

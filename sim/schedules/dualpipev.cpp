@@ -12,13 +12,11 @@ namespace pipewright::sim {
 namespace {
 
 std::string dualpipev_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
-  if (std::string why = two_chunks_refusal(shape, "dualpipev"); !why.empty()) return why;
   if (shape.micro_batches < 2 * shape.stages)
     return "dualpipev fills the way there and back before it drains, but M = " + std::to_string(shape.micro_batches) +
            " is less than 2 K = " + std::to_string(2 * shape.stages) + ": use " + std::to_string(2 * shape.stages) +
            " micro-batches or more";
-  return replica_refusal(shape, "dualpipev");
+  return "";
 }
 
 Schedule dualpipev_schedule(const ScheduleShape& shape) {
@@ -56,7 +54,7 @@ ScheduleRule dualpipev() {
           .flush = true,
           .splits_backward = true,
           .compute = dualpipev_schedule,
-          .refusal = dualpipev_refusal,
+          .also_refused = dualpipev_refusal,
           .peak_in_flight = dualpipev_peak,
           .bubble_of_times = dualpipev_bubble,
           .facts = {.backward_at_once = false, .takes_chunks = true, .pairs = true, .pytorch = "DualPipeV"},

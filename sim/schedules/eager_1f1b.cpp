@@ -6,12 +6,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string eager_1f1b_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "eager_1f1b"); !why.empty()) return why;
-  return replica_refusal(shape, "eager_1f1b");
-}
-
 Schedule eager_1f1b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("eager_1f1b", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
@@ -48,7 +42,6 @@ ScheduleRule eager_1f1b() {
           .memory = "min(M, 2(K-k)-1) micro-batches on stage k",
           .flush = true,
           .compute = eager_1f1b_schedule,
-          .refusal = eager_1f1b_refusal,
           .bubble = eager_1f1b_bubble,
           .peak_in_flight = eager_1f1b_peak,
           .bound = StepBound::Work,

@@ -15,11 +15,9 @@ namespace pipewright::sim {
 namespace {
 
 std::string gems_refusal(const ScheduleShape& shape) {
-  if (std::string why = chunk_refusal(shape, "gems"); !why.empty()) return why;
-  if (std::string why = shape_refusal(shape, ChunkOrder::Alternate); !why.empty()) return why;
   if (shape.recompute_except_last)
     return "gems has two last micro-batches, one each way; leave plan.recompute_except_last out";
-  return replica_refusal(shape, "gems");
+  return "";
 }
 
 Schedule gems_schedule(const ScheduleShape& shape) {
@@ -58,7 +56,7 @@ ScheduleRule gems() {
           .memory = "1 micro-batch on every stage, and every stage's weights twice",
           .flush = true,
           .compute = gems_schedule,
-          .refusal = gems_refusal,
+          .also_refused = gems_refusal,
           .peak_in_flight = gems_peak,
           .bubble_of_times = gems_bubble,
           .chunk_order = ChunkOrder::Alternate};

@@ -8,11 +8,9 @@ namespace pipewright::sim {
 namespace {
 
 std::string given_order_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape, shape.chunk_order); !why.empty()) return why;
   if (both_ways(shape.chunk_order) && shape.recompute_except_last)
     return "an order with two directions has two last micro-batches; leave plan.recompute_except_last out";
   if (!shape.given) return "file: names no file; write schedule: {file: my.schedule.csv}, or use --schedule FILE";
-  if (std::string why = replica_refusal(shape, kGivenSchedule); !why.empty()) return why;
   const GivenSchedule& given = *shape.given;
   const std::string file = given.file.empty() ? "the order" : given.file;
   if (given.stages != shape.stages)
@@ -62,7 +60,7 @@ ScheduleRule given_order() {
           .memory = "what the order has in flight",
           .flush = true,
           .compute = given_order_schedule,
-          .refusal = given_order_refusal,
+          .also_refused = given_order_refusal,
           .peak_in_flight = given_order_peak,
           .bound = StepBound::Work,
           .bounded_in_flight = false,

@@ -11,11 +11,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string gpipe_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  return chunk_refusal(shape, "gpipe");
-}
-
 Schedule gpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("gpipe", shape, true);
   std::size_t position = 0;
@@ -54,10 +49,9 @@ ScheduleRule gpipe() {
           .memory = "M micro-batches on every stage",
           .flush = true,
           .compute = gpipe_schedule,
-          .refusal = gpipe_refusal,
           .bubble = gpipe_bubble,
           .peak_in_flight = gpipe_peak,
-          .facts = {.backward_at_once = false, .pytorch = "GPipe"},
+          .facts = {.backward_at_once = false, .takes_replicas = true, .pytorch = "GPipe"},
           .bound = StepBound::Phases,
           .bounded_in_flight = false,
           .on_one_stage = "1f1b",

@@ -18,11 +18,10 @@ namespace pipewright::sim {
 namespace {
 
 std::string hanayo_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
   if (shape.virtual_stages % 2 != 0)
     return "hanayo runs in waves there and back, two chunks per stage each: set plan.virtual_stages: " +
            std::to_string(shape.virtual_stages + 1) + ", or another even number";
-  return replica_refusal(shape, "hanayo");
+  return "";
 }
 
 constexpr int kForwardSlots = 1, kBackwardSlots = 2;
@@ -116,7 +115,7 @@ ScheduleRule hanayo() {
           .memory = "v chunks at most for each of plan.most_in_flight, by default K, on every stage",
           .flush = true,
           .compute = hanayo_schedule,
-          .refusal = hanayo_refusal,
+          .also_refused = hanayo_refusal,
           .peak_in_flight = hanayo_peak,
           .bubble_of_times = hanayo_bubble,
           .facts = {.takes_chunks = true, .limits_in_flight = true},

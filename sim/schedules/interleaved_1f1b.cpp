@@ -32,13 +32,11 @@ std::string nearest_micro_batches(int micro_batches, int in_a_group) {
 }
 
 std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& shape, bool alone_too) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
   const std::string name(schedule);
   if (shape.virtual_stages < 2 && !(alone_too && shape.stages == 1))
     return name +
            " with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or use schedule: "
            "1f1b";
-  if (std::string why = replica_refusal(shape, name); !why.empty()) return why;
   const int K = shape.stages, M = shape.micro_batches, g = micro_batches_in_group(shape), left = M % g;
   if (shape.group > 0 && g < K)
     return name + " takes as many micro-batches through a chunk as there are stages, or more, but " +
@@ -143,7 +141,7 @@ ScheduleRule interleaved_1f1b() {
           .memory = "min(vM, 2(K-k-1)+(v-1)K+1) chunks on stage k",
           .flush = true,
           .compute = interleaved_1f1b_schedule,
-          .refusal = interleaved_1f1b_refusal,
+          .also_refused = interleaved_1f1b_refusal,
           .bubble = interleaved_bubble,
           .peak_in_flight = interleaved_1f1b_peak,
           .facts = {.takes_chunks = true, .groups_of_stages = true, .states_group = true, .pytorch = "Interleaved1F1B"},
@@ -158,7 +156,7 @@ ScheduleRule moe_overlap_1f1b() {
           .memory = "min(vM, 2(K-k-1)+(v-1)K+2) chunks on stage k",
           .flush = true,
           .compute = moe_overlap_schedule,
-          .refusal = moe_overlap_refusal,
+          .also_refused = moe_overlap_refusal,
           .bubble = interleaved_bubble,
           .peak_in_flight = moe_overlap_peak,
           .facts = {.backward_at_once = false,

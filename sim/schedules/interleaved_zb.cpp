@@ -31,11 +31,9 @@ int interleaved_zb_warm_up(const ScheduleShape& shape, StageId stage) {
 }
 
 std::string interleaved_zb_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.virtual_stages < 2)
     return "interleaved_zb with one chunk per stage has nothing to interleave: set plan.virtual_stages: 2 or more, or "
            "use schedule: zb_h1";
-  if (std::string why = replica_refusal(shape, "interleaved_zb"); !why.empty()) return why;
   const int M = shape.micro_batches, in = interleaved_zb_rounds(shape);
   if (M % in != 0)
     return "interleaved_zb takes micro-batches through the chunks in M div K = " + std::to_string(in) +
@@ -94,7 +92,7 @@ ScheduleRule interleaved_zb() {
           .flush = true,
           .splits_backward = true,
           .compute = interleaved_zb_schedule,
-          .refusal = interleaved_zb_refusal,
+          .also_refused = interleaved_zb_refusal,
           .peak_in_flight = interleaved_zb_peak,
           .bubble_of_times = interleaved_zb_bubble,
           .facts = {.takes_chunks = true, .groups_of_stages = true, .pytorch = "InterleavedZeroBubble"},

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "core/check.hpp"
+#include "core/units.hpp"
 
 namespace pipewright::sim {
 namespace {
@@ -69,6 +71,29 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
     append_weights(lane, only_chunk(k), next++);
 }
 
+Schedule in_turns(std::string_view name, const ScheduleShape& shape, bool flush) {
+  Schedule schedule = empty_schedule(name, shape, flush);
+  std::size_t position = 0;
+  for (const Seat& seat : seats(shape)) {
+    Lane& lane = schedule.positions[position++];
+    one_forward_one_backward(
+        seat.count, in_flight(shape, seat.stage) - 1,
+        [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
+        [&](int i) { append_backward(lane, seat.chunk(), seat.micro_batch(i)); });
+  }
+  return schedule;
+}
+
+Formula idle_share(std::string_view text, const ScheduleShape& shape, const PassTimes& times, std::int64_t idle) {
+  const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
+  const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
+  const std::int64_t work = checked_product(shape.micro_batches, (f + b + w) / shared, "the work of a stage");
+  const std::int64_t all_idle = checked_product(shape.stages - 1, idle / shared, "the idle time of a stage");
+  const std::int64_t step = checked_sum(work, all_idle, "the step");
+  const std::int64_t both = std::max<std::int64_t>(1, std::gcd(all_idle, step));
+  return {std::string(text), all_idle / both, std::max<std::int64_t>(1, step / both)};
+}
+
 int in_flight(const ScheduleShape& shape, StageId stage) {
   int workers = 0;
   for (StageId j = stage; j < shape.stages; ++j)
@@ -95,7 +120,8 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
     return "replicas and buckets are counted from 1";
   if (both_ways(shape.chunk_order) && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways each rank has one stage for each direction, so their number is even; use " +
-           std::to_string(shape.stages + 1) + " stages of one chunk";
+           (shape.stages > 1 ? std::to_string(shape.stages - 1) + " or " : "") + std::to_string(shape.stages + 1) +
+           " stages of one chunk";
   double ops = 0, workers = 0;  // as doubles: a product of three large numbers of a scenario passes 2^63
   for (StageId k = 0; k < shape.stages; ++k)
     workers += shape.replicas_of(k);
@@ -107,27 +133,6 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
            " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";
   return "";
-}
-
-std::string chunk_refusal(const ScheduleShape& shape, std::string_view name) {
-  if (shape.virtual_stages == 1) return "";
-  return std::string(name) + " keeps each stage in one piece, but virtual_stages is " +
-         std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: 1, or use schedule: interleaved_1f1b";
-}
-
-std::string two_chunks_refusal(const ScheduleShape& shape, std::string_view name) {
-  if (shape.virtual_stages == 2) return "";
-  return std::string(name) +
-         " has two chunks on each stage, one on the way to the last stage and one on the way back, but virtual_stages "
-         "is " +
-         std::to_string(shape.virtual_stages) + ": set plan.virtual_stages: 2";
-}
-
-std::string replica_refusal(const ScheduleShape& shape, std::string_view name) {
-  if (!has_replicas(shape)) return "";
-  return std::string(name) +
-         " has one worker per stage, but plan.replicas asks for more: leave it out, use plan.data_parallel for whole "
-         "copies, or use schedule: gpipe, 1f1b or pipedream";
 }
 
 bool has_replicas(const ScheduleShape& shape) {

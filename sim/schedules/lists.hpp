@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/plan/schedule.hpp"
+#include "sim/schedules/table.hpp"
 
 namespace pipewright::sim {
 
@@ -43,6 +44,9 @@ void append_weights(Lane& lane, VirtualStageId v, MicroBatchId m);
 // the B of the one `late` behind it.                                                        [ZeroBubble23] section 2
 void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, int warm_up, int late);
 
+// Every worker fills the pipeline with in_flight - 1 forwards, then runs a forward and a backward in turns.
+Schedule in_turns(std::string_view name, const ScheduleShape& shape, bool flush);
+
 // By worker the F, B, W and BW of `ops`, in that order.
 Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops);
 
@@ -66,13 +70,11 @@ void one_forward_one_backward(int count, int warm_up, Forward&& forward, Backwar
     backward(i);
 }
 
-// Refusals that several schedules share; "" where there is nothing to refuse.
-// Nonsense, too many ops for memory, or chunks that lie in another order.
-std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order = ChunkOrder::Loop);
-std::string chunk_refusal(const ScheduleShape& shape, std::string_view name);  // virtual_stages > 1
-// Not two chunks on each stage, there and back.
-std::string two_chunks_refusal(const ScheduleShape& shape, std::string_view name);
-std::string replica_refusal(const ScheduleShape& shape, std::string_view name);  // replicas > 1
+// (K - 1) idle / (M (f + b + w) + (K - 1) idle), of a step with so much idle time for each stage but one.
+Formula idle_share(std::string_view text, const ScheduleShape& shape, const PassTimes& times, std::int64_t idle);
+
+// Nonsense, too many ops for memory, or chunks that lie in another order; "" where there is nothing to refuse.
+std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order);
 bool has_replicas(const ScheduleShape& shape);
 bool has_recompute(const ScheduleShape& shape);
 

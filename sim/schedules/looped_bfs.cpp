@@ -16,11 +16,10 @@ namespace pipewright::sim {
 namespace {
 
 std::string looped_bfs_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
   if (shape.virtual_stages < 2)
     return "looped_bfs with one chunk per stage has nothing to loop over: set plan.virtual_stages: 2 or more, or use "
            "schedule: gpipe";
-  return replica_refusal(shape, "looped_bfs");
+  return "";
 }
 
 Schedule looped_bfs_schedule(const ScheduleShape& shape) {
@@ -64,7 +63,7 @@ ScheduleRule looped_bfs() {
           .memory = "vM chunks on every stage",
           .flush = true,
           .compute = looped_bfs_schedule,
-          .refusal = looped_bfs_refusal,
+          .also_refused = looped_bfs_refusal,
           .bubble = looped_bfs_bubble,
           .peak_in_flight = looped_bfs_peak,
           .facts = {.backward_at_once = false, .takes_chunks = true, .pytorch = "LoopedBFS"},

@@ -76,13 +76,4 @@ Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape) {
   return schedule_of_lists(rule.name, shape, order->compute);
 }
 
-std::string made_refusal(const ScheduleRule& rule, const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape, rule.chunk_order); !why.empty()) return why;
-  if (std::string why =
-          rule.chunks == 2 ? two_chunks_refusal(shape, rule.name) : chunk_refusal(shape, std::string(rule.name));
-      !why.empty())
-    return why;
-  return replica_refusal(shape, rule.name);
-}
-
 }  // namespace pipewright::sim

@@ -35,8 +35,7 @@ std::shared_ptr<const GivenSchedule> made_order(const ScheduleRule& rule, OrderP
 OrderProblem one_hop_problem(const ScheduleShape& shape, const ZeroBubbleTimes& times);
 ZeroBubbleTimes zero_bubble_times(const OrderProblem& problem);
 
-// For `compute` and `refusal` of a rule.
+// For `compute` of a rule.
 Schedule made_schedule(const ScheduleRule& rule, const ScheduleShape& shape);
-std::string made_refusal(const ScheduleRule& rule, const ScheduleShape& shape);
 
 }  // namespace pipewright::sim

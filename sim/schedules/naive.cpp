@@ -9,12 +9,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string naive_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "naive"); !why.empty()) return why;
-  return replica_refusal(shape, "naive");
-}
-
 Schedule naive_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("naive", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
@@ -49,7 +43,6 @@ ScheduleRule naive() {
           .memory = "1 micro-batch on every stage",
           .flush = true,
           .compute = naive_schedule,
-          .refusal = naive_refusal,
           .bubble = naive_bubble,
           .peak_in_flight = naive_peak,
           .one_stage_at_a_time = true,

@@ -12,22 +12,8 @@
 namespace pipewright::sim {
 namespace {
 
-std::string one_f_one_b_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  return chunk_refusal(shape, "1f1b");
-}
-
 Schedule one_f_one_b_schedule(const ScheduleShape& shape) {
-  Schedule schedule = empty_schedule("1f1b", shape, true);
-  std::size_t position = 0;
-  for (const Seat& seat : seats(shape)) {
-    Lane& lane = schedule.positions[position++];
-    one_forward_one_backward(
-        seat.count, in_flight(shape, seat.stage) - 1,
-        [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
-        [&](int i) { append_backward(lane, seat.chunk(), seat.micro_batch(i)); });
-  }
-  return schedule;
+  return in_turns("1f1b", shape, true);
 }
 
 // The same fill and drain as GPipe, so the same share:
@@ -56,10 +42,9 @@ ScheduleRule one_f_one_b() {
           .memory = "min(M, K-k) micro-batches on stage k",
           .flush = true,
           .compute = one_f_one_b_schedule,
-          .refusal = one_f_one_b_refusal,
           .bubble = one_f_one_b_bubble,
           .peak_in_flight = one_f_one_b_peak,
-          .facts = {.pytorch = "1F1B"},
+          .facts = {.takes_replicas = true, .pytorch = "1F1B"},
           .bound = StepBound::Window,
           .hides_hops = "eager_1f1b",
           .searched = 1,

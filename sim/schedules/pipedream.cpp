@@ -12,22 +12,8 @@
 namespace pipewright::sim {
 namespace {
 
-std::string pipedream_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  return chunk_refusal(shape, "pipedream");
-}
-
 Schedule pipedream_schedule(const ScheduleShape& shape) {
-  Schedule schedule = empty_schedule("pipedream", shape, false);
-  std::size_t position = 0;
-  for (const Seat& seat : seats(shape)) {
-    Lane& lane = schedule.positions[position++];
-    one_forward_one_backward(
-        seat.count, in_flight(shape, seat.stage) - 1,
-        [&](int i) { append_forward(lane, seat.chunk(), seat.micro_batch(i)); },
-        [&](int i) { append_backward(lane, seat.chunk(), seat.micro_batch(i)); });
-  }
-  return schedule;
+  return in_turns("pipedream", shape, false);
 }
 
 // No flush, so no worker of equal stages idles once the pipeline is full:
@@ -57,9 +43,9 @@ ScheduleRule pipedream() {
           .memory = "K-k micro-batches and weight versions on stage k; replicated: ceil(sum of r_j from k on / r_k)",
           .flush = false,
           .compute = pipedream_schedule,
-          .refusal = pipedream_refusal,
           .bubble = pipedream_bubble,
           .peak_in_flight = pipedream_peak,
+          .facts = {.takes_replicas = true},
           .searched_with_replicas = 1};
 }
 

@@ -19,9 +19,6 @@ int round_of_2bw(const ScheduleShape& shape) {
 }
 
 std::string pipedream_2bw_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "pipedream_2bw"); !why.empty()) return why;
-  if (std::string why = replica_refusal(shape, "pipedream_2bw"); !why.empty()) return why;
   if (shape.vertical_sync)
     return "pipedream_2bw runs a round of micro-batches with one version of the weights on every stage anyway; leave "
            "plan.vertical_sync out";
@@ -69,7 +66,7 @@ ScheduleRule pipedream_2bw() {
           .memory = "min(M, K-k) micro-batches on stage k, and two versions of the weights",
           .flush = false,
           .compute = pipedream_2bw_schedule,
-          .refusal = pipedream_2bw_refusal,
+          .also_refused = pipedream_2bw_refusal,
           .bubble = pipedream_2bw_bubble,
           .peak_in_flight = pipedream_2bw_peak,
           .facts = {.states_round = true}};

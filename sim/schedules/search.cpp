@@ -29,7 +29,6 @@ ScheduleRule search_order() {
           .flush = true,
           .splits_backward = true,
           .compute = [](const ScheduleShape& shape) { return made_schedule(search_order(), shape); },
-          .refusal = [](const ScheduleShape& shape) { return made_refusal(search_order(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .facts = {.limits_in_flight = true},
           .made_for = searched_order,

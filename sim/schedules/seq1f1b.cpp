@@ -17,11 +17,9 @@ namespace pipewright::sim {
 namespace {
 
 std::string seq1f1b_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "seq1f1b"); !why.empty()) return why;
   if (shape.recompute_except_last)
     return "seq1f1b runs the slices of the last micro-batch apart; leave plan.recompute_except_last out";
-  return replica_refusal(shape, "seq1f1b");
+  return "";
 }
 
 int seq_warm_up(const ScheduleShape& shape, StageId k) {
@@ -64,7 +62,7 @@ ScheduleRule seq1f1b() {
           .memory = "min(MQ, K-1-k+Q) slices on stage k, each a Q-th of a micro-batch",
           .flush = true,
           .compute = seq1f1b_schedule,
-          .refusal = seq1f1b_refusal,
+          .also_refused = seq1f1b_refusal,
           .bubble = seq1f1b_bubble,
           .peak_in_flight = seq1f1b_peak,
           .facts = {.states_slices = true}};

@@ -4,9 +4,24 @@
 #include <array>
 
 #include "sim/schedules/expand.hpp"
+#include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
 namespace pipewright::sim {
+namespace {
+
+std::string chunks_refusal(const ScheduleRule& rule, const ScheduleShape& shape) {
+  const std::string name(rule.name), has = "virtual_stages is " + std::to_string(shape.virtual_stages);
+  if (rule.chunks == 2 && shape.virtual_stages != 2)
+    return name + " has two chunks on each stage, one on the way to the last stage and one on the way back, but " +
+           has + ": set plan.virtual_stages: 2";
+  if (!rule.facts.takes_chunks && !rule.from_file && shape.virtual_stages > 1)
+    return name + " keeps each stage in one piece, but " + has +
+           ": set plan.virtual_stages: 1, or use schedule: interleaved_1f1b";
+  return "";
+}
+
+}  // namespace
 
 std::span<const ScheduleRule> schedules() {
   static const std::array rules = {
@@ -49,6 +64,16 @@ const ScheduleRule* find_schedule(std::string_view name) {
   const auto all = schedules();
   const auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+std::string ScheduleRule::refusal(const ScheduleShape& shape) const {
+  if (std::string why = chunks_refusal(*this, shape); !why.empty()) return why;
+  if (std::string why = shape_refusal(shape, from_file ? shape.chunk_order : chunk_order); !why.empty()) return why;
+  if (std::string why = also_refused == nullptr ? "" : also_refused(shape); !why.empty()) return why;
+  if (facts.takes_replicas || !has_replicas(shape)) return "";
+  return std::string(name) +
+         " has one worker per stage, but plan.replicas asks for more: leave it out, use plan.data_parallel for whole "
+         "copies, or use schedule: gpipe, 1f1b or pipedream";
 }
 
 Schedule ScheduleRule::generate(const ScheduleShape& shape) const {

@@ -44,8 +44,8 @@ struct ScheduleRule {
   bool splits_backward = false;  // W apart from B: no other stage waits for W
   // The passes of every worker, in order: F, B, W and BW.
   Schedule (*compute)(const ScheduleShape&);
-  // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
-  std::string (*refusal)(const ScheduleShape&);
+  // What of a shape is refused beside what the traits below say; nullptr: nothing.
+  std::string (*also_refused)(const ScheduleShape&) = nullptr;
   // Bubble fraction of makespan for equal stages and free communication; none, or nullptr, where no formula is known.
   std::optional<Formula> (*bubble)(const ScheduleShape&) = nullptr;
   // Micro-batches (chunks of them) in flight at the peak on one worker of stage k.
@@ -78,6 +78,8 @@ struct ScheduleRule {
   bool finds_order = false;   // it is made by the finder of orders (sim/finder)
   bool in_deepspeed = false;  // DeepSpeed's pipeline engine runs it                                    [DeepSpeed26]
 
+  // Why this schedule cannot be built for the shape, or "": "M = 10 is not a multiple of K = 4: use 8 or 12".
+  std::string refusal(const ScheduleShape& shape) const;
   // All that is run: the passes, and what `expand` puts between them (sim/schedules/expand). The shape must not be refused.
   Schedule generate(const ScheduleShape& shape) const;
 };

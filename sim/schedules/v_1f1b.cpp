@@ -14,10 +14,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string v_1f1b_refusal(const ScheduleShape& shape) {
-  return block_refusal(shape, "v_1f1b");
-}
-
 // A micro-batch takes one slot a stage in forwards, two in backwards. Three slots stay free behind every third backward
 // and, where 3 divides K, in front of them all: so the passes of a stage never meet modulo 6. The last stage's two
 // backwards are the first and the second of three. A backward moves by two slots or more, for which there is room in
@@ -73,7 +69,6 @@ ScheduleRule v_1f1b() {
           .memory = "min(2M, M+k+floor(k/2)+1, 2 floor(2K/3)+2) chunks on stage k",
           .flush = true,
           .compute = v_1f1b_schedule,
-          .refusal = v_1f1b_refusal,
           .peak_in_flight = v_1f1b_peak,
           .bubble_of_times = v_1f1b_bubble,
           .facts = {.takes_chunks = true},  // a backward at once on all but three stages

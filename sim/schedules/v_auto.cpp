@@ -146,7 +146,6 @@ ScheduleRule v_auto() {
           .flush = true,
           .splits_backward = true,
           .compute = [](const ScheduleShape& shape) { return made_schedule(v_auto(), shape); },
-          .refusal = [](const ScheduleShape& shape) { return made_refusal(v_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .facts = {.takes_chunks = true, .limits_in_flight = true},
           .chunk_order = ChunkOrder::V,

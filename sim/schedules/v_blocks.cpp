@@ -332,12 +332,6 @@ Schedule from_whole_block(std::string_view name, const ScheduleShape& shape, con
   return written_schedule(name, shape, rows, micro_batches, true);
 }
 
-std::string block_refusal(const ScheduleShape& shape, std::string_view name) {
-  if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
-  if (std::string why = two_chunks_refusal(shape, name); !why.empty()) return why;
-  return replica_refusal(shape, name);
-}
-
 std::optional<Formula> idle_share(const ScheduleShape& shape, int idle, std::string_view text, std::string_view where) {
   if (shape.micro_batches < 2 * shape.stages) return std::nullopt;
   const std::string term(text);

@@ -23,8 +23,6 @@ Schedule from_split_block(std::string_view name, const ScheduleShape& shape, con
 // One row for each stage. A backward is one op of two slots.
 Schedule from_whole_block(std::string_view name, const ScheduleShape& shape, const std::vector<BlockSlots>& block);
 
-std::string block_refusal(const ScheduleShape& shape, std::string_view name);
-
 // `idle` slots next to 6 M of work, as a share of both: "K even: (3K-7)/(6M+3K-7)" of text "3K-7" where "K even". None
 // below 2 K micro-batches, where warm-up and tail meet.
 std::optional<Formula> idle_share(const ScheduleShape& shape, int idle, std::string_view text, std::string_view where);

@@ -15,10 +15,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string v_half_refusal(const ScheduleShape& shape) {
-  return block_refusal(shape, "v_half");
-}
-
 // Slots 2k, 3K-k-2, 3K+2k-1 and 6K-k-2; for even K, where the third would be the first's, backwards come 3 later.
 Schedule v_half_schedule(const ScheduleShape& shape) {
   const int K = shape.stages, later = K % 2 == 0 ? 3 : 0;
@@ -55,7 +51,6 @@ ScheduleRule v_half() {
           .flush = true,
           .splits_backward = true,
           .compute = v_half_schedule,
-          .refusal = v_half_refusal,
           .peak_in_flight = v_half_peak,
           .bubble_of_times = v_half_bubble,
           .facts = {.backward_at_once = false, .takes_chunks = true},  // at once where K is odd

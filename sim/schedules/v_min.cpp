@@ -15,10 +15,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string v_min_refusal(const ScheduleShape& shape) {
-  return block_refusal(shape, "v_min");
-}
-
 // Slots k, 2K-k-1, 2K+k and 4K-k-1; where 3 divides K the third would be the first's, and backwards come 2 later.
 Schedule v_min_schedule(const ScheduleShape& shape) {
   const int K = shape.stages, later = K % 3 == 0 ? 2 : 0;
@@ -60,7 +56,6 @@ ScheduleRule v_min() {
           .flush = true,
           .splits_backward = true,
           .compute = v_min_schedule,
-          .refusal = v_min_refusal,
           .peak_in_flight = v_min_peak,
           .bubble_of_times = v_min_bubble,
           .facts = {.backward_at_once = false, .takes_chunks = true},  // at once where 3 does not divide K

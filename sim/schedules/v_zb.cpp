@@ -12,10 +12,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string v_zb_refusal(const ScheduleShape& shape) {
-  return block_refusal(shape, "v_zb");
-}
-
 // Slots 5k, 6K-k-5, 6K+5k-4 and 12K-k-9: on every stage they follow one another, modulo the six of a micro-batch.
 Schedule v_zb_schedule(const ScheduleShape& shape) {
   const int K = shape.stages;
@@ -54,7 +50,6 @@ ScheduleRule v_zb() {
       .flush = true,
       .splits_backward = true,
       .compute = v_zb_schedule,
-      .refusal = v_zb_refusal,
       .peak_in_flight = v_zb_peak,
       .bubble_of_times = v_zb_bubble,
       .facts = {.takes_chunks = true},

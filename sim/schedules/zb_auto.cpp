@@ -251,7 +251,6 @@ ScheduleRule zb_auto() {
           .flush = true,
           .splits_backward = true,
           .compute = [](const ScheduleShape& shape) { return made_schedule(zb_auto(), shape); },
-          .refusal = [](const ScheduleShape& shape) { return made_refusal(zb_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .facts = {.limits_in_flight = true},
           .searched = 0,

@@ -9,20 +9,12 @@
 // [ZeroBubble23] section 2.2. Its four published bubble rates come out to all four decimals:
 // tests/papers/zero_bubble_test.cpp
 #include <algorithm>
-#include <numeric>
 
-#include "core/units.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
 namespace pipewright::sim {
 namespace {
-
-std::string zb_h1_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "zb_h1"); !why.empty()) return why;
-  return replica_refusal(shape, "zb_h1");
-}
 
 Schedule zb_h1_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h1", shape, true);
@@ -40,12 +32,7 @@ Schedule zb_h1_schedule(const ScheduleShape& shape) {
 std::optional<Formula> zb_h1_bubble(const ScheduleShape& shape, const PassTimes& times) {
   const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
   if (shape.micro_batches < shape.stages || w > std::min(f, b)) return std::nullopt;
-  const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
-  const std::int64_t work = checked_product(shape.micro_batches, (f + b + w) / shared, "the work of a stage");
-  const std::int64_t idle = checked_product(shape.stages - 1, (f + b - w) / shared, "the idle time of a stage");
-  const std::int64_t step = checked_sum(work, idle, "the step");
-  const std::int64_t both = std::max<std::int64_t>(1, std::gcd(idle, step));
-  return Formula{"(K-1)(f+b-w)/(M(f+b+w)+(K-1)(f+b-w))", idle / both, std::max<std::int64_t>(1, step / both)};
+  return idle_share("(K-1)(f+b-w)/(M(f+b+w)+(K-1)(f+b-w))", shape, times, f + b - w);
 }
 
 // 1F1B's K - k, and the k that wait for their W:
@@ -64,7 +51,6 @@ ScheduleRule zb_h1() {
           .flush = true,
           .splits_backward = true,
           .compute = zb_h1_schedule,
-          .refusal = zb_h1_refusal,
           .peak_in_flight = zb_h1_peak,
           .bubble_of_times = zb_h1_bubble};
 }

@@ -9,20 +9,12 @@
 // validated afterwards, so that steps overlap as parallelograms; here all stages wait for the flush, as everywhere.
 // Its four published bubble rates come out to all four decimals: tests/papers/zero_bubble_test.cpp
 #include <algorithm>
-#include <numeric>
 
-#include "core/units.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
 namespace pipewright::sim {
 namespace {
-
-std::string zb_h2_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape); !why.empty()) return why;
-  if (std::string why = chunk_refusal(shape, "zb_h2"); !why.empty()) return why;
-  return replica_refusal(shape, "zb_h2");
-}
 
 Schedule zb_h2_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h2", shape, true);
@@ -40,12 +32,7 @@ Schedule zb_h2_schedule(const ScheduleShape& shape) {
 std::optional<Formula> zb_h2_bubble(const ScheduleShape& shape, const PassTimes& times) {
   const std::int64_t f = times.forward, b = times.input_gradient, w = times.weight_gradient;
   if (shape.micro_batches < 2 * shape.stages - 1 || w > std::min(f, b) || b - w > w) return std::nullopt;
-  const std::int64_t shared = std::max<std::int64_t>(1, std::gcd(std::gcd(f, b), w));
-  const std::int64_t work = checked_product(shape.micro_batches, (f + b + w) / shared, "the work of a stage");
-  const std::int64_t idle = checked_product(shape.stages - 1, f / shared, "the idle time of a stage");
-  const std::int64_t step = checked_sum(work, idle, "the step");
-  const std::int64_t both = std::max<std::int64_t>(1, std::gcd(idle, step));
-  return Formula{"(K-1)f/(M(f+b+w)+(K-1)f)", idle / both, std::max<std::int64_t>(1, step / both)};
+  return idle_share("(K-1)f/(M(f+b+w)+(K-1)f)", shape, times, f);
 }
 
 // 2 (K - 1 - k) ahead, the one at work, and the 2 k that wait for their W:
@@ -64,7 +51,6 @@ ScheduleRule zb_h2() {
           .flush = true,
           .splits_backward = true,
           .compute = zb_h2_schedule,
-          .refusal = zb_h2_refusal,
           .peak_in_flight = zb_h2_peak,
           .bubble_of_times = zb_h2_bubble,
           .searched = 0};  // as ZB-H1: unasked, `plan` tries orders of whole backwards

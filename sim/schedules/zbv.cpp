@@ -16,12 +16,6 @@
 namespace pipewright::sim {
 namespace {
 
-std::string zbv_refusal(const ScheduleShape& shape) {
-  if (std::string why = shape_refusal(shape, ChunkOrder::V); !why.empty()) return why;
-  if (std::string why = two_chunks_refusal(shape, "zbv"); !why.empty()) return why;
-  return replica_refusal(shape, "zbv");
-}
-
 // The two chunks of a stage: 0 on the way to the last stage, 1 on the way back. Micro-batches of each in order; those
 // from M on, which the pattern of short runs has, are left out.
 class ZbvWriter {
@@ -107,7 +101,6 @@ ScheduleRule zbv() {
           .flush = true,
           .splits_backward = true,
           .compute = zbv_schedule,
-          .refusal = zbv_refusal,
           .peak_in_flight = zbv_peak,
           .bubble_of_times = zbv_bubble,
           .facts = {.takes_chunks = true, .pytorch = "ZBVZeroBubble"},

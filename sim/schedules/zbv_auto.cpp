@@ -305,7 +305,6 @@ ScheduleRule zbv_auto() {
           .flush = true,
           .splits_backward = true,
           .compute = [](const ScheduleShape& shape) { return made_schedule(zbv_auto(), shape); },
-          .refusal = [](const ScheduleShape& shape) { return made_refusal(zbv_auto(), shape); },
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .facts = {.takes_chunks = true, .limits_in_flight = true},
           .chunk_order = ChunkOrder::V,

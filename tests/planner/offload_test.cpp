@@ -1,12 +1,19 @@
 // plan.offload_layers: units, prices, memory, and what is refused.
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <variant>
 
 #include <doctest/doctest.h>
 
+#include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/plan/given_schedule.hpp"
+#include "io/import/schedule_csv.hpp"
+#include "io/writers/schedule_csv.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_schedule.hpp"
+#include "planner/order_problem.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -77,9 +84,8 @@ TEST_CASE("what cannot be offloaded says why") {
     return offload_refusal(other);
   };
   for (const auto& [schedule, why] :
-       {std::pair{"bpipe", "moves activations itself"},
-        std::pair{"zb_auto", "makes its order for passes of whole stages"},
-        std::pair{"chimera", "keeps each stage on several workers"}, std::pair{"pipedream", "runs without a flush"}}) {
+       {std::pair{"bpipe", "moves activations itself"}, std::pair{"chimera", "keeps each stage on several workers"},
+        std::pair{"pipedream", "runs without a flush"}}) {
     CAPTURE(schedule);
     const std::string text = refused([&](PlanRequest& plan) { plan.schedule.value = schedule; });
     CHECK(text.find("s.yaml:7:3: plan.offload_layers: ") != std::string::npos);
@@ -99,17 +105,66 @@ TEST_CASE("what cannot be offloaded says why") {
         "one has 2, so that those of stage 1 hold up to 3; cut the model evenly");
 }
 
-TEST_CASE("who searches orders or layouts refuses what moves") {
+TEST_CASE("who searches layouts refuses what moves") {
   for (const bool host : {true, false}) {
     Scenario scenario = offloading(8, 4, host ? 1 : 0);
     scenario.plan.schedule.value = host ? "zb_h1" : "bpipe";
     CAPTURE(host);
-    if (host)
-      CHECK_THROWS_WITH_AS(find_schedule_of(scenario, {}), doctest::Contains("blocks move one by one"), InputError);
-    Scenario open = scenario;
-    open.plan.open["stages"] = {};
-    CHECK_THROWS_WITH_AS(search(open), doctest::Contains("and ask simulate"), InputError);
+    scenario.plan.open["stages"] = {};
+    CHECK_THROWS_WITH_AS(search(scenario), doctest::Contains("and ask simulate"), InputError);
   }
+}
+
+OrderProblem problem_of_offloading(const Scenario& scenario) {
+  const CostModel cost(scenario);
+  return order_problem(plan_of(scenario), cost);
+}
+
+// Forwards of 3 ms beside offloads of 4: of four that leave, the third, fourth and fifth wait for 1 ms each. Gradients of inputs
+// take 3 ms: the reloads of the second, third and fourth from the end take 1 ms longer.
+TEST_CASE("finder: a pass alone waits for its own blocks on their way, and a micro-batch holds those that stay") {
+  for (std::int64_t away = 0; away < 8; ++away) {
+    CAPTURE(away);
+    Scenario scenario = offloading(8, 1, away);
+    scenario.training.micro_batches = Placed<std::int64_t>{1, {}};
+    scenario.plan.schedule.value = "zb_h1";
+    const OrderProblem problem = problem_of_offloading(scenario);
+    REQUIRE(problem.chunks() == 1);
+    CHECK(problem.forward[0] ==
+          24'000'000 + std::max<std::int64_t>(0, std::min<std::int64_t>(away - 1, 6)) * 1'000'000);
+    CHECK(problem.input[0] == 24'000'000 + away * 1'000'000);
+    CHECK(problem.weights[0] == 24'000'000);
+    CHECK(problem.held[0] == (8 - away) * 100'000'000);
+    CHECK(problem.kept_after_input[0] == 800'000'000);
+    // With seven the last of them is still leaving when the backward asks for it.
+    const std::int64_t pass = problem.forward[0] + problem.input[0] + problem.weights[0];
+    CHECK(answered_offload(scenario).report.makespan.value == pass + (away == 7 ? 1'000'000 : 0));
+  }
+}
+
+TEST_CASE("finder: no order of offloaded blocks is faster in the simulation than its bound says, and files have it") {
+  for (const int stages : {2, 4})
+    for (const std::int64_t away : {1, 2, 3})
+      for (const double speed : {12e9, 25e9, 1e12}) {
+        CAPTURE(stages);
+        CAPTURE(away);
+        CAPTURE(speed);
+        Scenario scenario = offloading(4 * stages, stages, away);
+        scenario.cluster.device.host_link = Bandwidth{speed};
+        scenario.training.micro_batches = Placed<std::int64_t>{2 * stages, {}};
+        scenario.plan.schedule.value = "zb_h1";
+        const Time named = answered_offload(scenario).report.makespan;
+        const ScheduleAnswer found =
+            find_schedule_of(scenario, {.cap = {.times_stages = 1.5}, .search = {.evaluations = 500}});
+        CHECK(found.answer.report.makespan >= found.bound);
+        CHECK(named >= found.bound);
+        if (speed == 1e12) CHECK(found.answer.report.makespan <= named);
+        Scenario again = scenario;
+        again.plan.schedule.value = kGivenSchedule;
+        again.plan.given =
+            std::make_shared<const GivenSchedule>(parse_schedule_csv(schedule_csv(found.answer.schedule), "a.csv"));
+        CHECK(answered_offload(again).timeline.makespan == found.answer.timeline.makespan);
+      }
 }
 
 }  // namespace

@@ -291,6 +291,41 @@ TEST_CASE("finder: likewise with two chunks on each stage, there and back and in
   }
 }
 
+TEST_CASE("finder: a stage ends after the passes of its critical path and their hops") {
+  Random chance(77);
+  int changes_of_stage = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int stages = 2 + i % 3;
+    const bool with_hops = i % 5 == 0;
+    OrderProblem problem = i % 2 == 0 ? by_chance(chance, stages, 4) : two_by_chance(chance, stages, i % 4 == 1, 3);
+    if (!with_hops) problem.down.assign(problem.down.size(), 0), problem.up = problem.down;
+    if (i % 3 == 0) with_cells(chance, problem, 60);
+    PricedOrder order = find_order(problem, {.evaluations = 50, .seed = 1}).order;
+    OrderPricer pricer(problem);
+    REQUIRE(pricer.price(order));
+    const int v = problem.virtual_stages;
+    for (StageId k = 0; k < stages; ++k) {
+      std::int64_t sum = 0, hops = 0;
+      StageId before = k;
+      for (const auto [stage, index] : pricer.critical_path(order, k)) {
+        const int code = order.codes[at(stage)][at(index)];
+        const auto cell = cell_of(code, v);
+        const std::size_t chunk = at(pricer.chunk_at(stage, cell ? cell->forward : code % v));
+        sum += cell            ? problem.pair[chunk * at(v) + at(cell->backward)]
+               : code / v == 0 ? problem.forward[chunk]
+               : code / v == 1 ? problem.input[chunk]
+                               : problem.weights[chunk];
+        hops += stage == before ? 0 : 1;
+        before = stage;
+      }
+      changes_of_stage += static_cast<int>(hops);
+      CHECK(sum <= order.end[at(k)]);
+      CHECK(sum + (with_hops ? 4 * (hops + stages) : 0) >= order.end[at(k)]);  // a hop is 4 at most; in a V some stay
+    }
+  }
+  CHECK(changes_of_stage > 1000);
+}
+
 TEST_CASE("finder: two chunks on one stage, one micro-batch: a wait for the hop is all that no order avoids") {
   // F of 4, a hop of 1, F of 5, B of 8, B of 1, W of 3 and of 0: 22, by hand.
   OrderProblem problem = alike(1, 2, 1, {}, 4, 4, 8);
@@ -511,8 +546,7 @@ TEST_CASE("finder at length: the published settings" * doctest::skip()) {
     }
 }
 
-TEST_CASE("finder at length: 100 problems of stages that differ, three quarters of the way to the bound" *
-          doctest::skip()) {
+TEST_CASE("finder at length: 100 problems of stages that differ, 85 % of the way to the bound" * doctest::skip()) {
   for (const OrderMeasure measure : {OrderMeasure::Span, OrderMeasure::Step}) {
     double closed = 0;
     int counted = 0, proven = 0;
@@ -537,7 +571,7 @@ TEST_CASE("finder at length: 100 problems of stages that differ, three quarters 
       if (static_cast<double>(named) <= 1.005 * bound) continue;
       ++counted, closed += (static_cast<double>(named) - best) / (static_cast<double>(named) - bound);
     }
-    CHECK(closed / counted >= 0.75);
+    CHECK(closed / counted >= 0.85);
     std::printf("%s: %d of 100 farther than 0.5 %%; %.3f of the way closed on average; %d proven to be the best\n",
                 measure == OrderMeasure::Span ? "span" : "step", counted, closed / counted, proven);
   }
