@@ -37,6 +37,7 @@ double memory_of(const Answer& answer, const MemoryPeak& peak, std::string_view 
   const MemoryNeed needed = need(answer.memory, peak.bytes, stage);
   if (part == "allocated") return static_cast<double>((needed.model + needed.anchored).value);
   if (part == "total") return static_cast<double>((needed.model + needed.anchored + peak.bytes.reserve).value);
+  if (part == "in_use") return static_cast<double>(needed.with_reserve.value);
   if (part != "reserved") return static_cast<double>(memory_part(peak.bytes, part).value);
   return static_cast<double>((needed.model + needed.anchored + needed.rounding + needed.fragmentation).value);
 }
@@ -46,14 +47,14 @@ double memory_end(const Answer& answer, const MemoryPeak& peak, std::string_view
   MemoryNeed needed = need(answer.memory, peak.bytes, stage);
   const Bytes allocator = needed.rounding + needed.fragmentation;
   Bytes stated = needed.with_reserve;
-  if (part == "reserved") {
+  if (part == "reserved" || part == "in_use") {
     needed.low = needed.low + Bytes{allocator.value / 2};
     needed.high = needed.high + Bytes{allocator.value / 2};
   } else {
     needed.high = needed.high - allocator;
     stated = stated - allocator;
   }
-  const Bytes reserve = part == "total" ? Bytes{} : peak.bytes.reserve;
+  const Bytes reserve = part == "total" || part == "in_use" ? Bytes{} : peak.bytes.reserve;
   const Bytes at = end < 0 ? std::min(quantile(needed, 0.05), stated) : std::max(quantile(needed, 0.95), stated);
   return static_cast<double>((at - reserve).value);
 }
@@ -135,7 +136,8 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
 std::optional<FigureRange> range_of(const Answer& answer, const FigureSought& quantity, double value,
                                     const std::optional<SpeedRange>& range) {
   if (quantity.figure == Figure::Memory) {
-    const bool open = quantity.of == "allocated" || quantity.of == "total" || quantity.of == "reserved";
+    const bool open =
+        quantity.of == "allocated" || quantity.of == "total" || quantity.of == "reserved" || quantity.of == "in_use";
     if (!open || !(answer.memory.activation_band > 0)) return std::nullopt;
     return FigureRange{memory(answer, quantity, -1), memory(answer, quantity, 1)};
   }

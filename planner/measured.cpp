@@ -45,12 +45,17 @@ PredictedRun predicted(const MeasuredTable& table, const MeasuredRun& run, const
     result.fits = answer.report.fits;
     if (run.state == RunState::Failed) return result;
     result.from_operators = scenario.cost == CostSourceKind::Roofline;
-    for (const RunFigure& figure : table.figures)
-      result.figures.push_back(figure_of(answer, figure.sought));
+    for (std::size_t f = 0; f < table.figures.size(); ++f) {
+      const FigureSought& sought = table.figures[f].sought;
+      const bool there = run.figures[f] || sought.where != Where::Stage || sought.stage < plan.stages;
+      result.figures.push_back(there ? std::optional(figure_of(answer, sought)) : std::nullopt);
+    }
     if (!ranges) return result;
     const std::optional<SpeedRange> range = speed_range(answer, Engine::Auto, 0).range;
-    for (std::size_t f = 0; f < table.figures.size(); ++f)
-      result.ranges.push_back(range_of(answer, table.figures[f].sought, result.figures[f], range));
+    for (std::size_t f = 0; f < table.figures.size(); ++f) {
+      const std::optional<double>& figure = result.figures[f];
+      result.ranges.push_back(figure ? range_of(answer, table.figures[f].sought, *figure, range) : std::nullopt);
+    }
   } catch (const InputError& error) {
     result.run.state = RunState::Unpriced, result.run.why = reason(error.what());
     result.figures.clear(), result.ranges.clear();
@@ -80,7 +85,7 @@ Scored scored(const PredictedRun& run, std::size_t figure, double error) {
   Scored result{.error = error};
   if (const auto range = run.range(figure)) {
     const double measured = *run.run.figures[figure];
-    result.half_width = (range->high - range->low) / 2 / run.figures[figure];
+    result.half_width = (range->high - range->low) / 2 / *run.figures[figure];
     result.inside = range->low <= measured && measured <= range->high;
   }
   return result;
@@ -211,7 +216,7 @@ std::vector<double> left_out_needed(const MeasuredTable& table, const std::vecto
     const auto error = each.error(0);
     const auto range = each.range(0);
     if (!error || !range || !each.from_operators || each.run.place.line % kCalibratedOn != 0) continue;
-    const double off = std::log1p(*error), stated = each.figures.front(), left_out = std::log1p(kLeftOut);
+    const double off = std::log1p(*error), stated = *each.figures.front(), left_out = std::log1p(kLeftOut);
     const double side = off < 0 ? std::log(range->high / stated) : std::log(stated / range->low);
     needed.push_back(std::expm1(std::sqrt(std::max(0.0, off * off - side * side + left_out * left_out))));
   }
@@ -245,7 +250,7 @@ std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<P
       });
     };
     const auto measured = [](const PredictedRun& run) { return *run.run.figures.front(); };
-    const PredictedRun& first = *first_by([](const PredictedRun& run) { return run.figures.front(); });
+    const PredictedRun& first = *first_by([](const PredictedRun& run) { return *run.figures.front(); });
     const PredictedRun& fastest = *first_by(measured);
     result.push_back({first.run.place, fastest.run.place, static_cast<int>(group.size()),
                       slowness(measured(first)) / slowness(measured(fastest)) - 1});
@@ -308,7 +313,7 @@ class AnchorSearch {
     double sum = 0;
     for (const PredictedRun& each : predict(table_, runs_, scenario_, set, false)) {
       if (each.run.state != RunState::Compared) throw InputError(each.run.place, "makes no scenario: " + each.run.why);
-      sum += of_run(std::log(each.figures.front() / *each.run.figures.front()) / table_.noise);
+      sum += of_run(std::log1p(*each.off(0)) / table_.noise);
     }
     for (std::size_t i = 0; i < values.size(); ++i)
       sum += std::pow(std::log(values[i] / table_.constants[i].expected) / std::log(table_.constants[i].factor), 2);

@@ -44,8 +44,7 @@ std::string fit_text(const MeasuredTable& table, std::vector<MeasuredRun> runs, 
   for (const PredictedRun& each : predict(table, runs, with))
     text += fmt::format("  {}:{}: measured {} {:.4g}, with them {:.4g}, {:+.1f} %\n", each.run.place.file,
                         each.run.place.line, figure.name, *each.run.figures.front() / figure.unit_size,
-                        each.figures.front() / figure.unit_size,
-                        100 * (each.figures.front() / *each.run.figures.front() - 1));
+                        *each.figures.front() / figure.unit_size, 100 * *each.off(0));
   return text;
 }
 

@@ -59,8 +59,9 @@ Dimension dimension(Figure figure);
 //     activations      the rest without the reserve: what comes and goes with the micro-batches
 //     allocated        everything but the reserve: what the framework's allocator hands out
 //     reserved         that, with what the allocator adds by rounding and fragmentation (planner/figures.hpp)
-inline constexpr std::array<std::string_view, 6> kMemorySums = {"total",       "training_state", "held",
-                                                                "activations", "allocated",      "reserved"};
+//     in_use           reserved and the reserve: what the device must have, and nvidia-smi shows
+inline constexpr std::array<std::string_view, 7> kMemorySums = {"total",     "training_state", "held",  "activations",
+                                                                "allocated", "reserved",       "in_use"};
 Bytes memory_part(const MemoryBytes& bytes, std::string_view part);
 
 struct FigureSought {

@@ -67,6 +67,8 @@ struct RunFigure {
   FigureSought sought;
   std::string head;      // of its column
   double unit_size = 1;  // in SI base units
+  // Of a cell with several: of "46.77*2 36.59*2" the second is 36.59, on each of two devices; 0: the cell is the figure.
+  std::int64_t word = 0;
 };
 
 // A constant that is fitted: what is known of it beforehand, and what it is physically.
@@ -128,14 +130,17 @@ struct FigureRange {
 
 struct PredictedRun {
   MeasuredRun run;
-  std::vector<double> figures;                          // by figure, SI base units; none where the run was not priced
+  // By figure, SI base units: nothing of a stage that the plan does not have; none where the run was not priced.
+  std::vector<std::optional<double>> figures;
   std::vector<std::optional<FigureRange>> ranges = {};  // likewise; none: not asked for
   bool fits = true;                                     // its devices' memory
   bool from_operators = true;                           // so what the model leaves out is part of its ranges
   // Relative error of a figure that was measured and predicted.
-  std::optional<double> error(std::size_t figure) const {
-    if (run.fitted || figures.empty() || !run.figures[figure]) return std::nullopt;
-    return figures[figure] / *run.figures[figure] - 1;
+  std::optional<double> error(std::size_t figure) const { return run.fitted ? std::nullopt : off(figure); }
+  // Likewise, of runs that a constant was fitted on, too.
+  std::optional<double> off(std::size_t figure) const {
+    if (figures.empty() || !figures[figure] || !run.figures[figure]) return std::nullopt;
+    return *figures[figure] / *run.figures[figure] - 1;
   }
   std::optional<FigureRange> range(std::size_t figure) const {
     return figure < ranges.size() ? ranges[figure] : std::nullopt;

@@ -80,6 +80,9 @@ class Sum {
   }
 
   void add_attention(const AttentionCore& core, const StepFigures& of) {
+    // Of one product of queries, keys and values; that of other attentions is divided as it stands.
+    if (framework_.copied_inputs && t_ > 1 && !sequence_parallel_ && openings_ == 1) stash_ += 2 * opened_;
+    openings_ = 0;
     if (core.flash && framework_.attention_copy) stash_ += samples_ * of.out * each_ / t_;
     if (!core.flash && framework_.fp32_softmax)
       core_ += samples_ * (4 - each_) * static_cast<double>(core.heads) * static_cast<double>(core.queries) *
@@ -96,6 +99,7 @@ class Sum {
       const auto rows = static_cast<double>(framework_.rows_of_table(of.out_features, t_));
       return add_head(tokens * rows, tokens, weight_of(rows), samples_ * of.in * each_);
     }
+    ++openings_, opened_ = samples_ * of.in * each_;
     const double features = divided(of.out_features, t_);
     if (sequence_parallel_ && framework_.gathered_inputs) stash_ += samples_ * of.in * each_ * (1 - 1.0 / t_);
     if (!framework_.megatron()) return;
@@ -122,6 +126,8 @@ class Sum {
   const bool sequence_parallel_;
   const double each_, samples_;
   double stash_ = 0, core_ = 0, workspace_ = 0;
+  double opened_ = 0;  // input of the last product that divides its columns
+  int openings_ = 0;   // such products since the last attention
   std::optional<Bytes> logits_;
 };
 
@@ -237,11 +243,14 @@ BesideOperators beside_operators(const Work& work, const FrameworkMemory& framew
 }
 
 std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, StageId k) {
-  if (const auto& stated = scenario.training.framework.communicators) return *stated;
+  const FrameworkMemory& framework = scenario.training.framework;
+  const bool at_end = plan.stages > 1 && (k == 0 || k == plan.stages - 1);
+  const std::int64_t more = at_end ? framework.end_communicators : 0;
+  if (framework.communicators) return checked_sum(*framework.communicators, more, "the groups");
   const int copies = plan.seating().members(plan.seating().chunk_of(k, 0)), inside = plan.sharded_over(k);
   const bool hybrid = inside > 1 && inside < copies;  // a group that shares, and one that holds the same
-  return (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) + (plan.stages > 1 ? 1 : 0) +
-         (plan.context_parallel > 1 ? 1 : 0) + (plan.split().sends_tokens() ? 1 : 0) +
+  return more + (plan.tensor_parallel > 1 ? 1 : 0) + (copies > 1 ? 1 : 0) + (hybrid ? 1 : 0) +
+         (plan.stages > 1 ? 1 : 0) + (plan.context_parallel > 1 ? 1 : 0) + (plan.split().sends_tokens() ? 1 : 0) +
          (plan.split().sends_tokens() && plan.expert_copies() > 1 ? 1 : 0);
 }
 

@@ -8,6 +8,8 @@
 //                           sequence beside the one that the projection reads, with micro-batches of more than a sample
 //     fp32_softmax          2 a s^2 b / t more than the 2 of fp16: PyTorch's softmax instead of Megatron's fused one
 //     gathered_inputs       (1 - 1/t) u of each product that divides its columns
+//     copied_inputs         2 u with t > 1: queries, keys and values are three products, and each keeps a copy of its
+//                           input, PaddlePaddle's c_identity (fleet/layers/mpu: ColumnParallelLinear), where others have one
 //     gate_kept             2 T f / t: activation(gate) beside gate, value and product
 //
 // While the loss and its backward run (once: the last stage has one micro-batch between them):
@@ -59,7 +61,7 @@ Bytes table_gradient(const Work& work, const FrameworkMemory& framework, TensorP
 std::int64_t padding(const Work& work, const FrameworkMemory& framework, int tensor_parallel, bool tied);
 
 // In how many groups a device of stage k communicates: as stated, or one each of tensor-parallel devices, of copies, and
-// of stages that follow one another.
+// of stages that follow one another; on the first and the last of several stages FrameworkMemory::end_communicators more.
 std::int64_t communicating_groups(const Plan& plan, const Scenario& scenario, StageId k);
 
 // What these take of the device, but for the group that its reserve has:

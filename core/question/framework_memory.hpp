@@ -44,9 +44,11 @@ struct FrameworkMemory {
   bool attention_copy = false;   // a fused kernel keeps its output twice
   bool fp32_softmax = false;     // materialised scores are kept in fp32
   bool gathered_inputs = false;  // sequence parallelism: gathered inputs of products are kept
+  bool copied_inputs = false;    // tensor parallelism: queries, keys and values each keep a copy of their input
   bool gate_kept = false;        // the gate's activation is kept, too: gate and product are two operators
   // Groups in which a device communicates; absent: those of the plan (core/cost/framework_memory.hpp).
   std::optional<std::int64_t> communicators;
+  std::int64_t end_communicators = 0;                  // more, of devices of the first and the last of several stages
   std::shared_ptr<const MemoryAnchor> anchor;          // a measured run; null: none
   std::shared_ptr<const MemoryCorrection> correction;  // what it says of all others: planner/anchor.hpp
 

@@ -238,7 +238,7 @@ constexpr Field<RowText> kRow[] = {
      "parameters | layers | fits | memory.<part> | capacity(<key>)",
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
      "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
-     "reserve), reserved (with the allocator's rounding)",
+     "reserve), reserved (with the allocator's rounding), in_use (that and the reserve, as nvidia-smi shows)",
      read_row_quantity, not_written},
     {"where", "fullest | all | last | number of a stage",
      "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",

@@ -52,6 +52,10 @@ constexpr Field<FrameworkMemory> kFramework[] = {
     {"gathered_inputs", "true | false",
      "sequence parallelism: what is gathered for a product is kept for its backward; default: false",
      member<&FrameworkMemory::gathered_inputs>},
+    {"copied_inputs", "true | false",
+     "tensor parallelism: the products of queries, keys and values each keep a copy of their input (PaddlePaddle); "
+     "default: false",
+     member<&FrameworkMemory::copied_inputs>},
     {"gate_kept", "true | false",
      "gated feed-forward: the gate's activation is kept in addition to gate, value and product; default: false",
      member<&FrameworkMemory::gate_kept>},
@@ -59,6 +63,10 @@ constexpr Field<FrameworkMemory> kFramework[] = {
      "groups in which a device communicates, of which the device's reserve has one; default: one each of devices that "
      "share layers, of copies and of stages",
      member<&FrameworkMemory::communicators>},
+    {"end_communicators", "whole number",
+     "groups more in which devices of the first and the last of several stages communicate: for tied tables "
+     "(Megatron-LM, PaddlePaddle), for data (PaddleNLP); default: 0",
+     member<&FrameworkMemory::end_communicators>},
     {"anchor", "map", "a small run whose memory was measured: it corrects what is predicted; default: none",
      read_anchor, write_anchor},
 };

@@ -172,6 +172,13 @@ constexpr Field<FigureText> kFigure[] = {
     {"column", "column head", "its column; a row with an empty cell does not give it",
      [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing,
      Need::Required},
+    {"word", "whole number >= 1",
+     "which of a cell's words it is, and 46.77*2, on each of two devices, is 46.77; a row with fewer does not give it; "
+     "default: the cell is one figure",
+     [](Reader& reader, const At& at, FigureText& text) {
+       read_as<&RunFigure::word, AtLeast1>(reader, at, text.figure);
+     },
+     write_nothing},
     {"unit", "text", "of the cells; default: s, B or none",
      [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, write_nothing},
 };

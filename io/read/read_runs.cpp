@@ -115,9 +115,29 @@ class RunReader {
     return std::nullopt;
   }
 
+  // The word of a cell that a figure is, without the "*2" that says on how many devices; nullopt: the cell has fewer.
+  std::optional<CsvField> word(const RunFigure& figure) {
+    const CsvField& whole = cell(figure.head);
+    std::size_t begin = 0, end = 0;
+    for (std::int64_t i = 0; i < figure.word; ++i) {
+      begin = whole.text.find_first_not_of(' ', end);
+      if (begin == std::string::npos) return std::nullopt;
+      end = std::min(whole.text.find(' ', begin), whole.text.size());
+    }
+    CsvField field{.text = whole.text.substr(begin, end - begin), .column = whole.column};
+    const std::size_t star = field.text.find('*');
+    if (star == std::string::npos) return field;
+    const Parsed<std::int64_t> devices = parse_count(std::string_view(field.text).substr(star + 1));
+    if (!devices.value || *devices.value < 1)
+      return refuse(figure.head, field, "must end in the number of devices that have it, e.g. 46.77*2"), std::nullopt;
+    field.text.resize(star);
+    return field;
+  }
+
   std::optional<double> figure(const RunFigure& figure) {
-    const CsvField& field = cell(figure.head);
-    if (field.text.empty()) return std::nullopt;
+    const auto found = figure.word > 0 ? word(figure) : std::optional(cell(figure.head));
+    if (!found || found->text.empty()) return std::nullopt;
+    const CsvField& field = *found;
     const Parsed<double> number = parse_number((field.text.starts_with('.') ? "0" : "") + field.text);  // ".527"
     if (!number.value)
       refuse(figure.head, field, number.why.empty() ? "is not a number" : number.why);

@@ -74,8 +74,8 @@ std::vector<TextColumn> runs_columns(const MeasuredResult& result) {
     for (std::size_t f = 0; f < result.figures.size(); ++f) {
       const auto& measured = each.run.figures[f];
       columns[c++].cells.push_back(measured ? value_of(result.figures[f], *measured) : "-");
-      columns[c++].cells.push_back(value_of(result.figures[f], each.figures[f]));
-      columns[c++].cells.push_back(measured ? error_percent(each.figures[f] / *measured - 1) : "-");
+      columns[c++].cells.push_back(each.figures[f] ? value_of(result.figures[f], *each.figures[f]) : "-");
+      columns[c++].cells.push_back(measured ? error_percent(each.off(f).value_or(0)) : "-");
     }
     columns[c++].cells.push_back(std::string(each.run.fitted ? "fitted on" : "") + (each.fits ? "" : " memory short"));
   }
@@ -258,12 +258,11 @@ std::string measured_csv(const std::vector<MeasuredResult>& results) {
           csv_field(each.run.group), each.run.devices, csv_field(fmt::format("{}", fmt::join(each.run.set, " "))),
           kStates[static_cast<std::size_t>(each.run.state)], csv_field(each.run.why));
       if (each.figures.empty()) text += fmt::format("{},,,,,{},{},,\n", head, each.run.fitted, each.fits);
+      const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
       for (std::size_t f = 0; f < each.figures.size(); ++f) {
-        const auto& measured = each.run.figures[f];
         const auto range = each.range(f);
         text += fmt::format("{},{},{},{},{},{},{},{}\n", head, csv_field(result.figures[f].name),
-                            measured ? fmt::format("{}", *measured) : "", each.figures[f],
-                            measured ? fmt::format("{}", each.figures[f] / *measured - 1) : "", each.run.fitted,
+                            number(each.run.figures[f]), number(each.figures[f]), number(each.off(f)), each.run.fitted,
                             each.fits, range ? fmt::format("{},{}", range->low, range->high) : ",");
       }
     }

@@ -15,10 +15,7 @@ void write_run(JsonFields& json, const std::vector<RunFigure>& figures, const Pr
   json.field("devices", each.run.devices).field("set", each.run.set);
   json.list("figures", std::views::iota(std::size_t{0}, each.figures.size()), [&](std::size_t i) {
     json.field("figure", [&] { return figures[i].name; }).field("measured", [&] { return each.run.figures[i]; });
-    json.field("predicted", [&] { return each.figures[i]; }).field("error", [&] {
-      const std::optional<double>& measured = each.run.figures[i];
-      return measured ? std::optional(each.figures[i] / *measured - 1) : std::nullopt;
-    });
+    json.field("predicted", [&] { return each.figures[i]; }).field("error", [&] { return each.off(i); });
     const auto range = i < each.figures.size() ? each.range(i) : std::nullopt;
     json.maybe("interval_90", range,
                [&](const auto& interval) { json.field("low", interval.low).field("high", interval.high); });

@@ -112,7 +112,7 @@ TEST_CASE("What a framework holds is read, and written as it was read") {
       "MiB, "
       "bytes_per_parameter: 2 B, attention_mask: false, attention_copy: true, fp32_softmax: true, gathered_inputs: "
       "true, "
-      "gate_kept: true}}";
+      "copied_inputs: true, gate_kept: true, end_communicators: 2}}";
   const Scenario scenario = read_text(text);
   const FrameworkMemory read = scenario.training.framework;
   CHECK(read == FrameworkMemory{.tensors = FrameworkTensors::MegatronLocal,
@@ -127,7 +127,9 @@ TEST_CASE("What a framework holds is read, and written as it was read") {
                                 .attention_copy = true,
                                 .fp32_softmax = true,
                                 .gathered_inputs = true,
-                                .gate_kept = true});
+                                .copied_inputs = true,
+                                .gate_kept = true,
+                                .end_communicators = 2});
   CHECK_FALSE(read.reduces_in_place());
   CHECK(FrameworkMemory{.tensors = FrameworkTensors::Megatron}.reduces_in_place());
   CHECK_FALSE(FrameworkMemory{}.reduces_in_place());

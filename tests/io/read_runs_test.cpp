@@ -72,6 +72,32 @@ TEST_CASE("Texts stand for values, products of columns for batches, and rows set
   CHECK(runs[2].set.back() == "plan.recompute=full");
 }
 
+TEST_CASE("A figure may be one word of a cell, on so many devices; a cell with fewer words does not give it") {
+  MeasuredTable with = table();
+  with.figures = {{"first", {.text = "memory.in_use", .figure = Figure::Memory}, "other", 1024, 1},
+                  {"second", {.text = "memory.in_use", .figure = Figure::Memory}, "other", 1024, 2},
+                  {"time", {.text = "step_time_s", .figure = Figure::StepTime}, "time (ms)", 1e-3}};
+  const auto runs =
+      parsed_runs(kHeader + "46.77*2 36.5*2,8,24,2,1\n 66.27*8 ,8,24,1,1\n2  3,8,24,2,1\n,8,24,2,1\n", with);
+  REQUIRE(runs.size() == 4);
+  CHECK(runs[0].figures.at(0).value() == doctest::Approx(46.77 * 1024));
+  CHECK(runs[0].figures.at(1).value() == doctest::Approx(36.5 * 1024));
+  CHECK(runs[1].figures.at(0).value() == doctest::Approx(66.27 * 1024));
+  CHECK_FALSE(runs[1].figures.at(1).has_value());
+  CHECK(runs[1].state == RunState::Compared);
+  CHECK(runs[2].figures.at(1).value() == doctest::Approx(3 * 1024));
+  CHECK_FALSE(runs[3].figures.at(0).has_value());
+  const auto refused = [&](const std::string& cell) {
+    return message_of([&] { parsed_runs(kHeader + cell + ",8,24,2,1\n", with); });
+  };
+  CHECK(refused("46*2 x*2") == "runs.csv:2:1: other: \"x\" is not a number; write e.g. 0.5");
+  CHECK(refused("46*2 0*2") == "runs.csv:2:1: other: \"0\" must be more than 0");
+  for (const char* word : {"36*two", "36*", "36*0", "36*2*2"})
+    CHECK(refused("46*2 " + std::string(word)) ==
+          "runs.csv:2:1: other: \"" + std::string(word) +
+              "\" must end in the number of devices that have it, e.g. 46.77*2");
+}
+
 TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothing keep their place and their reason") {
   MeasuredTable with = table();
   with.left_out = {{{{"other", {choice("", true)}}}, "the source doubts it"}};
@@ -166,6 +192,12 @@ TEST_CASE("A measured: block is read, and what contradicts itself is refused") {
   CHECK(more.settings.at(0).set.at(0).second == "3");
   const std::string constant = "constants: [{key: a.b, expected: 2, factor: 1.5, most: 3, meaning: m, source: s}]";
   CHECK(block(figure + ", fit_every: 14, " + constant).constants.at(0).expected == 2);
+  const auto word = [&](const std::string& text) {
+    return block(", figures: [{name: mem, figure: memory.in_use, column: m, word: " + text + "}]").figures.at(0).word;
+  };
+  CHECK(block(figure).figures.at(0).word == 0);
+  CHECK(word("2") == 2);
+  CHECK(message_of([&] { word("0"); }).find("measured.figures.0.word: \"0\" must be at least 1") != std::string::npos);
   CHECK(message_of([&] { block(figure + ", " + constant); }).find("say on which lines") != std::string::npos);
   CHECK(message_of([&] { block(figure + ", fit_every: 1, " + constant); }).find("at least 2") != std::string::npos);
   CHECK(message_of([&] {

@@ -55,7 +55,7 @@ TEST_CASE("All 138 runs are read and simulated; twelve on one node, lines 10, 20
   int fitted = 0, several = 0;
   for (const PredictedRun& each : runs) {
     CHECK(each.run.fitted == (each.run.group == "one node" && each.run.place.line % 10 == 0));
-    CHECK(each.figures.at(0) > 0);
+    CHECK(each.figures.at(0).value() > 0);
     fitted += each.run.fitted, several += each.run.group == "several nodes";
   }
   CHECK(fitted == 12);
@@ -73,7 +73,7 @@ TEST_CASE("Each split divides the 126 predictions, and every mean is that of its
   double errors = 0, largest = 0;
   for (const PredictedRun& each : runs) {
     if (each.run.fitted) continue;
-    const double error = std::abs(each.figures[0] - *each.run.figures[0]) / *each.run.figures[0];
+    const double error = std::abs(each.figures[0].value() - *each.run.figures[0]) / *each.run.figures[0];
     errors += error, largest = std::max(largest, error);
   }
   for (const auto& [split, runs_of_split] : count) {

@@ -79,6 +79,20 @@ TEST_CASE("communicators: each group of a plan beyond the first takes memory of 
   // They are no memory of PyTorch's allocator.
   CHECK(all.of("reserved") == all.of("allocated"));
   CHECK(all.need().with_reserve.value == all.of("reserved") + 1600);
+  CHECK(all.of("in_use") == all.of("reserved") + 1600);
+}
+
+TEST_CASE("communicators: the first and the last of several stages may have more") {
+  const auto beyond = [](const std::string& framework, const std::string& stages) {
+    const Told of = told(scenario(framework, "{stages: " + stages + ", partition: equal_layers}"));
+    std::vector<std::int64_t> bytes;
+    for (const StageReport& stage : of.answer.report.stages)
+      bytes.push_back(stage.need.communicators.value);
+    return bytes;
+  };
+  CHECK(beyond(", communicators: 3, end_communicators: 2", "3") == std::vector<std::int64_t>{1200, 600, 1200});
+  CHECK(beyond(", end_communicators: 2", "3") == std::vector<std::int64_t>{600, 0, 600});
+  CHECK(beyond(", communicators: 3, end_communicators: 2", "1") == std::vector<std::int64_t>{600});
 }
 
 TEST_CASE("communicators: a stage without copies has none of theirs") {
@@ -116,7 +130,7 @@ TEST_CASE("anchor: what is held apart from the rest") {
   CHECK(with.of("allocated") == doctest::Approx(alone.of("allocated") + 1000 + 0.075 * rest).epsilon(0.001));
   CHECK(with.of("stash") == alone.of("stash"));  // tensors are what they are
   CHECK(with.of("total") == with.of("allocated") + 1000);
-  for (const char* part : {"total", "allocated", "reserved"}) {
+  for (const char* part : {"total", "allocated", "reserved", "in_use"}) {
     const FigureSought sought{.text = part, .figure = Figure::Memory, .of = part, .where = Where::Fullest};
     const auto range = range_of(with.answer, sought, with.of(part), {});
     REQUIRE(range.has_value());

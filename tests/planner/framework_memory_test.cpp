@@ -100,6 +100,16 @@ TEST_CASE("framework: tensors of a small model by hand") {
         2 * (24 * 8 + 8 * 8 + 16 * 8 + 8 * 16));
   CHECK(told(std::string(kSmall) + "flash}", trained("bytes_per_parameter: 2 B"), plan).of("gradients") ==
         none.of("gradients") * 1.5);
+  // Queries, keys and values each keep their input of 256 B: two more in two blocks. One device makes no copies, and with
+  // sequence parallelism none are made.
+  const auto copies = [](const std::string& devices) {
+    return told(std::string(kSmall) + "flash}", trained("copied_inputs: true"), "{stages: 1" + devices + "}")
+               .of("stash") -
+           told(std::string(kSmall) + "flash}", trained(""), "{stages: 1" + devices + "}").of("stash");
+  };
+  CHECK(copies(", tensor_parallel: 2") == 2 * 2 * 256);
+  CHECK(copies("") == 0);
+  CHECK(copies(", tensor_parallel: 2, sequence_parallel: true") == 0);
   // Stages: between steps two messages of 256 B and a mask of 128 B; while they run the same.
   const FrameworkTold two =
       told(std::string(kSmall) + "flash}", trained("name: megatron"), "{stages: 2, partition: equal_blocks}");

@@ -1,6 +1,7 @@
 // Measured runs against predictions: averages and ranking worked out by hand, and a fit that must find a known constant.
 #include "planner/measured.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -138,7 +139,7 @@ TEST_CASE("Of each model the layout predicted fastest, beside the one measured f
 
 TEST_CASE("A run is priced as a scenario of its own: (M + K - 1) 3 ms") {
   const auto runs = predict(table(), {measured(1, 0.006), measured(3, 0.01)}, uniform());
-  CHECK(runs[0].figures.at(0) == doctest::Approx(0.006));
+  CHECK(runs[0].figures.at(0).value() == doctest::Approx(0.006));
   CHECK(runs[0].error(0).value() == doctest::Approx(0));
   CHECK(runs[1].error(0).value() == doctest::Approx(0.2));
 }
@@ -154,6 +155,30 @@ TEST_CASE("A line whose layout takes other devices than it says is not priced, a
   MeasuredTable fitted = table();
   fitted.constants = {{.key = "t", .unit = "us", .expected = 1000, .factor = 4}};
   CHECK_THROWS_AS(fit(fitted, {wrong}, uniform()), InputError);
+}
+
+TEST_CASE("A figure of a stage that the plan does not have is left out, and one that was measured is told") {
+  MeasuredTable staged = table();
+  staged.figures.push_back({"second stage",
+                            {.text = "forward_s", .figure = Figure::ForwardTime, .where = Where::Stage, .stage = 1},
+                            "f",
+                            1});
+  MeasuredRun one = measured(1, 0.006), two = measured(2, 0.009);
+  one.figures.emplace_back(), two.figures.emplace_back(0.002);
+  const auto runs = predict(staged, {one, two}, uniform());
+  CHECK(runs[0].run.state == RunState::Compared);
+  CHECK_FALSE(runs[0].figures.at(1).has_value());
+  CHECK_FALSE(runs[0].range(1).has_value());
+  CHECK_FALSE(runs[0].error(1).has_value());
+  CHECK(runs[1].error(1).value() == doctest::Approx(-0.5));  // 1 ms
+  const auto summaries = error_summaries(staged, runs);
+  CHECK(std::count_if(summaries.begin(), summaries.end(), [](const ErrorSummary& each) {
+          return each.figure == "second stage" && each.split.empty() && each.runs == 1;
+        }) == 1);
+  one.figures.at(1) = 0.002;
+  const auto wrong = predict(staged, {one}, uniform());
+  CHECK(wrong[0].run.state == RunState::Unpriced);
+  CHECK(wrong[0].run.why == "where: there is no stage 1; the plan has 0..0");
 }
 
 TEST_CASE("What became of the rows: compared, fitted on, failed, left out, missing by key") {
