@@ -173,8 +173,9 @@ constexpr Field<FigureText> kFigure[] = {
      [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing,
      Need::Required},
     {"word", "whole number >= 1",
-     "which of a cell's words it is, and 46.77*2, on each of two devices, is 46.77; a row with fewer does not give it; "
-     "default: the cell is one figure",
+     "which word of the cell it is; 46.77*2, the same on two devices, is read as 46.77; a row with fewer words does "
+     "not "
+     "give it; default: the cell is one figure",
      [](Reader& reader, const At& at, FigureText& text) {
        read_as<&RunFigure::word, AtLeast1>(reader, at, text.figure);
      },
