@@ -4,6 +4,7 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
@@ -14,6 +15,7 @@
 #include "io/console.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/text/quantity.hpp"
+#include "io/text/quote.hpp"
 #include "io/writers/found_order.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "planner/find_schedule.hpp"
@@ -65,6 +67,16 @@ OrderCap memory_cap(const Arguments& arguments) {
   return cap;
 }
 
+// The command that simulates the same plan with the order.
+std::string reading(const Arguments& arguments, const ScheduleAnswer& found, const std::string& file) {
+  std::string command = "pipewright simulate " + shell_path(arguments.positional.front());
+  for (const std::string& change : arguments.all("--set"))
+    command += " --set " + shell_word(change);
+  if (!found.cut.empty())
+    command += " --set " + shell_word(fmt::format("plan.partition={{layers: [{}]}}", fmt::join(found.cut, ", ")));
+  return command + " --schedule " + shell_path(file);
+}
+
 int schedule_command(const Arguments& arguments) {
   const std::string& path = arguments.positional.front();
   const TableOptions table{output_width(arguments), use_colour(arguments)};
@@ -101,7 +113,7 @@ int schedule_command(const Arguments& arguments) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const bool csv = endings[i] == 0;
     write_output(outputs[i], csv ? schedule_csv(found.answer.schedule) : found_order_json(found),
-                 csv ? "the order: pipewright simulate " + path + " --schedule " + outputs[i] : "the answer");
+                 csv ? "the order: " + reading(arguments, found, outputs[i]) : "the answer");
   }
   if (interruption.requested()) return interrupted("the best order so far is printed");
   return found.answer.report.fits ? kDone : kNo;

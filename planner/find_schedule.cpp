@@ -34,9 +34,10 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
   };
   const std::string instead = "; plan.schedule may be " + listed(schedule_names(searched), "or");
   if (plan.resharding)
-    refuse("training.zero", fmt::format("orders of whole stages are searched, and weights are gathered block by block; "
-                                        "use 0 or 1 in place of {}",
-                                        scenario.training.zero));
+    refuse("training.zero",
+           fmt::format("orders of whole stages are searched, and weights or gradients are divided block "
+                       "by block; use 0 or 1 in place of {}",
+                       scenario.training.zero));
   if (!rule.flush) refuse("plan.schedule", plan.schedule + " has no flush" + instead);
   if (both_ways(plan.chunk_order) && plan.directions() > 2)
     refuse("plan.pipelines", "orders of more than two pipelines are not searched; use 2");
@@ -83,14 +84,24 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
     const Bytes device = cap.devices.empty() ? stage.need.capacity : cap.devices[cap.devices.size() == 1 ? 0 : at(k)];
     caps.push_back(room_for_activations(stage, device));
   }
-  for (StageId k = 0; k < problem.stages; ++k)
-    if (const std::int64_t least = least_cap(problem, k); caps[at(k)] < least)
-      throw InputError(
-          cap.times_stages || !cap.devices.empty() ? Place{} : scenario.cluster.place, "--memory-cap",
-          fmt::format("stage {} has room for {} of activations, and one micro-batch {} {}; use {}x or more", k,
-                      bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}),
-                      problem.two_ways ? "each way needs" : "holds", bytes_text(Bytes{least}),
-                      std::ceil((problem.two_ways ? 200.0 : 100.0) / problem.stages) / 100));
+  for (StageId k = 0; k < problem.stages; ++k) {
+    const std::int64_t least = least_cap(problem, k), short_of = least - caps[at(k)];
+    if (short_of <= 0) continue;
+    const std::string needs = fmt::format("stage {} has room for {} of activations{}, and one micro-batch {} {}", k,
+                                          bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}),
+                                          cap.times_stages ? "" : " beside all else that it holds",
+                                          problem.two_ways ? "each way needs" : "holds", bytes_text(Bytes{least}));
+    if (cap.times_stages)
+      throw InputError(Place{}, "--memory-cap",
+                       fmt::format("{}; use {}x or more", needs,
+                                   std::ceil((problem.two_ways ? 200.0 : 100.0) / problem.stages) / 100));
+    if (!cap.devices.empty())
+      throw InputError(Place{}, "--memory-cap", fmt::format("{}: {} are missing", needs, bytes_text(Bytes{short_of})));
+    throw InputError(scenario.cluster.place, "cluster.node.device",
+                     fmt::format("{}: the plan does not fit; use more stages, plan.recompute or a smaller "
+                                 "micro-batch, or ask what order more room would allow, with --memory-cap 1x",
+                                 needs));
+  }
   return caps;
 }
 
@@ -110,7 +121,7 @@ void add_jitter(const OrderProblem& problem, double share, std::vector<std::pair
   std::vector<double> sums(orders.size(), 0);
   for (int draw = 0; draw < kJitterDraws; ++draw) {
     OrderProblem off = problem;
-    for (auto* const times : {&off.forward, &off.input, &off.weights, &off.pair})
+    for (auto* const times : {&off.forward, &off.again, &off.input, &off.weights, &off.pair})
       for (std::int64_t& time : *times) {
         time = std::llround(static_cast<double>(time) * chance.uniform(1 - share, 1 + share));
       }
@@ -168,7 +179,20 @@ std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
   return rows;
 }
 
-Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const FoundOrder& found) {
+// Layers of each chunk, where the scenario leaves them to a partitioner, which would cut otherwise for another order.
+std::vector<std::int64_t> cut_of(const Scenario& scenario, const Plan& plan) {
+  const Partition& partition = scenario.plan.partition.value;
+  const bool stated = std::holds_alternative<LayerCounts>(partition) || std::holds_alternative<CutLayers>(partition) ||
+                      std::holds_alternative<EqualLayers>(partition) || std::holds_alternative<EqualBlocks>(partition);
+  std::vector<std::int64_t> cut;
+  if (stated || scenario.plan.order.value.kind == LayerOrder::Kind::Graph) return cut;
+  for (const LayerRange& chunk : plan.uncut())
+    cut.push_back(chunk.size());
+  return cut;
+}
+
+Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const FoundOrder& found,
+                    const std::vector<std::int64_t>& cut) {
   GivenSchedule order;
   order.file = "the order that was found";
   const ScheduleShape shape = shape_of_ops(problem);
@@ -178,6 +202,7 @@ Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const
   Scenario with = scenario;
   with.plan.schedule.value = kGivenSchedule;
   with.plan.given = std::make_shared<const GivenSchedule>(std::move(order));
+  if (!cut.empty()) with.plan.partition.value = LayerCounts{cut};
   return with;
 }
 
@@ -201,7 +226,8 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const Answer planned = price(plan, cost, Engine::Auto);
   problem.cap = caps(problem, question.cap, planned, scenario);
   const FoundOrder found = find_order(problem, question.search);
-  auto answered = answer(with_order(scenario, problem, found), {.engine = Engine::Auto, .ignore_memory = true});
+  const std::vector<std::int64_t> cut = cut_of(scenario, plan);
+  auto answered = answer(with_order(scenario, problem, found, cut), {.engine = Engine::Auto, .ignore_memory = true});
   ScheduleAnswer result{.measure = measure,
                         .stages = problem.stages,
                         .chunks = plan.virtual_stages,
@@ -215,13 +241,22 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
                         .stopped = found.stopped,
                         .jitter = question.jitter,
                         .pareto = {},
-                        .answer = std::move(std::get<Answer>(answered))};
+                        .answer = std::move(std::get<Answer>(answered)),
+                        .cut = cut,
+                        .flush = plan.barrier.value == Barrier::Flush,
+                        .planned = plan.schedule,
+                        .planned_step = planned.report.step_time};
   double least = std::numeric_limits<double>::infinity();
-  for (StageId k = 0; k < problem.stages; ++k)
-    least = std::min(least, static_cast<double>(problem.cap[at(k)]) /
-                                static_cast<double>(std::max<std::int64_t>(1, one_micro_batch(problem, k))));
-  result.cap = least > static_cast<double>(plan.micro_batches) ? "all micro-batches"
-                                                               : fmt::format("{:.4g} micro-batches", least);
+  StageId fullest = 0;
+  for (StageId k = 0; k < problem.stages; ++k) {
+    const double room = static_cast<double>(problem.cap[at(k)]) /
+                        static_cast<double>(std::max<std::int64_t>(1, one_micro_batch(problem, k)));
+    if (room < least) least = room, fullest = k;
+  }
+  result.cap = least > static_cast<double>(plan.micro_batches)
+                   ? "all micro-batches in flight"
+                   : fmt::format("{:.4g} micro-batches in flight{}", least,
+                                 problem.stages > 1 ? fmt::format(" on stage {}, where it is least", fullest) : "");
   if (question.pareto && !found.stopped) result.pareto = cap_rows(problem, question.search);
   return result;
 }

@@ -31,7 +31,8 @@ void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) 
 // other passes it may take longer.
 class PassOfUnits {
  public:
-  PassOfUnits(const StepCosts& costs, VirtualStageId chunk) : costs_(costs), units_(costs.shape.units) {
+  PassOfUnits(const StepCosts& costs, VirtualStageId chunk, bool recomputes)
+      : costs_(costs), units_(costs.shape.units), recomputes_(recomputes) {
     first_ = chunk * units_;
   }
 
@@ -45,13 +46,16 @@ class PassOfUnits {
     return now;
   }
 
-  // From the last unit on, with its recomputation. What a unit reads is asked for when the op before it begins; that of the
-  // last unit may be back before.
-  Time input(bool again) const {
+  // The recomputation of the last unit, which does not wait for the gradient.
+  Time again() const { return recomputes_ ? time(Kind::R, units_ - 1) : Time{}; }
+
+  // From the last unit on, with the other recomputations. What a unit reads is asked for when the op before it begins; that of
+  // the last unit may be back before.
+  Time input() const {
     Time now, begin, back;
     for (int i = units_ - 1; i >= 0; --i) {
       if (moves(i) && i + 1 < units_) back = std::max(back, begin) + move(Kind::Reload, i), now = std::max(now, back);
-      if (again) now += time(Kind::R, i);
+      if (recomputes_ && i + 1 < units_) now += time(Kind::R, i);
       begin = now;
       now += time(Kind::B, i);
     }
@@ -76,6 +80,7 @@ class PassOfUnits {
 
   const StepCosts& costs_;
   int units_;
+  bool recomputes_;
   VirtualStageId first_;
 };
 
@@ -90,12 +95,15 @@ OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
                        .measure = OrderMeasure::Step};
   const Seating seating = plan.seating();
   const int chunks = plan.chunks() / plan.units;
+  bool has_again = false;
   for (int i = 0; i < problem.chunks(); ++i) {
-    const PassOfUnits pass(costs, i % chunks);
+    const PassOfUnits pass(costs, i % chunks, costs.shape.recomputes(plan.stage_of(i % chunks * plan.units)));
     problem.forward.push_back(pass.forward().value);
-    problem.input.push_back(pass.input(costs.shape.recomputes(plan.stage_of(i % chunks * plan.units))).value);
+    problem.again.push_back(pass.again().value), has_again |= pass.again() > Time{};
+    problem.input.push_back(pass.input().value);
     problem.weights.push_back(pass.weights().value);
   }
+  problem.again_count = has_again ? problem.micro_batches - (costs.shape.recompute_except_last ? 1 : 0) : 0;
   if (costs.together && plan.units == 1 && find_schedule(plan.schedule)->facts.pairs &&
       problem.virtual_stages <= kMostRowsOfPairs)
     add_pairs(problem, plan, costs);

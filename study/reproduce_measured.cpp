@@ -26,7 +26,9 @@ std::vector<std::pair<FittedConstant, std::string>> used(const MeasuredTable& ta
 
 // The search, and how near it came: the lines that it was made on are all that it reads.
 std::string fit_text(const MeasuredTable& table, std::vector<MeasuredRun> runs, const ScenarioOf& scenario) {
-  std::erase_if(runs, [](const MeasuredRun& run) { return !run.fitted || run.state != RunState::Compared; });
+  std::erase_if(runs, [](const MeasuredRun& run) {
+    return !run.fitted || run.state != RunState::Compared || !run.figures.front();
+  });
   const Fit found = fit(table, runs, scenario);
   std::vector<std::string> set;
   std::string text = fmt::format("{} constants on {} lines, {} combinations tried, sum of squares {:.2f}\n",

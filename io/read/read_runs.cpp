@@ -128,8 +128,8 @@ class RunReader {
     const std::size_t star = field.text.find('*');
     if (star == std::string::npos) return field;
     const Parsed<std::int64_t> devices = parse_count(std::string_view(field.text).substr(star + 1));
-    if (!devices.value || *devices.value < 1)
-      return refuse(figure.head, field, "must end in the number of devices that have it, e.g. 46.77*2"), std::nullopt;
+    if (star == 0 || !devices.value || *devices.value < 1)
+      return refuse(figure.head, field, "must be a figure * on how many devices, e.g. 46.77*2"), std::nullopt;
     field.text.resize(star);
     return field;
   }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/plan/given_schedule.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/writers/documents.hpp"
 #include "io/writers/json_fields.hpp"
@@ -59,7 +60,10 @@ std::vector<TextColumn> cap_columns(const ScheduleAnswer& found) {
 }
 
 std::string ended(const ScheduleAnswer& found) {
-  if (found.gap() <= 0) return "no order is better: it equals the bound";
+  // Blocks that go to the host come back later before a backward in two parts than before a whole one.
+  if (found.gap() <= 0)
+    return found.answer.plan.offloaded.empty() ? "no order is better: it equals the bound"
+                                               : "no order with backwards in two parts is better: it equals the bound";
   const std::string gap = fmt::format("another order may take up to {} less", percent(found.gap()));
   return found.stopped ? gap + "; the search was ended early, so that another run may find another order" : gap;
 }
@@ -81,15 +85,22 @@ std::string found_order_text(const ScheduleAnswer& found, const TableOptions& op
                               ? "span: the longest time from a stage's first op to its last, a step's time where no "
                                 "stage waits for the others to update"
                               : "step: the end of the last op, a step's time with a flush");
-  text += line("room", found.cap + " in flight, from F to W");
+  text += line("room", found.cap + ", from F to W");
   text += line("bound", fmt::format("{} ms: {}", milliseconds(found.bound), found.bound_why));
   text += line("gap", ended(found));
   text += line("search", fmt::format("{} orders, seed {}", found.evaluations, found.seed));
   const Report& report = found.answer.report;
-  text += line("simulated",
-               fmt::format("{} a step with messages, all-reduce and update; peak {}{}", short_time(report.step_time, 4),
-                           short_bytes(report.stages.empty() ? Bytes{} : fullest(report)->need.to_fit),
-                           report.fits ? "" : ", which does not fit"));
+  const bool beside = !found.planned.empty() && found.planned != kGivenSchedule;
+  text +=
+      line("simulated",
+           fmt::format("{} a step with messages, all-reduce and update{}; peak {}{}", short_time(report.step_time, 4),
+                       beside ? fmt::format(" ({}: {}{})", found.planned, short_time(found.planned_step, 4),
+                                            found.planned_step < report.step_time ? ", which is faster" : "")
+                              : "",
+                       short_bytes(report.stages.empty() ? Bytes{} : fullest(report)->need.to_fit),
+                       report.fits ? "" : ", which does not fit"));
+  if (found.measure == OrderMeasure::Span && found.flush)
+    text += line("", "with a flush; plan.barrier: none makes the span a step's time");
   if (!found.pareto.empty()) text += "\ntime and memory\n" + text_table(cap_columns(found), width);
   return text;
 }
@@ -112,6 +123,7 @@ void write_found_order(JsonFields& json, const ScheduleAnswer& found) {
     json.field("in_flight", row.in_flight).field("value_ns", row.value.value).field("bound_ns", row.bound.value);
   });
   json.field("simulated_step_ns", found.answer.report.step_time.value).field("fits", found.answer.report.fits);
+  json.field("planned", found.planned).field("planned_step_ns", found.planned_step.value);
 }
 
 }  // namespace

@@ -242,8 +242,9 @@ std::string quality(const Ranking& ranking) {
     return fmt::format("optimal within the model: {}, and no plan in the search space is {}", in_unit_of(ranking, best),
                        better);
   constexpr double kShown = 5e-5;  // of two decimals of a percent
-  const std::string gap =
-      ranking.gap() < kShown ? "gap below 0.01 %" : fmt::format("gap {:.2f} %", 100 * ranking.gap());
+  const std::string gap = ranking.gap() < kShown ? "gap below 0.01 %"
+                          : ranking.gap() >= 9   ? fmt::format("gap of a factor of {:.0f}", 1 + ranking.gap())
+                                                 : fmt::format("gap {:.2f} %", 100 * ranking.gap());
   return fmt::format("{}: {}, and no plan in the search space can be {} than {}", gap, in_unit_of(ranking, best),
                      better, in_unit_of(ranking, ranking.bound)) +
          why;

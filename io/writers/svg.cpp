@@ -23,7 +23,7 @@ namespace pipewright::io {
 namespace {
 
 constexpr double kPlotWidth = 1000;
-constexpr double kRightMargin = 76;       // "busy 100 %"
+constexpr double kRightMargin = 84;       // "busy 100 %"
 constexpr std::size_t kMostBoxes = 5000;  // beyond it files grow and viewers slow down: 65 536 boxes are 7 MB
 constexpr int kMostDrawnRows = 64;
 constexpr std::size_t kMostMessages = 600;     // between neighbouring rows: lines in the gap between them
@@ -45,9 +45,10 @@ RowSize row_size(int rows) {
   return {11, 1, 9};
 }
 
-// What is explained beside the boxes: of odd chunks, or of the way up of two pipelines. Empty: nothing.
+// What is explained beside the boxes: of odd chunks or units, or of the way up of two pipelines. Empty: nothing.
 std::string_view light_words(const Answer& answer) {
   if (both_ways(answer.plan.chunk_order)) return "from the last worker up";
+  if (answer.plan.units > 1) return "of every second unit";
   return answer.plan.virtual_stages > 1 ? "of odd chunks" : "";
 }
 
@@ -211,7 +212,7 @@ class Gantt {
     return legend.y() + 24;
   }
 
-  // Every second chunk of a worker; both ways, the one on the way up.
+  // Every second chunk, or unit, of a worker; both ways, the one on the way up.
   bool light(const Op& op) const {
     const Seating seating = answer_.plan.seating();
     const int holder = seating.holder_of(op.virtual_stage, op.micro_batch);

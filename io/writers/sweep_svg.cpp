@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -27,11 +28,12 @@ constexpr std::array<PanelSize, 4> kPanelSizes = {{{}, {820, 380}, {510, 260}, {
 constexpr double kPanelGap = 28, kPanelRight = 24, kBetweenRows = 64;
 constexpr std::size_t kMostPanels = 24;
 constexpr std::size_t kSweepColours = 8;
-constexpr std::size_t kMostLines = 2 * kSweepColours;  // the second half is dashed
+constexpr std::size_t kMostLines = 2 * kSweepColours;  // the second half is dotted
+constexpr double kFromZeroBelow = 0.6;  // least over largest figure: from there on the scale does not begin at 0
 constexpr double kLogarithmicFrom = 8;  // largest over smallest value: below it equal steps are easier to read
 
 constexpr std::string_view kSweepStyle = R"svg(<style>
-.s{fill:none;stroke-width:2}.dash{stroke-dasharray:6 4}.p{stroke-width:1.6}.hollow{fill:#fff}
+.s{fill:none;stroke-width:2}.dash{stroke-dasharray:2 3}.over{stroke-dasharray:9 9}.over2{stroke-dasharray:4 14}.p{stroke-width:1.6}.hollow{fill:#fff}
 .s0{stroke:#3b78c9}.s1{stroke:#c0392b}.s2{stroke:#2e8b57}.s3{stroke:#b07d00}.s4{stroke:#7d5ba6}.s5{stroke:#0b7c8c}.s6{stroke:#c2558f}.s7{stroke:#59636e}
 .p0{fill:#3b78c9}.p1{fill:#c0392b}.p2{fill:#2e8b57}.p3{fill:#b07d00}.p4{fill:#7d5ba6}.p5{fill:#0b7c8c}.p6{fill:#c2558f}.p7{fill:#59636e}
 @media(prefers-color-scheme:dark){
@@ -109,6 +111,7 @@ class Plot {
       grid(panels_[i]);
       for (std::size_t line = 0; line < lines_.size(); ++line)
         draw_line(panels_[i], line);
+      taken_.clear();
     }
     const double bottom = panels_.back().top + size_.height;
     canvas_.text((left_ + right()) / 2, bottom + 38, axis().key + (logarithmic_ ? " (logarithmic)" : ""), "mid quiet",
@@ -234,7 +237,7 @@ class Plot {
   }
 
   void scale_y() {
-    double largest = 0, least = 0;
+    double largest = 0, least = std::numeric_limits<double>::infinity();
     for (const Panel& panel : panels_)
       for (const auto& rows : panel.rows)
         for (const SweepRow* row : rows)
@@ -242,6 +245,8 @@ class Plot {
             largest = std::max(largest, *figure(*row, figure_));
             least = std::min(least, *figure(*row, figure_));
           }
+    if (least < kFromZeroBelow * largest || !(largest - least > 1e-3 * largest)) least = std::min(0.0, least);
+    if (least > largest) least = 0;  // there are no figures
     const SweepFigureName& chosen = name_of(figure_);
     label_ = std::string(chosen.name);
     std::replace(label_.begin(), label_.end(), '_', ' ');
@@ -303,7 +308,7 @@ class Plot {
       begin = end;
     }
     canvas_.text(12, at, line, "title", 15);
-    canvas_.text(12, at + 22, label_, "quiet", 12);
+    canvas_.text(12, at + 22, label_ + (bottom_value_ > 0 ? "; the scale does not begin at 0" : ""), "quiet", 12);
     top_ = at + (panels_.size() > 1 ? 58 : 34);
   }
 
@@ -330,7 +335,7 @@ class Plot {
     }
   }
 
-  // Of the line style: the second half of the colours is dashed.
+  // Of the line style: the second half of the colours is dotted.
   static std::string css(std::size_t number) {
     return fmt::format("s s{}{}", number % kSweepColours, number >= kSweepColours ? " dash" : "");
   }
@@ -340,31 +345,49 @@ class Plot {
     for (std::size_t i = 0; i < panel.rows[number].size(); ++i)
       points.emplace_back(axis().amounts[i]->value, panel.rows[number][i]);
     std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::string d;
-    bool pen_down = false;
+    // What lies on an earlier line is dashed, so that both are seen.
+    std::array<std::string, 3> paths;
+    std::string* drawn = nullptr;  // which of them the last piece is in
+    std::string before;
+    Pixel from;
     for (const auto& [value, row] : points) {
-      if (row)
-        d += fmt::format("{}{} {}", pen_down ? "L" : "M", coordinate(x(panel, value)),
-                         coordinate(y(panel, *figure(*row, figure_))));
-      pen_down = row != nullptr;
+      if (row == nullptr) {
+        before.clear(), drawn = nullptr;
+        continue;
+      }
+      const double at_x = x(panel, value), at_y = y(panel, *figure(*row, figure_));
+      const Pixel to{std::lround(at_x), std::lround(at_y)};
+      const std::string here = fmt::format("{} {}", coordinate(at_x), coordinate(at_y));
+      if (!before.empty()) {
+        std::string& d = paths[at(std::min(2, taken_[{from, to}]++))];
+        d += (&d == drawn ? "L" : "M" + before + "L") + here;
+        drawn = &d;
+      }
+      before = here, from = to;
     }
-    if (!d.empty()) canvas_.path(d, css(number), lines_[number]);
+    constexpr std::array<std::string_view, 3> kOver = {"", " over", " over2"};
+    for (std::size_t i = 0; i < paths.size(); ++i)
+      if (!paths[i].empty()) canvas_.path(paths[i], fmt::format("{}{}", css(number), kOver[i]), lines_[number]);
+    seen_.over |= !paths[1].empty();
     for (const auto& [value, row] : points)
       if (row) mark(x(panel, value), y(panel, *figure(*row, figure_)), number, *row);
   }
 
   void mark(double at_x, double at_y, std::size_t number, const SweepRow& row) {
     const bool fits = row.outcome == SweepRow::Outcome::Fits;
-    hollow_ |= !fits;
+    seen_.hollow |= !fits;
     std::string tooltip = fmt::format("{}: {} {}", point_name(question(), row.point), label_,
                                       with_separators(brief(*figure(row, figure_) / unit_)));
     if (!fits) tooltip += " (does not fit)";
     if (question().replan) tooltip += " · " + row.plan;
-    canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.6\" class=\"p s{} {}\"><title>{}</title></circle>\n",
-                            coordinate(at_x), coordinate(at_y), number % kSweepColours,
+    // On an earlier one: inside of it.
+    const Pixel here{std::lround(at_x), std::lround(at_y)};
+    const std::string_view radius = taken_[{here, here}]++ == 0 ? "3.6" : "1.4";
+    canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" class=\"p s{} {}\"><title>{}</title></circle>\n",
+                            coordinate(at_x), coordinate(at_y), radius, number % kSweepColours,
                             fits ? fmt::format("p{}", number % kSweepColours) : "hollow", xml(tooltip)));
     if (question().replan && row.plan_changes) {
-      changed_ = true;
+      seen_.changed = true;
       canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"7\" class=\"s s{}\"/>\n", coordinate(at_x),
                               coordinate(at_y), number % kSweepColours));
     }
@@ -386,8 +409,13 @@ class Plot {
       canvas_.raw(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" class=\"{}\"/>\n", coordinate(x_at + 13),
                               coordinate(at), radius, style));
     };
-    if (hollow_) entry("does not fit the device", [&] { circle("3.6", "p s7 hollow"); });
-    if (changed_) entry("plan changes", [&] { circle("7", "s s7"); });
+    if (seen_.hollow) entry("does not fit the device", [&] { circle("3.6", "p s7 hollow"); });
+    if (seen_.changed) entry("plan changes", [&] { circle("7", "s s7"); });
+    if (seen_.over)
+      entry("lines that lie on one another", [&] {
+        const std::string line = fmt::format("M{} {}h26", coordinate(x_at), coordinate(at));
+        canvas_.path(line, css(0)), canvas_.path(line, css(1) + " over");
+      });
     at += 8;
     for (const std::string& note : notes())
       canvas_.text(left_, at += 16, note, "quiet", 11);
@@ -426,7 +454,13 @@ class Plot {
   double unit_ = 1, step_ = 1, top_value_ = 1, bottom_value_ = 0;
   double left_ = 0, top_ = 0;
   double smallest_ = 0, largest_ = 0;
-  bool logarithmic_ = false, hollow_ = false, changed_ = false;
+  bool logarithmic_ = false;
+  struct {
+    bool hollow = false, changed = false, over = false;
+  } seen_;
+  using Pixel = std::pair<long, long>;
+  std::map<std::pair<Pixel, Pixel>, int>
+      taken_;  // of the panel that is drawn: lines from one to the other, marks on one
   Canvas canvas_;
 };
 

@@ -243,13 +243,15 @@ class Narrowing {
   void experts() {
     const bool none = words_.framework == Framework::Torch || words_.framework == Framework::DeepSpeed;
     if (none || lacks_sharding())
-      close("expert_parallel", &PlanRequest::expert_parallel, none ? "" : "; more needs zero: 3 there");
+      close("expert_parallel", &PlanRequest::expert_parallel,
+            none ? "" : "; more needs zero: 3 there, which --set training.zero=3 searches");
   }
 
   // How experts and sequences divide the same devices there, the search does not know.
   void shared_sequences() {
     if (lacks_sharding())
-      close("context_parallel", &PlanRequest::context_parallel, "; more needs zero: 3 there");
+      close("context_parallel", &PlanRequest::context_parallel,
+            "; more needs zero: 3 there, which --set training.zero=3 searches");
     else if (words_.framework == Framework::Torchtitan && plan().open.contains("expert_parallel"))
       close("context_parallel", &PlanRequest::context_parallel, "; more is not searched where experts are divided");
   }

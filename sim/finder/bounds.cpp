@@ -25,6 +25,7 @@ struct Passes {
 
 // The longest that passes which hold `cap` together can take; the last of them may be taken in part.
 std::int64_t longest(std::vector<Passes> passes, std::int64_t cap) {
+  std::erase_if(passes, [](const Passes& each) { return each.time == 0; });
   std::stable_sort(passes.begin(), passes.end(), [](const Passes& a, const Passes& b) {
     return static_cast<WideProduct>(a.time) * b.held > static_cast<WideProduct>(b.time) * a.held;
   });
@@ -314,9 +315,28 @@ OrderBound bound_with_cells(const OrderProblem& problem) {
   return best;
 }
 
+// A stage may recompute while it waits for the gradient: they count in its work alone.
+OrderBound bound_with_recomputation(const OrderProblem& problem) {
+  const OrderProblem less = problem.without_recomputation(), passes = less.without_pairs();
+  OrderBound best = order_bound(less);
+  for (StageId k = 0; k < problem.stages; ++k) {
+    std::int64_t value = problem.work(k) - (less.pair.empty() ? 0 : saved_by_cells(less, k));
+    const bool step = problem.measure == OrderMeasure::Step;
+    if (step && problem.two_ways) {
+      const OrderProblem down = passes.direction(false), up = passes.direction(true);
+      value += std::min(StageBound(down, k).begin(), StageBound(up, problem.stages - 1 - k).begin());
+    } else if (step) {
+      value += StageBound(passes, k).begin();
+    }
+    if (value > best.value) best = {value, fmt::format("work of stage {} with its recomputations", k)};
+  }
+  return best;
+}
+
 }  // namespace
 
 OrderBound order_bound(const OrderProblem& problem) {
+  if (problem.again_count > 0) return bound_with_recomputation(problem);
   if (!problem.pair.empty()) return bound_with_cells(problem);
   if (problem.two_ways) return bound_both_ways(problem);
   std::vector<StageBound> stages;
@@ -361,7 +381,7 @@ OrderBound order_bound(const OrderProblem& problem) {
 
 void raise_bound(OrderBound& bound, const OrderProblem& problem, std::int64_t known, bool both_orders,
                  std::int64_t effort, const std::function<bool()>& stop) {
-  const OrderProblem passes = problem.without_pairs();
+  const OrderProblem passes = problem.without_recomputation().without_pairs();
   PassWindows windows(passes, !problem.pair.empty());
   std::int64_t low = bound.value, high = known;  // low - 1 is known not to do, high is not
   const auto refutes = [&](std::int64_t target) {
@@ -393,7 +413,15 @@ std::int64_t one_micro_batch(const OrderProblem& problem, StageId stage) {
 }
 
 std::int64_t least_cap(const OrderProblem& problem, StageId stage) {
-  return one_micro_batch(problem, stage) * (problem.two_ways ? 2 : 1);
+  if (problem.two_ways) return 2 * one_micro_batch(problem, stage);
+  // Its Fs in ascending order, then B and W of each from the last one on.
+  std::int64_t held = 0, most = 0;
+  for (VirtualStageId v = 0; v < problem.chunks(); ++v) {
+    if (problem.seating().stage_of(v) != stage) continue;
+    most = std::max(most, held + std::max(problem.held[at(v)], problem.kept_after_input[at(v)]));
+    held += problem.held[at(v)];
+  }
+  return std::max(most, held);
 }
 
 }  // namespace pipewright::sim

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/random.hpp"
 #include "sim/finder/list_order.hpp"
 #include "sim/schedules/table.hpp"
@@ -181,6 +182,7 @@ class OrderFinder {
       if (!afresh) change(rule);
       ++found_.evaluations;
       if (!scheduler.run(rule, best, order)) continue;
+      if (problem_.again_count > 0) PP_CHECK(pricer_.price(order));
       const auto [longest, sum] = longest_and_sum(order);
       if (longest > best || (longest == best && sum > best_sum)) continue;
       best = longest, best_sum = sum, best_rule = std::move(rule);

@@ -14,7 +14,10 @@ std::int64_t share(double of, std::int64_t length) {
 
 }  // namespace
 
-ListScheduler::ListScheduler(const OrderProblem& problem) : pricer_(problem), stages_(at(problem.stages)) {
+ListScheduler::ListScheduler(const OrderProblem& problem)
+    : pricer_(problem),
+      loop_(problem.chunk_order == ChunkOrder::Loop && problem.virtual_stages > 1),
+      stages_(at(problem.stages)) {
   const std::size_t chunks = at(problem.chunks());
   while (leaves_ < stages_.size())
     leaves_ *= 2;
@@ -51,7 +54,8 @@ ListScheduler::Choice ListScheduler::pair_up(const ListRule& rule, StageId stage
   const OrderProblem& problem = pricer_.problem();
   const Stage& me = stages_[at(stage)];
   const std::size_t f = at(forward_of), b = at(input_of), M = at(problem.micro_batches);
-  const std::int64_t saved = problem.forward[f] + problem.input[b] + problem.weights[b] -
+  const std::int64_t saved = problem.forward[f] + problem.again_of(input_of, inputs_[b]) + problem.input[b] +
+                             problem.weights[b] -
                              problem.pair[f * at(problem.virtual_stages) + at(pricer_.row_of(input_of))];
   const std::int64_t held = me.held + problem.held[f], growth = problem.kept_after_input[b] - problem.held[b];
   if (saved <= 0 || weights_[b] < inputs_[b] || me.in_flight > rule.most[at(stage)] ||
@@ -60,6 +64,20 @@ ListScheduler::Choice ListScheduler::pair_up(const ListRule& rule, StageId stage
   const std::int64_t both = std::max(forward_at_[f * M + at(forwards_[f])], input_at_[b * M + at(inputs_[b])]);
   if (both <= now) return {.kind = 3, .chunk = forward_of, .backward = input_of};
   return {.ask_again = both <= now + share(rule.partner, saved) ? both : 0};
+}
+
+bool ListScheduler::is_of_oldest(StageId stage, VirtualStageId chunk) const {
+  return forwards_[at(chunk)] == forwards_[at(pricer_.chunk_at(stage, pricer_.problem().virtual_stages - 1))];
+}
+
+bool ListScheduler::leaves_room(StageId stage, VirtualStageId chunk) const {
+  if (!loop_ || is_of_oldest(stage, chunk)) return true;
+  const OrderProblem& problem = pricer_.problem();
+  std::int64_t held = stages_[at(stage)].held + problem.held[at(chunk)] + growth_[at(stage)];
+  for (int row = 0; row < problem.virtual_stages; ++row)
+    if (const VirtualStageId each = pricer_.chunk_at(stage, row); is_of_oldest(stage, each))
+      held += problem.held[at(each)];
+  return held <= problem.cap[at(stage)];
 }
 
 ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage, std::int64_t now) const {
@@ -80,7 +98,7 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
   for (int i = 0; i < v; ++i) {
     const VirtualStageId chunk = pricer_.chunk_at(stage, rule.deep_first ? v - 1 - i : i);
     const std::size_t c = at(chunk);
-    if (forwards_[c] < M && (forward_of < 0 || forward > now))
+    if (forwards_[c] < M && (forward_of < 0 || forward > now) && leaves_room(stage, chunk))
       if (const std::int64_t arrival = forward_at_[c * at(M) + at(forwards_[c])]; arrival < forward)
         forward = arrival, forward_of = chunk;
   }
@@ -91,7 +109,8 @@ ListScheduler::Choice ListScheduler::choose(const ListRule& rule, StageId stage,
   const bool input_fits = me.held + problem.kept_after_input[back] - problem.held[back] <= problem.cap[at(stage)];
   if (input <= now && (input_fits || weights_of < 0)) return {.kind = 1, .chunk = input_of};
   if (input <= now) return {.kind = 2, .chunk = weights_of};
-  const bool admitted = forward_of >= 0 && me.in_flight < rule.most[at(stage)];
+  const bool admitted =
+      forward_of >= 0 && (me.in_flight < rule.most[at(stage)] || (loop_ && is_of_oldest(stage, forward_of)));
   // Room for what a B behind it needs more than its F left.
   const bool full =
       forward_of >= 0 && me.held + problem.held[at(forward_of)] + growth_[at(stage)] > problem.cap[at(stage)];
@@ -176,7 +195,7 @@ bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& o
       end += problem.forward[c];
       end_forward(choice.chunk, end);
     } else if (choice.kind == 1) {
-      end += problem.input[c];
+      end += problem.again_of(choice.chunk, inputs_[c]) + problem.input[c];
       end_input(choice.chunk, end);
     } else if (choice.kind == 2) {
       ++weights_[c];

@@ -22,7 +22,8 @@ class ListScheduler {
  public:
   explicit ListScheduler(const OrderProblem& problem);
 
-  // Fills `order`; false: the rule comes to no end, or the measure would exceed `limit`.
+  // Fills `order`; false: the rule comes to no end, or the measure would exceed `limit`. Recomputations wait for their
+  // gradients here: with them its times are no less than the pricer's.
   bool run(const ListRule& rule, std::int64_t limit, PricedOrder& order);
 
  private:
@@ -44,8 +45,13 @@ class ListScheduler {
   void end_forward(VirtualStageId chunk, std::int64_t end);
   void end_input(VirtualStageId chunk, std::int64_t end);
   Choice choose(const ListRule& rule, StageId stage, std::int64_t now) const;
+  // In a loop a micro-batch that can't go on holds up all behind it: whether the oldest one that has not run all its forwards on
+  // the stage still has room for them next to another F of this chunk.
+  bool leaves_room(StageId stage, VirtualStageId chunk) const;
+  bool is_of_oldest(StageId stage, VirtualStageId chunk) const;  // whether the next F of this chunk is
 
   OrderPricer pricer_;
+  bool loop_;                             // of several chunks
   std::vector<std::int64_t> least_work_;  // by stage
   std::vector<std::int64_t> growth_;      // by stage: what a micro-batch may hold more from B to W than before
   std::vector<Stage> stages_;

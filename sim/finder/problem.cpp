@@ -8,7 +8,8 @@ namespace pipewright::sim {
 std::int64_t OrderProblem::work(StageId stage) const {
   std::int64_t sum = 0;
   for (VirtualStageId v = 0; v < chunks(); ++v)
-    if (seating().stage_of(v) == stage) sum += micro_batches * (forward[at(v)] + input[at(v)] + weights[at(v)]);
+    if (seating().stage_of(v) == stage)
+      sum += micro_batches * (forward[at(v)] + input[at(v)] + weights[at(v)]) + again_count * again_of(v);
   return sum;
 }
 
@@ -33,6 +34,19 @@ OrderProblem OrderProblem::without_pairs() const {
   return less;
 }
 
+OrderProblem OrderProblem::without_recomputation() const {
+  OrderProblem less = *this;
+  less.again.clear(), less.again_count = 0;
+  if (again_count == 0 || pair.empty()) return less;
+  const OrderPricer pricer(*this);
+  for (VirtualStageId f = 0; f < chunks(); ++f)
+    for (int row = 0; row < virtual_stages; ++row) {
+      std::int64_t& cell = less.pair[at(f * virtual_stages + row)];
+      cell = std::max<std::int64_t>(0, cell - again_of(pricer.chunk_at(pricer.stage_of(f), row)));
+    }
+  return less;
+}
+
 OrderProblem OrderProblem::direction(bool upward) const {
   OrderProblem one = *this;
   one.pair.clear();
@@ -43,6 +57,7 @@ OrderProblem OrderProblem::direction(bool upward) const {
   };
   for (auto* const each : {&one.forward, &one.input, &one.weights, &one.held, &one.kept_after_input})
     part(*each, stages);
+  if (!again.empty()) part(one.again, stages);
   part(one.down, stages - 1), part(one.up, stages - 1);
   if (upward) std::reverse(one.cap.begin(), one.cap.end());
   return one;
@@ -156,7 +171,7 @@ bool OrderPricer::price(PricedOrder& order) {
           waits_for_[at(k)] = chunks * M + here;
           break;
         }
-        now = std::max(now, arrival) + problem_.input[at(chunk)];
+        now = std::max(now + problem_.again_of(chunk, m), arrival) + problem_.input[at(chunk)];
         input_ends(chunk, here, now);
       } else {
         if (m >= count_[at(chunks + chunk)]) return false;
@@ -181,7 +196,11 @@ const std::vector<std::int64_t>& OrderPricer::begins(const PricedOrder& order, S
     const int forward = cell ? cell->forward : code / v == 0 ? code : -1;
     const int input = cell ? cell->backward : code / v == 1 ? code % v : -1;
     if (forward >= 0) now = std::max(now, forward_at_[at(chunk_at(stage, forward) * M + turn[at(forward)]++)]);
-    if (input >= 0) now = std::max(now, input_at_[at(chunk_at(stage, input) * M + turn[at(v + input)]++)]);
+    if (input >= 0) {
+      const VirtualStageId chunk = chunk_at(stage, input);
+      const std::int64_t m = turn[at(v + input)]++;
+      now = std::max(now + (cell ? 0 : problem_.again_of(chunk, m)), input_at_[at(chunk * M + m)]);
+    }
     begins.push_back(now);
     now += length(stage, code);
   }
@@ -229,8 +248,10 @@ const std::vector<OrderPricer::Place>& OrderPricer::critical_path(const PricedOr
     path_.push_back(at_now);
     const auto [k, i] = at_now;
     const std::vector<std::int64_t>& begin = begins(order, k);
+    // A recomputation before it counts as part of the pass.
     const bool follows = i > 0 && begin[at(i)] == begin[at(i - 1)] + length(k, order.codes[at(k)][at(i - 1)]);
     at_now = follows ? Place{k, i - 1} : sender(order, at_now, begin[at(i)]);
+    if (at_now.stage < 0 && i > 0) at_now = {k, i - 1};
   }
   return path_;
 }

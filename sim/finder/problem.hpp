@@ -25,15 +25,20 @@ struct OrderProblem {
   OrderMeasure measure = OrderMeasure::Span;
   // One entry per chunk, ns: F, B (gradient of the input) and W (of the weights) of a micro-batch.
   std::vector<std::int64_t> forward, input, weights;
+  // The recomputation directly before B, ns, which need not wait for the gradient, of so many micro-batches from the first one
+  // on; empty: there is none.
+  std::vector<std::int64_t> again = {};
+  int again_count = 0;
   // Between chunk v and v + 1, ns: from the end of F(v) until F(v+1) may begin, and of B(v+1) until B(v).
   std::vector<std::int64_t> down, up;
-  // A cell of an F beside a whole backward, B and W, of another micro-batch on the stage, ns: [chunk of the F * v + row of
-  // the backward's]; it begins when both can and ends at once. Empty: there are none.
+  // A cell of an F beside a whole backward, its recomputation, B and W, of another micro-batch on the stage, ns: [chunk of
+  // the F * v + row of the backward's]; it begins when both can and ends at once. Empty: there are none.
   std::vector<std::int64_t> pair;
   // One entry per chunk, in one unit: what a micro-batch holds from F to B, and what from B to W.
   std::vector<std::int64_t> held, kept_after_input;
   std::vector<std::int64_t> cap;  // one entry per stage, in the same unit
 
+  std::int64_t again_of(VirtualStageId v, std::int64_t m = 0) const { return m < again_count ? again[at(v)] : 0; }
   int chunks() const { return stages * virtual_stages; }
   // Whether nothing comes before the chunk, or behind it.
   bool first(VirtualStageId v) const { return v == 0 || (two_ways && v == stages); }
@@ -46,6 +51,8 @@ struct OrderProblem {
   // Without cells, and with times so short that no cell takes less than its passes by these: what no order beats then, none
   // with cells does.
   OrderProblem without_pairs() const;
+  // Likewise without recomputations, which a stage may run while it waits: cells are shorter by theirs.
+  OrderProblem without_recomputation() const;
 };
 
 // Passes of a stage in their order: kind * v + row; kind 0 is F, 1 is B, 2 is W, row r is the stage's r-th chunk. The

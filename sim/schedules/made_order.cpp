@@ -62,6 +62,8 @@ ZeroBubbleTimes zero_bubble_times(const OrderProblem& problem) {
                         .held = problem.held,
                         .kept_after_input = problem.kept_after_input,
                         .cap = problem.cap};
+  for (VirtualStageId v = 0; v < problem.chunks(); ++v)
+    times.input[at(v)] += problem.again_of(v);
   for (std::size_t v = 0; v < times.held.size(); ++v)
     times.kept_after_input[v] = std::min(times.kept_after_input[v], times.held[v]);
   for (const auto* const hops : {&problem.down, &problem.up})

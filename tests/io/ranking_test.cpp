@@ -34,6 +34,7 @@ TEST_CASE("A ranking is optimal, or has a gap, and no gap is called 0.00 %") {
   CHECK(quality(with_gap(0.0146)).starts_with("gap 1.46 %: "));
   CHECK(quality(with_gap(1e-4)).starts_with("gap 0.01 %: "));
   CHECK(quality(with_gap(1e-6)).starts_with("gap below 0.01 %: "));
+  CHECK(quality(with_gap(171)).starts_with("gap of a factor of 172: "));
 }
 
 TEST_CASE("Neighbouring stages with one recomputation are told together") {

@@ -92,10 +92,9 @@ TEST_CASE("A figure may be one word of a cell, on so many devices; a cell with f
   };
   CHECK(refused("46*2 x*2") == "runs.csv:2:1: other: \"x\" is not a number; write e.g. 0.5");
   CHECK(refused("46*2 0*2") == "runs.csv:2:1: other: \"0\" must be more than 0");
-  for (const char* word : {"36*two", "36*", "36*0", "36*2*2"})
+  for (const char* word : {"36*two", "36*", "36*0", "36*2*2", "*2"})
     CHECK(refused("46*2 " + std::string(word)) ==
-          "runs.csv:2:1: other: \"" + std::string(word) +
-              "\" must end in the number of devices that have it, e.g. 46.77*2");
+          "runs.csv:2:1: other: \"" + std::string(word) + "\" must be a figure * on how many devices, e.g. 46.77*2");
 }
 
 TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothing keep their place and their reason") {

@@ -133,6 +133,36 @@ TEST_CASE("Keys beyond two, and beyond one where there are variants, make panels
   CHECK(std::stod(svg.substr(at)) <= 1176);
 }
 
+TEST_CASE("A line that lies on another one is dashed, and its marks are inside of the other's") {
+  Sweep sweep = of(8, 1);
+  sweep.question.variants = {"a", "b"};
+  const std::size_t half = sweep.rows.size();
+  for (std::size_t i = 0; i < half; ++i) {
+    sweep.rows.push_back(sweep.rows[i]);
+    sweep.rows.back().point += static_cast<std::int64_t>(half);
+    if (i >= half / 2) sweep.rows.back().samples_per_s *= 2;
+  }
+  const std::string svg = sweep_svg(sweep, {});
+  CHECK(lines_with(svg, "class=\"s s1 over\"") == 2);  // one in the legend
+  CHECK(lines_with(svg, "class=\"s s1\"") >= 1);
+  CHECK(lines_with(svg, "class=\"s s0 over\"") == 0);
+  CHECK(lines_with(svg, "r=\"1.4\"") == half / 2 - 1);  // the first has no figures
+}
+
+TEST_CASE("A scale begins at 0, unless all figures are near the largest and differ by more than its lines can show") {
+  const auto with = [](double first, double second) {
+    Sweep sweep = of(4, 1);
+    for (SweepRow& row : sweep.rows)
+      row.outcome = SweepRow::Outcome::Fits, row.step_time = Time{1'000'000},
+      row.samples_per_s = row.point % 2 == 0 ? first : second;
+    return sweep_svg(sweep, {});
+  };
+  CHECK(lines_with(with(100, 800), ">0</text>") == 2);  // of both axes
+  CHECK(lines_with(with(700, 800), ">0</text>") == 1);
+  CHECK(contains(with(700, 800), "samples/s; the scale does not begin at 0</text>"));
+  CHECK(lines_with(with(1000, 999.9999999999999), ">0</text>") == 2);
+}
+
 TEST_CASE("Figures of a scale have separators of thousands") {
   CHECK(contains(sweep_svg(of(4, 3), {}), ">1,000</text>"));
 }

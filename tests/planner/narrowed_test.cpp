@@ -179,7 +179,7 @@ TEST_CASE("torchtitan shares sequences where weights are divided, and open conte
     CAPTURE(zero);
     const Narrowed narrow = opened(zero, context);
     CHECK_FALSE(narrow.scenario.plan.open.contains("context_parallel"));
-    CHECK(tells(narrow, "context_parallel: 1; more needs zero: 3 there"));
+    CHECK(tells(narrow, "context_parallel: 1; more needs zero: 3 there, which --set training.zero=3 searches"));
     // Closed before recomputation is looked at: by operator, as where it was never open.
     const std::vector<std::string>& modes = narrow.scenario.plan.open.at("recompute").among;
     CHECK(std::find(modes.begin(), modes.end(), "selective") != modes.end());

@@ -10,6 +10,7 @@
 #include "core/cost/memory_model.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "io/import/schedule_csv.hpp"
+#include "io/writers/found_order.hpp"
 #include "io/writers/schedule_csv.hpp"
 #include "planner/answer.hpp"
 #include "planner/find_schedule.hpp"
@@ -165,6 +166,36 @@ TEST_CASE("finder: no order of offloaded blocks is faster in the simulation than
             std::make_shared<const GivenSchedule>(parse_schedule_csv(schedule_csv(found.answer.schedule), "a.csv"));
         CHECK(answered_offload(again).timeline.makespan == found.answer.timeline.makespan);
       }
+}
+
+// One stage of eight blocks, 1F1B: a reload hides under the whole backward before it, as it can't under a gradient of the input.
+TEST_CASE(
+    "finder: of offloaded blocks a bound is said to be that of backwards in two parts, and the plan's own step is "
+    "told") {
+  Scenario scenario = offloading(8, 1, 4);
+  const Time own = answered_offload(scenario).report.step_time;
+  const ScheduleAnswer found = find_schedule_of(scenario, {.search = {.evaluations = 500}});
+  CHECK(found.planned == "1f1b");
+  CHECK(found.planned_step == own);
+  CHECK(own < found.bound);
+  CHECK(found.bound == found.value());
+  CHECK(found_order_text(found, {}).find("no order with backwards in two parts is better") != std::string::npos);
+}
+
+TEST_CASE("finder: a bound with recomputations holds where these run before the gradient arrives") {
+  for (const int micro_batches : {1, 2, 8}) {
+    Scenario scenario = offloading(4, 4, 0);
+    scenario.training.micro_batches = Placed<std::int64_t>{micro_batches, {}};
+    scenario.plan.schedule.value = "zb_h1";
+    scenario.plan.recompute.value = {Recompute::Full};
+    for (const bool but_the_last : {false, true}) {
+      scenario.plan.recompute_except_last = but_the_last;
+      const ScheduleAnswer found = find_schedule_of(scenario, {.search = {.evaluations = 500}});
+      CHECK(found.bound <= answered_offload(scenario).report.makespan);
+      CHECK(found.bound <= found.answer.report.makespan);
+      CHECK(found.value() == found.answer.report.makespan);
+    }
+  }
 }
 
 }  // namespace

@@ -207,7 +207,7 @@ StepCosts four_stages(const ScheduleShape& shape, Time input, Time weights) {
 TEST_CASE("finder: an order costs what the engine says, for every schedule with split backwards") {
   int compared = 0;
   for (const ScheduleRule& rule : schedules())
-    for (const int M : {8, 11}) {
+    for (const auto& [M, rebuilt] : {std::pair{8, 0}, {11, 0}, {8, 5}, {11, 40}}) {
       ScheduleShape shape{.stages = 4, .virtual_stages = 1, .micro_batches = M, .chunk_order = rule.chunk_order};
       if (!rule.refusal(shape).empty()) shape.virtual_stages = 2;
       if (!rule.splits_backward || both_ways(rule.chunk_order) || !rule.refusal(shape).empty()) continue;
@@ -227,15 +227,23 @@ TEST_CASE("finder: an order costs what the engine says, for every schedule with 
       REQUIRE(codes);
       CHECK(ops_of(problem, *codes) == ops);
       PricedOrder order{.codes = std::move(*codes), .begin = {}, .end = {}};
+      if (rebuilt > 0) {
+        problem.again.assign(at(problem.chunks()), rebuilt), problem.again_count = M;
+        shape.recompute.assign(4, true);
+      }
       REQUIRE(OrderPricer(problem).price(order));
+      Schedule timed = rebuilt > 0 ? rule.generate(shape) : schedule;
+      for (Lane& lane : timed.positions)
+        std::erase_if(lane.compute, [](const Op& op) { return op.kind == Kind::Update; });
       StepCosts costs = plain_costs(shape, std::vector<Time>(at(shape.chunks()), Time{10}),
                                     std::vector<Time>(at(shape.chunks()), Time{20}), Time{3});
       for (auto* const durations : {&costs.duration, &costs.duration_last})
         for (std::size_t v = 0; v < at(shape.chunks()); ++v) {
           (*durations)[v * kKinds + static_cast<std::size_t>(Kind::B)] = Time{12};
           (*durations)[v * kKinds + static_cast<std::size_t>(Kind::W)] = Time{8};
+          (*durations)[v * kKinds + static_cast<std::size_t>(Kind::R)] = Time{rebuilt};
         }
-      const Timeline timeline = static_order(schedule, costs);
+      const Timeline timeline = static_order(timed, costs);
       for (StageId k = 0; k < 4; ++k) {
         CAPTURE(rule.name);
         CHECK(order.begin[at(k)] == timeline.workers[at(k)].compute.front().start.value);
@@ -288,6 +296,73 @@ TEST_CASE("finder: likewise with two chunks on each stage, there and back and in
     }
     CHECK(found_best >= kProblems * 95 / 100);
     CHECK(proven >= kProblems / 2);
+  }
+}
+
+// Recomputations of all micro-batches, or of all but the last one.
+void with_recomputation(Random& chance, OrderProblem& problem) {
+  for (VirtualStageId v = 0; v < problem.chunks(); ++v)
+    problem.again.push_back(number_between(chance, 0, 9));
+  problem.again_count = problem.micro_batches - static_cast<int>(number_between(chance, 0, 1));
+}
+
+TEST_CASE("finder: in a loop with little room a micro-batch that has begun finds room to go on") {
+  for (const int room : {2, 4, 15}) {
+    OrderProblem problem = alike(8, 2, 24, {10, 12, 8, 1}, 1, 1, room);
+    problem.chunk_order = ChunkOrder::Loop, problem.measure = OrderMeasure::Step;
+    problem.down.assign(at(problem.chunks() - 1), 1), problem.up = problem.down;
+    const FoundOrder found = find_order(problem, {.evaluations = 4000, .seed = 1});
+    check_kept(problem, found);
+    CAPTURE(room);
+    CAPTURE(found.order.step());
+    CAPTURE(found.bound.value);
+    CHECK(100 * found.order.step() <= 120 * found.bound.value);
+  }
+}
+
+TEST_CASE("finder: likewise with recomputations, which may run before the gradient is there") {
+  Random chance(11);
+  int found_best = 0, problems = 0, waited = 0;
+  for (int i = 0; i < rounds(400); ++i) {
+    const int stages = 1 + i % 3;
+    OrderProblem problem = i % 2 == 0 ? by_chance(chance, stages, stages == 3 ? 2 : 1 + i / 3 % 3)
+                                      : two_by_chance(chance, stages, i % 4 == 1);
+    problem.measure = i / 2 % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
+    with_recomputation(chance, problem);
+    if (i % 8 == 7) with_cells(chance, problem, 70);
+    const std::int64_t best = best_of_all(problem);
+    if (best == std::numeric_limits<std::int64_t>::max()) continue;
+    CAPTURE(i);
+    const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
+    REQUIRE_FALSE(found.order.begin.empty());
+    CHECK(found.bound.value <= best);
+    CHECK(value(found, problem.measure) >= best);
+    check_kept(problem, found);
+    ++problems, found_best += value(found, problem.measure) == best;
+    OrderProblem in_order = problem;  // as if each waited for its gradient
+    for (VirtualStageId v = 0; v < problem.chunks(); ++v)
+      in_order.input[at(v)] += problem.again_of(v);
+    in_order.again.clear(), in_order.again_count = 0, in_order.pair.clear();
+    if (problem.again_count == problem.micro_batches && problem.pair.empty())
+      waited += order_bound(in_order).value > best;
+  }
+  CHECK(problems >= rounds(380));
+  CHECK(found_best >= problems * 95 / 100);
+  CHECK(waited > rounds(20));  // bounds that would have been false
+}
+
+TEST_CASE(
+    "finder: the least room is that of one micro-batch at a time, each chunk's backward behind the one after it") {
+  Random chance(12);
+  for (int i = 0; i < 60; ++i) {
+    OrderProblem problem = two_by_chance(chance, 1 + i % 2, false);
+    for (std::size_t v = 0; v < at(problem.chunks()); ++v)
+      problem.kept_after_input[v] = number_between(chance, 0, 9);
+    for (StageId k = 0; k < problem.stages; ++k)
+      problem.cap[at(k)] = least_cap(problem, k);
+    CHECK_FALSE(find_order(problem, {.evaluations = 10, .seed = 1}).order.begin.empty());
+    --problem.cap.front();
+    CHECK(best_of_all(problem) == std::numeric_limits<std::int64_t>::max());
   }
 }
 
