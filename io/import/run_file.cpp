@@ -25,31 +25,23 @@ constexpr std::string_view kRunSchema = "pipewright.run/1";
 
 // ---- source ---------------------------------------------------------------------------------------------------------
 
-void write_list(YamlText& out, std::string_view key, const std::vector<std::string>& lines) {
-  if (lines.empty()) return;
-  out.open(key);
-  for (const std::string& line : lines)
-    out.item(yaml_string(line), {});
-  out.close();
+template <auto Member>
+void write_lines(YamlText& out, std::string_view key, const ImportSource& source) {
+  if (!(source.*Member).empty()) out.items(key, source.*Member, yaml_string);
 }
 
 constexpr Field<ImportSource> kSource[] = {
     {"format", "text", "whose file it was", member<&ImportSource::format>, Need::Required},
     {"file", "text", "its name", member<&ImportSource::file>, Need::Required},
-    {"dated", "text", "when it was last changed", read_as<&ImportSource::dated>, write_text<&ImportSource::dated>},
-    {"bytes", "whole number", "its size", read_as<&ImportSource::bytes>,
-     [](YamlText& out, std::string_view key, const ImportSource& source) {
-       if (source.bytes >= 0) out.line(key, value_text(source.bytes));
-     }},
-    {"sha256", "text", "of the file, where it is no larger than 64 MiB", read_as<&ImportSource::sha256>,
-     write_text<&ImportSource::sha256>},
-    {"tool", "text", "who imported it", read_as<&ImportSource::tool>, write_text<&ImportSource::tool>},
-    {"synthetic", "text", "what it says of itself where no run made it", read_as<&ImportSource::synthetic>,
-     write_text<&ImportSource::synthetic>},
+    {"dated", "text", "when it was last changed", changed<&ImportSource::dated>},
+    {"bytes", "whole number", "its size", changed<&ImportSource::bytes>},
+    {"sha256", "text", "of the file, where it is no larger than 64 MiB", changed<&ImportSource::sha256>},
+    {"tool", "text", "who imported it", changed<&ImportSource::tool>},
+    {"synthetic", "text", "what it says of itself where no run made it", changed<&ImportSource::synthetic>},
     {"assumed", "list of texts", "what to look over", read_as<&ImportSource::assumed>,
-     [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.assumed); }},
+     write_lines<&ImportSource::assumed>},
     {"absent", "list of texts", "what the file did not say", read_as<&ImportSource::absent>,
-     [](YamlText& out, std::string_view key, const ImportSource& source) { write_list(out, key, source.absent); }},
+     write_lines<&ImportSource::absent>},
 };
 
 // ---- log ------------------------------------------------------------------------------------------------------------
@@ -68,12 +60,8 @@ void read_loss(Reader& reader, const At& at, LoggedStep& step) {
   step.loss = negative ? -*value.value : *value.value;
 }
 
-struct StepNumber {
-  const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be at least 0"; }
-};
-
 constexpr Field<LoggedStep> kStep[] = {
-    {"number", "whole number", "of the step", member<&LoggedStep::number, StepNumber>, Need::Required},
+    {"number", "whole number", "of the step", member<&LoggedStep::number>, Need::Required},
     {"time", "time", "that it took", member<&LoggedStep::time, Positive>},
     {"tokens_per_s_device", "number > 0", "tokens per second and device",
      member<&LoggedStep::tokens_per_s_device, Positive>},
@@ -127,15 +115,9 @@ void read_steps(Reader& reader, const At& at, TrainingLog& log) {
 constexpr Field<TrainingLog> kLog[] = {
     {"max_allocated", "size", "of the fullest rank", member<&TrainingLog::max_allocated>},
     {"max_reserved", "size", "by its caching allocator", member<&TrainingLog::max_reserved>},
-    {"layout", "text", "as the log says it: world size: 64, data-parallel size: 4, ...", read_as<&TrainingLog::layout>,
-     write_text<&TrainingLog::layout>},
+    {"layout", "text", "as the log says it: world size: 64, data-parallel size: 4, ...", changed<&TrainingLog::layout>},
     {"steps", "list of maps", "number, time or tokens_per_s_device, ...", read_steps,
-     [](YamlText& out, std::string_view key, const TrainingLog& log) {
-       out.open(key);
-       for (const LoggedStep& step : log.steps)
-         out.item(step_text(step), {});
-       out.close();
-     },
+     [](YamlText& out, std::string_view key, const TrainingLog& log) { out.items(key, log.steps, step_text); },
      Need::Required},
 };
 
@@ -195,7 +177,7 @@ void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
 }
 
 constexpr Field<ActionTrace> kTrace[] = {
-    {"rank", "whole number", "whose trace it is", member<&ActionTrace::rank, StepNumber>},
+    {"rank", "whole number", "whose trace it is", member<&ActionTrace::rank>},
     {"on_device", "true | false", "times of the device; else of the host", member<&ActionTrace::on_device>,
      Need::Required},
     {"other_actions", "whole number", "sends, receives, overlapped pairs, which are left out; default: 0",
@@ -203,10 +185,7 @@ constexpr Field<ActionTrace> kTrace[] = {
     {"actions", "list of texts", "0F3 at 0 ns for 21 ms on 7", read_actions,
      [](YamlText& out, std::string_view key, const ActionTrace& trace) {
        const Time from = trace.actions.empty() ? Time{} : trace.actions.front().start;
-       out.open(key);
-       for (const TracedAction& action : trace.actions)
-         out.item(action_text(action, from), {});
-       out.close();
+       out.items(key, trace.actions, [&](const TracedAction& action) { return action_text(action, from); });
      },
      Need::Required},
 };
@@ -224,34 +203,9 @@ constexpr Field<ImportedRun> kImportedRun[] = {
     {"schema", "pipewright.run/1", "of this format", read_schema,
      [](YamlText& out, std::string_view key, const ImportedRun&) { out.line(key, std::string(kRunSchema)); },
      Need::Required},
-    {"source", "map", "where it comes from",
-     [](Reader& reader, const At& at, ImportedRun& run) { read_fields<ImportSource>(reader, at, kSource, run.source); },
-     [](YamlText& out, std::string_view key, const ImportedRun& run) {
-       out.open(key);
-       write_fields<ImportSource>(out, kSource, run.source);
-       out.close();
-     },
-     Need::Required},
-    {"log", "map", "what a training framework printed",
-     [](Reader& reader, const At& at, ImportedRun& run) {
-       read_fields<TrainingLog>(reader, at, kLog, run.log.emplace());
-     },
-     [](YamlText& out, std::string_view key, const ImportedRun& run) {
-       if (!run.log) return;
-       out.open(key);
-       write_fields<TrainingLog>(out, kLog, *run.log);
-       out.close();
-     }},
-    {"trace", "map", "actions of a pipeline",
-     [](Reader& reader, const At& at, ImportedRun& run) {
-       read_fields<ActionTrace>(reader, at, kTrace, run.trace.emplace());
-     },
-     [](YamlText& out, std::string_view key, const ImportedRun& run) {
-       if (!run.trace) return;
-       out.open(key);
-       write_fields<ActionTrace>(out, kTrace, *run.trace);
-       out.close();
-     }},
+    {"source", "map", "where it comes from", section<&ImportedRun::source, kSource>, Need::Required},
+    {"log", "map", "what a training framework printed", section<&ImportedRun::log, kLog>},
+    {"trace", "map", "actions of a pipeline", section<&ImportedRun::trace, kTrace>},
 };
 
 template <class List>

@@ -71,8 +71,8 @@ constexpr Field<MemoryAnchor> kAnchor[] = {
     {"log", "file name, from the scenario's folder",
      "of the run, as Megatron-LM, nanotron or torchtitan prints it, or the file that `pipewright import` has made of "
      "it: for what is not given here",
-     read_as<&MemoryAnchor::log>, write_text<&MemoryAnchor::log>},
-    {"source", "text", "whose run it is", read_as<&MemoryAnchor::source>, write_text<&MemoryAnchor::source>},
+     changed<&MemoryAnchor::log>},
+    {"source", "text", "whose run it is", changed<&MemoryAnchor::source>},
 };
 
 // Of a log, or of the file that `pipewright import` has made of one.

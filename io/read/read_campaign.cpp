@@ -90,8 +90,7 @@ constexpr Field<CampaignRequest> kCampaign[] = {
      "relative standard deviation of an op's time from one time to the next; default: what a calibration says, else "
      "none",
      member<&CampaignRequest::op_spread, Deviation>},
-    {"seed", "whole number >= 0", "of all that is drawn; default: 1; --seed",
-     member<&CampaignRequest::seed, NotBelow0>},
+    {"seed", "whole number >= 0", "of all that is drawn; default: 1; --seed", member<&CampaignRequest::seed>},
     {"trials", "whole number from 20 to 100000", "times that a run is drawn; long runs fewer; default: 200",
      member<&CampaignRequest::trials, Trials>},
     {"ask", "list of cost | energy | goodput | spread",

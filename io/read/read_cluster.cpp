@@ -80,11 +80,11 @@ constexpr Field<HostTimes> kHost[] = {
     {"blocking", "passes | messages | step",
      "where the host waits for its device: before and after each pass; after an exchange with a neighbouring stage and "
      "at the end of a step; there alone; default: messages",
-     read_as<&HostTimes::blocking>, write_unless<&HostTimes::blocking, HostTimes{}.blocking>},
+     changed<&HostTimes::blocking>},
     {"compiled", "time", "to launch one kernel of compiled code (training.execution: compiled); default: 5 us",
-     read_as<&HostTimes::compiled>, write_unless<&HostTimes::compiled, HostTimes{}.compiled>},
+     changed<&HostTimes::compiled>},
     {"graph_node", "time", "of one kernel in a CUDA graph (training.execution: graphs); default: 1.5 us",
-     read_as<&HostTimes::graph_node>, write_unless<&HostTimes::graph_node, HostTimes{}.graph_node>},
+     changed<&HostTimes::graph_node>},
     {"band", "number in [0, 0.95]",
      "how far off they may be, all together, in nine of ten cases; default: 0.5, assumed",
      member<&HostTimes::band, Band>},
@@ -96,9 +96,7 @@ void write_host(YamlText& out, std::string_view key, const Device& device) {
        host.step)
           .value == 0)
     return;
-  out.open(key);
-  write_fields<HostTimes>(out, kHost, host);
-  out.close();
+  write_section<&Device::host, kHost>(out, key, device);
 }
 
 struct TimesAsLong {
@@ -109,7 +107,7 @@ struct TimesAsLong {
 
 constexpr Field<KernelContention> kContention[] = {
     {"multiprocessors", "whole number >= 1", "that the kernels of a collective occupy; default: none",
-     read_as<&KernelContention::multiprocessors, AtLeast1>, write_unless<&KernelContention::multiprocessors, 0>},
+     changed<&KernelContention::multiprocessors, AtLeast1>},
     {"memory", "number in [1, 1000]",
      "slow-down of memory-bound work while a collective runs, for layers built from operators: 1.15 means 15 % longer; "
      "default: 1",
@@ -120,10 +118,7 @@ constexpr Field<KernelContention> kContention[] = {
 };
 
 void write_contention(YamlText& out, std::string_view key, const Device& device) {
-  if (!device.contention.any()) return;
-  out.open(key);
-  write_fields<KernelContention>(out, kContention, device.contention);
-  out.close();
+  if (device.contention.any()) write_section<&Device::contention, kContention>(out, key, device);
 }
 
 constexpr Field<Device> kDevice[] = {
@@ -172,15 +167,11 @@ constexpr Field<Device> kDevice[] = {
      "what the host spends on issuing work, for layers built from operators (roofline): a layer takes no less time "
      "than "
      "its issuing; default: nothing",
-     [](Reader& reader, const At& at, Device& device) { read_fields<HostTimes>(reader, at, kHost, device.host); },
-     write_host},
+     read_section<&Device::host, kHost>, write_host},
     {"contention", "map",
      "how much computing and the collectives of gradients and weights slow each other while both run; default: not at "
      "all",
-     [](Reader& reader, const At& at, Device& device) {
-       read_fields<KernelContention>(reader, at, kContention, device.contention);
-     },
-     write_contention},
+     read_section<&Device::contention, kContention>, write_contention},
     {"compute_efficiency", "number in (0, 1]", "share of the peak rate that a layer reaches (roofline); default: 1",
      member<&Device::compute_efficiency, Share>},
     {"memory_efficiency", "number in (0, 1]", "share of the memory bandwidth, likewise; default: 1",
@@ -198,17 +189,11 @@ constexpr Field<Device> kDevice[] = {
      "how long a message to another device takes, by size; default: at the links' bandwidth and latency", read_messages,
      write_messages},
     {"multiprocessors", "whole number >= 1", "that run kernels; needed by efficiency tiles and kernels",
-     read_as<&Device::multiprocessors, AtLeast1>,
-     [](YamlText& out, std::string_view key, const Device& device) {
-       if (device.multiprocessors > 0) out.line(key, value_text(device.multiprocessors));
-     }},
+     changed<&Device::multiprocessors, AtLeast1>},
     {"virtual_devices", "whole number >= 1",
      "measured: this device is one of so many equal groups of the GPU's SMs; default: 1",
-     read_as<&Device::virtual_devices, AtLeast1>,
-     [](YamlText& out, std::string_view key, const Device& device) {
-       if (device.virtual_devices > 1) out.line(key, value_text(device.virtual_devices));
-     }},
-    {"source", "text", "where the figures come from", read_as<&Device::source>, write_text<&Device::source>},
+     changed<&Device::virtual_devices, AtLeast1>},
+    {"source", "text", "where the figures come from", changed<&Device::source>},
     {"measured", "map", "written by `calibrate --backend cuda`: times that take the place of the shares above",
      read_measured_device, write_measured_device},
 };
@@ -218,10 +203,7 @@ constexpr Field<Device> kDevice[] = {
 constexpr Field<NodeLinks> kLinks[] = {
     {"kind", "ideal | mesh | nvswitch | pcie", "how devices of a node are wired; ideal: transfers take no time",
      member<&NodeLinks::kind>, Need::Required},
-    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", read_as<&NodeLinks::bandwidth, LinkRate>,
-     [](YamlText& out, std::string_view key, const NodeLinks& links) {
-       if (links.bandwidth.value > 0) out.line(key, value_text(links.bandwidth));
-     }},
+    {"bandwidth", "bandwidth", "per direction; needed unless kind: ideal", changed<&NodeLinks::bandwidth, LinkRate>},
     {"latency", "time", "per transfer; default: 0 ns", member<&NodeLinks::latency>},
     {"duplex", "full | half", "half: both directions share the bandwidth; default: full", member<&NodeLinks::duplex>},
     {"peer_access", "true | false", "false: copies go through host memory; default: true",
@@ -248,33 +230,20 @@ void read_network_kind(Reader& reader, const At& at, Network& network) {
     reader.errors.add(at.yaml.place, path(at), unknown_name(std::string_view(*text).substr(0, 64), known));
 }
 
-struct ZeroToOne {
-  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
-};
-
 constexpr Field<Network> kNetwork[] = {
     {"kind", "ideal | tree", "tree: leaf switches under one spine; default: tree", read_network_kind,
      [](YamlText& out, std::string_view key, const Network& network) {
        out.line(key, network.ideal ? "ideal" : "tree");
      }},
     {"bandwidth", "bandwidth", "per NIC and direction; needed unless kind: ideal",
-     read_as<&Network::bandwidth, LinkRate>,
-     [](YamlText& out, std::string_view key, const Network& network) {
-       if (network.bandwidth.value > 0) out.line(key, value_text(network.bandwidth));
-     }},
+     changed<&Network::bandwidth, LinkRate>},
     {"latency", "time", "per transfer; default: 0 ns", member<&Network::latency>},
     {"share", "number in (0, 1]",
      "of the bandwidth that collectives and messages reach, where the device states theirs; default: 1",
-     read_as<&Network::share, Share>,
-     [](YamlText& out, std::string_view key, const Network& network) {
-       if (network.share < 1) out.line(key, value_text(network.share));
-     }},
+     changed<&Network::share, Share>},
     {"contention", "number in [0, 1]",
      "likewise: beside the traffic of others, what passes n nodes takes n^contention times as long; default: 0",
-     read_as<&Network::contention, ZeroToOne>,
-     [](YamlText& out, std::string_view key, const Network& network) {
-       if (network.contention > 0) out.line(key, value_text(network.contention));
-     }},
+     changed<&Network::contention, FromZeroToOne>},
     {"per", "node | device", "who has a NIC of its own; default: node", member<&Network::per>},
     {"duplex", "full | half", "half: both directions share the bandwidth; default: full", member<&Network::duplex>},
     {"oversubscription", "number >= 1", "bandwidth into a leaf switch / bandwidth out of it; default: 1",
@@ -283,7 +252,7 @@ constexpr Field<Network> kNetwork[] = {
      member<&Network::nodes_per_switch, AtLeast1>},
     {"rails", "true | false",
      "rail-optimised: a leaf switch has the NICs of one place of those nodes alone; needs per: device; default: false",
-     read_as<&Network::rails>, write_unless<&Network::rails, false>},
+     changed<&Network::rails>},
     {"band", "number in [0, 0.95]", "how far off its rates may be, in nine of ten cases; default: 0.3, assumed",
      member<&Network::band, Band>},
 };
@@ -301,24 +270,14 @@ void read_network(Reader& reader, const At& at, Cluster& cluster) {
 constexpr Field<Cluster> kNode[] = {
     {"devices", "whole number >= 1", "in each node", member<&Cluster::devices_per_node, AtLeast1>, Need::Required},
     {"device", "name, path or map", "what stands in every node: configs/devices/<name>.yaml, or its keys here",
-     [](Reader& reader, const At& at, Cluster& c) { read_device_section(reader, at, c.device); },
-     [](YamlText& out, std::string_view key, const Cluster& cluster) {
-       out.open(key);
-       write_device_section(out, cluster.device);
-       out.close();
-     },
-     Need::Required},
+     in_map<&Cluster::device, read_device_section, write_device_section>, Need::Required},
     {"host_bandwidth", "bandwidth",
      "that the devices of a node share, evenly, for copies to the memory of their host, and as much for those back: "
      "none "
      "has more than its host_link; default: no limit",
      member<&Cluster::host_bandwidth, LinkRate>},
     {"links", "map", "between the devices of a node; default: {kind: ideal}", read_links,
-     [](YamlText& out, std::string_view key, const Cluster& cluster) {
-       out.open(key);
-       write_fields<NodeLinks>(out, kLinks, cluster.links);
-       out.close();
-     }},
+     write_section<&Cluster::links, kLinks>},
 };
 
 struct Speed {
@@ -329,13 +288,7 @@ constexpr Field<DeviceClass> kOtherNodes[] = {
     {"nodes", "whole number >= 1", "of this class, behind those before it", member<&DeviceClass::nodes, AtLeast1>,
      Need::Required},
     {"device", "name, path or map", "what stands in each: configs/devices/<name>.yaml, or its keys here",
-     [](Reader& reader, const At& at, DeviceClass& c) { read_device_section(reader, at, c.device); },
-     [](YamlText& out, std::string_view key, const DeviceClass& device_class) {
-       out.open(key);
-       write_device_section(out, device_class.device);
-       out.close();
-     },
-     Need::Required},
+     in_map<&DeviceClass::device, read_device_section, write_device_section>, Need::Required},
     {"speed", "number > 0",
      "how many times faster than node.device it runs layers with stated times; needed where layers state times",
      member<&DeviceClass::speed, Speed>},
@@ -392,14 +345,9 @@ constexpr Field<Cluster> kCluster[] = {
        out.close();
      }},
     {"network", "map", "between nodes; needed when nodes > 1", read_network,
-     [](YamlText& out, std::string_view key, const Cluster& cluster) {
-       if (!cluster.network) return;
-       out.open(key);
-       write_fields<Network>(out, kNetwork, *cluster.network);
-       out.close();
-     }},
+     write_section<&Cluster::network, kNetwork>},
     {"sharing", "max_min | fifo", "how transfers divide a link; default: max_min", member<&Cluster::sharing>},
-    {"source", "text", "where the figures come from", read_as<&Cluster::source>, write_text<&Cluster::source>},
+    {"source", "text", "where the figures come from", changed<&Cluster::source>},
 };
 
 // Links are kept one by one: this bounds what a typing error can ask for.

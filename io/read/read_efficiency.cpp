@@ -11,40 +11,30 @@
 namespace pipewright::io {
 namespace {
 
-struct AtLeast0 {
-  const char* operator()(double value) const { return value >= 0 ? "" : "must be at least 0"; }
-};
-struct UpTo1 {
-  const char* operator()(double value) const { return value > 0 && value <= 1 ? "" : "must be in (0, 1]"; }
-};
 struct Lost {
   const char* operator()(double value) const { return value >= 0 && value <= 1.5 ? "" : "must be in [0, 1.5]"; }
 };
-struct From0To1 {
-  const char* operator()(double value) const { return value >= 0 && value <= 1 ? "" : "must be in [0, 1]"; }
-};
-
 constexpr Field<ProductCurve> kTiles[] = {
     {"share", "number in (0, 1]", "of the peak: whole tiles of 256 x 128, a long sum, a cold device",
-     member<&ProductCurve::share, UpTo1>, Need::Required},
-    {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs",
-     member<&ProductCurve::fill, AtLeast0>, Need::Required},
-    {"launch", "number >= 0", "us, of every call", member<&ProductCurve::launch, AtLeast0>, Need::Required},
+     member<&ProductCurve::share, Share>, Need::Required},
+    {"fill", "number >= 0", "terms of the sum that filling and draining a tile costs", member<&ProductCurve::fill>,
+     Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&ProductCurve::launch>, Need::Required},
     {"operands", "number in (0, 1]", "share of the memory bandwidth at which the three matrices move",
-     member<&ProductCurve::operands, UpTo1>, Need::Required},
+     member<&ProductCurve::operands, Share>, Need::Required},
     {"tile_128x128", "number in (0, 1]", "rate of such tiles over that of 256 x 128; default: 1",
-     member<&ProductCurve::tile_128x128, UpTo1>},
+     member<&ProductCurve::tile_128x128, Share>},
     {"tile_128x64", "number in (0, 1]", "likewise, of 64 x 128, too; default: 1",
-     member<&ProductCurve::tile_128x64, UpTo1>},
-    {"tile_64x64", "number in (0, 1]", "likewise; default: 1", member<&ProductCurve::tile_64x64, UpTo1>},
+     member<&ProductCurve::tile_128x64, Share>},
+    {"tile_64x64", "number in (0, 1]", "likewise; default: 1", member<&ProductCurve::tile_64x64, Share>},
     {"split", "number >= 0", "us that dividing the sum among multiprocessors costs; default: 0",
-     member<&ProductCurve::split, AtLeast0>},
+     member<&ProductCurve::split>},
     {"waves", "number in [0, 1]",
      "1: the last wave of tiles takes as long as a full one; 0: tiles are balanced over all multiprocessors; default: "
      "1",
-     member<&ProductCurve::waves, From0To1>},
+     member<&ProductCurve::waves, FromZeroToOne>},
     {"slowdown", "number >= 0", "large products take up to this share longer, as the clock falls; default: 0",
-     member<&ProductCurve::slowdown, AtLeast0>},
+     member<&ProductCurve::slowdown>},
     {"slowdown_half", "number > 0", "TFLOP of a product that shows half of it; default: 1",
      member<&ProductCurve::slowdown_half, Positive>},
     {"sustained", "number > 0", "rate in a long training over that of a short measurement; default: 1",
@@ -52,12 +42,12 @@ constexpr Field<ProductCurve> kTiles[] = {
 };
 
 constexpr Field<AttentionCurve> kCurve[] = {
-    {"share", "number in (0, 1]", "of the peak", member<&AttentionCurve::share, UpTo1>, Need::Required},
+    {"share", "number in (0, 1]", "of the peak", member<&AttentionCurve::share, Share>, Need::Required},
     {"start", "number >= 0", "blocks of 128 keys that a block of 128 rows costs in addition to its own",
-     member<&AttentionCurve::start, AtLeast0>, Need::Required},
+     member<&AttentionCurve::start>, Need::Required},
     {"tail", "number in [0, 1]", "share of the longest row that is left when all others are done",
-     member<&AttentionCurve::tail, From0To1>, Need::Required},
-    {"launch", "number >= 0", "us, of every call", member<&AttentionCurve::launch, AtLeast0>, Need::Required},
+     member<&AttentionCurve::tail, FromZeroToOne>, Need::Required},
+    {"launch", "number >= 0", "us, of every call", member<&AttentionCurve::launch>, Need::Required},
 };
 
 template <AttentionCurve AttentionKernel::*Member>
@@ -65,24 +55,16 @@ void read_curve(Reader& reader, const At& at, AttentionKernel& kernel) {
   if (is_map(reader, at, "a map, e.g. {share: 0.5, start: 1, tail: 0.25, launch: 5}"))
     read_fields<AttentionCurve>(reader, at, kCurve, kernel.*Member);
 }
-std::string curve_text(const AttentionCurve& curve) {
-  return fmt::format("{{share: {}, start: {}, tail: {}, launch: {}}}", curve.share, curve.start, curve.tail,
-                     curve.launch);
-}
 template <AttentionCurve AttentionKernel::*Member>
 void write_curve(YamlText& out, std::string_view key, const AttentionKernel& kernel) {
-  out.line(key, curve_text(kernel.*Member));
+  out.line(key, flow(kCurve, kernel.*Member));
 }
-
-struct OneOrMore {
-  const char* operator()(int value) const { return value >= 1 ? "" : "must be at least 1"; }
-};
 
 constexpr Field<AttentionKernel> kKernel[] = {
     {"kernel", "fa2 | fa3 | cudnn", "FlashAttention 2 or 3, or cuDNN's", member<&AttentionKernel::kernel>,
      Need::Required},
     {"head_size", "whole number >= 1", "another one takes the nearest of its kernel",
-     member<&AttentionKernel::head_size, OneOrMore>, Need::Required},
+     member<&AttentionKernel::head_size, AtLeast1>, Need::Required},
     {"forward", "map", "see device.efficiency.<kind>.kernels[].forward", read_curve<&AttentionKernel::forward>,
      write_curve<&AttentionKernel::forward>, Need::Required},
     {"backward", "map", "likewise, with 2.5 times the work of the forward", read_curve<&AttentionKernel::backward>,
@@ -91,107 +73,84 @@ constexpr Field<AttentionKernel> kKernel[] = {
      member<&AttentionKernel::band, Band>},
     {"provenance", "assumed | published | measured", "how they are known", member<&AttentionKernel::provenance>,
      Need::Required},
-    {"source", "text", "where they come from", read_as<&AttentionKernel::source>, write_text<&AttentionKernel::source>,
-     Need::Required},
+    {"source", "text", "where they come from", changed<&AttentionKernel::source>, Need::Required},
 };
 
 constexpr Field<SwitchCurve> kSwitch[] = {
-    {"members", "whole number >= 1", "of a group, at least", member<&SwitchCurve::members, OneOrMore>, Need::Required},
-    {"start", "number >= 0", "us", member<&SwitchCurve::start, AtLeast0>, Need::Required},
-    {"hop", "number >= 0", "us, times the binary logarithm of the members", member<&SwitchCurve::hop, AtLeast0>,
-     Need::Required},
+    {"members", "whole number >= 1", "of a group, at least", member<&SwitchCurve::members, AtLeast1>, Need::Required},
+    {"start", "number >= 0", "us", member<&SwitchCurve::start>, Need::Required},
+    {"hop", "number >= 0", "us, times the binary logarithm of the members", member<&SwitchCurve::hop>, Need::Required},
     {"share", "number in (0, 1]", "of the links' bandwidth, which a ring's 2 (n-1)/n of the bytes pass",
-     member<&SwitchCurve::share, UpTo1>, Need::Required},
+     member<&SwitchCurve::share, Share>, Need::Required},
 };
 
 constexpr Field<MessageCurve> kMessages[] = {
     {"links", "ideal | mesh | nvswitch | pcie",
      "over which they were measured; over others the links' bandwidth holds; default: nvswitch",
-     read_as<&MessageCurve::links>, write_unless<&MessageCurve::links, LinkKind::Nvswitch>},
-    {"start", "number >= 0", "us, of every message", member<&MessageCurve::start, AtLeast0>, Need::Required},
+     changed<&MessageCurve::links>},
+    {"start", "number >= 0", "us, of every message", member<&MessageCurve::start>, Need::Required},
     {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
-     member<&MessageCurve::small, UpTo1>, Need::Required},
+     member<&MessageCurve::small, Share>, Need::Required},
     {"middle", "number >= 0", "us that messages of medium size take beside the start, whatever their size",
-     member<&MessageCurve::middle, AtLeast0>, Need::Required},
+     member<&MessageCurve::middle>, Need::Required},
     {"large", "number in (0, 1]", "share of the links' bandwidth that large messages reach",
-     member<&MessageCurve::large, UpTo1>, Need::Required},
+     member<&MessageCurve::large, Share>, Need::Required},
     {"band", "number in [0, 0.95]", "how far off they may be; default: 0", member<&MessageCurve::band, Band>},
     {"provenance", "assumed | published | measured", "how they are known", member<&MessageCurve::provenance>,
      Need::Required},
-    {"source", "text", "where they come from", read_as<&MessageCurve::source>, write_text<&MessageCurve::source>,
-     Need::Required},
+    {"source", "text", "where they come from", changed<&MessageCurve::source>, Need::Required},
 };
 
 constexpr Field<AllToAllWay> kAllToAll[] = {
-    {"start", "number >= 0", "us", member<&AllToAllWay::start, AtLeast0>, Need::Required},
-    {"hop", "number >= 0", "us, for each other member; default: 0", member<&AllToAllWay::hop, AtLeast0>},
+    {"start", "number >= 0", "us", member<&AllToAllWay::start>, Need::Required},
+    {"hop", "number >= 0", "us, for each other member; default: 0", member<&AllToAllWay::hop>},
     {"share", "number in (0, 1]", "of the links' bandwidth, which all bytes but a device's own pass",
-     member<&AllToAllWay::share, UpTo1>, Need::Required},
+     member<&AllToAllWay::share, Share>, Need::Required},
     {"lost", "number in [0, 1.5]", "of it, over the members; default: 0", member<&AllToAllWay::lost, Lost>},
 };
 
 // A list of maps, written on one line.
-template <class Entry>
-using Entries = std::vector<Entry> CollectiveCurve::*;
-template <class Entry, Entries<Entry> Member, const auto& Fields>
-void read_entries(Reader& reader, const At& at, CollectiveCurve& curve) {
-  if (!is_list(reader, at, "a list of maps")) return;
-  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
-    read_fields<Entry>(reader, at.entry(i), Fields, (curve.*Member).emplace_back());
-}
-
-std::string entry_text(const SwitchCurve& each) {
-  return fmt::format("{{members: {}, start: {}, hop: {}, share: {}}}", each.members, each.start, each.hop, each.share);
-}
-std::string entry_text(const AllToAllWay& each) {
-  return fmt::format("{{start: {}, hop: {}, share: {}, lost: {}}}", each.start, each.hop, each.share, each.lost);
-}
-template <class Entry, Entries<Entry> Member, std::string (*Text)(const Entry&)>
-void write_entries(YamlText& out, std::string_view key, const CollectiveCurve& curve) {
+template <auto Member, const auto& fields>
+void write_in_line(YamlText& out, std::string_view key, const CollectiveCurve& curve) {
   std::string text;
-  for (const Entry& each : curve.*Member)
-    text += (text.empty() ? "" : ", ") + Text(each);
+  for (const auto& each : curve.*Member)
+    text += (text.empty() ? "" : ", ") + flow(fields, each);
   if (!text.empty()) out.line(key, "[" + text + "]");
 }
 
 constexpr Field<CollectiveCurve> kCollectiveFields[] = {
-    {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start, AtLeast0>, Need::Required},
-    {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop, AtLeast0>, Need::Required},
+    {"start", "number >= 0", "us, of small messages", member<&CollectiveCurve::start>, Need::Required},
+    {"hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::hop>, Need::Required},
     {"small", "number in (0, 1]", "share of the links' bandwidth that small messages reach",
-     member<&CollectiveCurve::small, UpTo1>, Need::Required},
-    {"middle", "number in (0, 1]", "likewise, messages of medium size", member<&CollectiveCurve::middle, UpTo1>,
+     member<&CollectiveCurve::small, Share>, Need::Required},
+    {"middle", "number in (0, 1]", "likewise, messages of medium size", member<&CollectiveCurve::middle, Share>,
      Need::Required},
-    {"large_start", "number >= 0", "us, of large messages", member<&CollectiveCurve::large_start, AtLeast0>,
-     Need::Required},
-    {"large_hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::large_hop, AtLeast0>,
-     Need::Required},
+    {"large_start", "number >= 0", "us, of large messages", member<&CollectiveCurve::large_start>, Need::Required},
+    {"large_hop", "number >= 0", "us, per step of a ring", member<&CollectiveCurve::large_hop>, Need::Required},
     {"large", "number in (0, 1]", "share of the bandwidth that large messages reach in a large group",
-     member<&CollectiveCurve::large, UpTo1>, Need::Required},
+     member<&CollectiveCurve::large, Share>, Need::Required},
     {"lost_gather", "number in [0, 1]", "of it, over the members: gathers and scatters of small groups",
-     member<&CollectiveCurve::lost_gather, From0To1>, Need::Required},
-    {"lost_reduce", "number in [0, 1]", "likewise, all-reduces", member<&CollectiveCurve::lost_reduce, From0To1>,
+     member<&CollectiveCurve::lost_gather, FromZeroToOne>, Need::Required},
+    {"lost_reduce", "number in [0, 1]", "likewise, all-reduces", member<&CollectiveCurve::lost_reduce, FromZeroToOne>,
      Need::Required},
     {"ll128", "number > 0", "GB/s of NCCL's protocol LL128 through one NIC; default: 20",
      member<&CollectiveCurve::ll128, Positive>},
     {"in_switch", "list of maps",
      "all-reduces that a switch computes; see device.collectives.in_switch[]; default: none",
-     read_entries<SwitchCurve, &CollectiveCurve::in_switch, kSwitch>,
-     write_entries<SwitchCurve, &CollectiveCurve::in_switch, entry_text>},
+     read_maps<&CollectiveCurve::in_switch, kSwitch>, write_in_line<&CollectiveCurve::in_switch, kSwitch>},
     {"all_to_all", "list of maps",
      "ways of an all-to-all, of which it takes the least; see device.collectives.all_to_all[]; default: as an "
      "all-gather",
-     read_entries<AllToAllWay, &CollectiveCurve::all_to_all, kAllToAll>,
-     write_entries<AllToAllWay, &CollectiveCurve::all_to_all, entry_text>},
+     read_maps<&CollectiveCurve::all_to_all, kAllToAll>, write_in_line<&CollectiveCurve::all_to_all, kAllToAll>},
     {"handed_on", "number in (0, 1]",
      "share of the links' bandwidth at which tokens are handed on to the devices of a node (plan.expert_exchange: "
      "per_node); default: as an all-to-all",
-     member<&CollectiveCurve::handed_on, UpTo1>},
+     member<&CollectiveCurve::handed_on, Share>},
     {"band", "number in [0, 0.95]", "how far off they may be, in nine of ten cases; default: 0",
      member<&CollectiveCurve::band, Band>},
     {"provenance", "assumed | published | measured", "how they are known", member<&CollectiveCurve::provenance>,
      Need::Required},
-    {"source", "text", "where they come from", read_as<&CollectiveCurve::source>, write_text<&CollectiveCurve::source>,
-     Need::Required},
+    {"source", "text", "where they come from", changed<&CollectiveCurve::source>, Need::Required},
 };
 
 }  // namespace
@@ -209,32 +168,28 @@ void read_messages(Reader& reader, const At& at, Device& device) {
 }
 
 void write_messages(YamlText& out, std::string_view key, const Device& device) {
-  if (!device.messages) return;
-  out.open(key);
-  write_fields<MessageCurve>(out, kMessages, *device.messages);
-  out.close();
+  write_section<&Device::messages, kMessages>(out, key, device);
 }
 
 void write_collectives(YamlText& out, std::string_view key, const Device& device) {
-  if (!device.collectives) return;
-  out.open(key);
-  write_fields<CollectiveCurve>(out, kCollectiveFields, *device.collectives);
-  out.close();
+  write_section<&Device::collectives, kCollectiveFields>(out, key, device);
 }
 
-static void read_tiles(Reader& reader, const At& at, Efficiency& efficiency) {
-  if (!is_map(reader, at, "a map, e.g. {share: 0.82, fill: 130, launch: 2.6, operands: 0.87}")) return;
-  read_fields<ProductCurve>(reader, at, kTiles, efficiency.tiles.emplace());
+namespace {
+
+// ---- efficiency -----------------------------------------------------------------------------------------------------
+
+struct EfficiencyKeys : Efficiency {
+  std::optional<double> share;
+  bool curve_given = false;
+};
+
+void read_tiles(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
+  if (is_map(reader, at, "a map, e.g. {share: 0.82, fill: 130, launch: 2.6, operands: 0.87}"))
+    read_section<&Efficiency::tiles, kTiles>(reader, at, efficiency);
 }
 
-static void write_tiles(YamlText& out, std::string_view key, const Efficiency& efficiency) {
-  if (!efficiency.tiles) return;
-  out.open(key);
-  write_fields<ProductCurve>(out, kTiles, *efficiency.tiles);
-  out.close();
-}
-
-static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
+void read_kernels(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
   if (!is_list(reader, at, "a list of maps")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At here = at.entry(i);
@@ -250,32 +205,22 @@ static void read_kernels(Reader& reader, const At& at, Efficiency& efficiency) {
   }
 }
 
-static void write_kernels(YamlText& out, std::string_view key, const Efficiency& efficiency) {
+void write_kernels(YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
   std::string text;
   for (const AttentionKernel& each : efficiency.kernels) {
     text += fmt::format("{}{{kernel: {}, head_size: {}, forward: {}, backward: {}{}, provenance: {}, source: {}}}",
-                        text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, curve_text(each.forward),
-                        curve_text(each.backward), each.band ? ", band: " + value_text(*each.band) : "",
+                        text.empty() ? "" : ", ", in_words(each.kernel), each.head_size, flow(kCurve, each.forward),
+                        flow(kCurve, each.backward), each.band ? ", band: " + value_text(*each.band) : "",
                         in_words(each.provenance), json_string(each.source));
   }
   if (!text.empty()) out.line(key, "[" + text + "]");
 }
 
-namespace {
-
-// ---- efficiency -----------------------------------------------------------------------------------------------------
-
-struct EfficiencyKeys {
-  Efficiency value;
-  std::optional<double> share;
-  bool curve_given = false;
-};
-
 // [[work per call, share], ...]: work in FLOPs, of memory in bytes.
 void read_curve(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
   efficiency.curve_given = true;
   if (!is_list(reader, at, "a list of [work, share] pairs")) return;
-  auto& curve = efficiency.value.curve;
+  auto& curve = efficiency.curve;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At point = at.entry(i);
     std::vector<double> pair;
@@ -298,65 +243,33 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
      read_curve,
      [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
        std::string text;
-       for (const auto& [work, share] : efficiency.value.curve)
+       for (const auto& [work, share] : efficiency.curve)
          text += fmt::format("{}[{}, {}]", text.empty() ? "" : ", ", value_text(work), value_text(share));
-       if (efficiency.value.curve.size() > 1) out.line(key, "[" + text + "]");
+       if (efficiency.curve.size() > 1) out.line(key, "[" + text + "]");
      }},
     {"half_work", "number >= 0",
      "work per call at which half of share or curve is reached, share * w / (w + half_work): what a call loses while "
      "it fills and drains the device; default: 0",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.half_work)) return;
-       if (!(efficiency.value.half_work >= 0)) reader.error(at, "must be at least 0");
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.half_work > 0) out.line(key, value_text(efficiency.value.half_work));
-     }},
+     changed<&Efficiency::half_work>},
     {"tiles", "map",
      "matrix_product, fp8_product, fp8_block_product and fp4_product, instead of share: products by shape (fp16 and "
      "bf16); convolution, and a share for other "
      "precisions: those of one group in fp32; see device.efficiency.<kind>.tiles",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_tiles(reader, at, efficiency.value); },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       write_tiles(out, key, efficiency.value);
-     }},
+     read_tiles, write_section<&Efficiency::tiles, kTiles>},
     {"kernels", "list of maps",
      "attention: fp16 and bf16 kernels by head size; see device.efficiency.<kind>.kernels[]; the first is used unless "
      "training.attention_kernel says another",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_kernels(reader, at, efficiency.value); },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       write_kernels(out, key, efficiency.value);
-     }},
+     read_kernels, write_kernels},
     {"fixed", "time",
      "of every call, in addition to its work; of fp8_product, fp8_block_product and fp4_product: of every cast; "
      "default: 0 ns",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.fixed); },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       if (efficiency.value.fixed.value > 0) out.line(key, value_text(efficiency.value.fixed));
-     }},
+     changed<&Efficiency::fixed>},
     {"band", "number in [0, 0.95]",
      "in nine of ten cases the true share lies within share * (1 - band) and share * (1 + band); default: 0",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       if (!read_value(reader, at, efficiency.value.band)) return;
-       if (const char* broken = Band{}(efficiency.value.band); *broken) reader.error(at, broken);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.band));
-     }},
-    {"provenance", "assumed | published | measured", "how the share is known",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) {
-       read_value(reader, at, efficiency.value.provenance);
-     },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.provenance));
-     },
+     member<&Efficiency::band, Band>},
+    {"provenance", "assumed | published | measured", "how the share is known", member<&Efficiency::provenance>,
      Need::Required},
-    {"source", "text", "where the share comes from",
-     [](Reader& reader, const At& at, EfficiencyKeys& efficiency) { read_value(reader, at, efficiency.value.source); },
-     [](YamlText& out, std::string_view key, const EfficiencyKeys& efficiency) {
-       out.line(key, value_text(efficiency.value.source));
-     },
-     Need::Required},
+    {"source", "text", "where the share comes from", member<&Efficiency::source>, Need::Required},
 };
 
 }  // namespace
@@ -370,24 +283,24 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
     if (!read_value(reader, At{name, at.parent, at.key, at.item}, kind)) continue;
     const std::size_t before = reader.errors.count();
     EfficiencyKeys read;
-    read.value.place = value.place;
+    read.place = value.place;
     read_fields<EfficiencyKeys>(reader, here, kEfficiency, read);
     if (reader.errors.count() > before) continue;
     const bool products = kind == OperatorKind::MatrixProduct || kind > OperatorKind::Memory,
                convolutions = kind == OperatorKind::Convolution;
-    if (read.value.tiles && !products && !convolutions)
+    if (read.tiles && !products && !convolutions)
       reader.errors.add(value.place, path(here), "tiles are of products and convolution; leave them out");
-    const bool tiles = read.value.tiles && !convolutions;  // in place of a share
-    if (!read.value.kernels.empty() && kind != OperatorKind::Attention)
+    const bool tiles = read.tiles && !convolutions;  // in place of a share
+    if (!read.kernels.empty() && kind != OperatorKind::Attention)
       reader.errors.add(value.place, path(here), "kernels are of attention; leave them out");
     if (read.share.has_value() + read.curve_given + tiles != 1)
       reader.errors.add(value.place,
                         path(here) + (tiles ? ": give one of share, curve and tiles; `tiles: null` removes the preset's"
                                             : ": give one of share and curve"));
     // What has no shape, or another precision, runs as large products do.
-    if (tiles) read.value.curve = {{1.0, read.value.tiles->share / (1 + read.value.tiles->slowdown)}};
-    if (read.share) read.value.curve = {{1.0, *read.share}};
-    if (!read.value.curve.empty()) device.efficiency[static_cast<std::size_t>(kind)] = read.value;
+    if (tiles) read.curve = {{1.0, read.tiles->share / (1 + read.tiles->slowdown)}};
+    if (read.share) read.curve = {{1.0, *read.share}};
+    if (!read.curve.empty()) device.efficiency[static_cast<std::size_t>(kind)] = Efficiency(read);
   }
 }
 
@@ -398,7 +311,7 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
   for (const auto& [text, kind] : kOperatorKindNames) {
     const auto& stated = all[static_cast<std::size_t>(kind)];
     if (!stated) continue;
-    EfficiencyKeys keys{.value = *stated};
+    EfficiencyKeys keys{*stated};
     if (stated->curve.size() == 1 && (!stated->tiles || kind == OperatorKind::Convolution))
       keys.share = stated->curve.front().second;
     out.open(text);

@@ -217,8 +217,6 @@ void read_published(Reader& reader, const At& at, RowText& text) {
   text.row.published = *number.value;
 }
 
-void not_written(YamlText&, std::string_view, const RowText&) {}
-
 constexpr Field<RowText> kRow[] = {
     {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, not_written,
      Need::Required},

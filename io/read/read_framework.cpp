@@ -74,14 +74,11 @@ constexpr Field<FrameworkMemory> kFramework[] = {
 }  // namespace
 
 void read_framework(Reader& reader, const At& at, Training& training) {
-  read_fields<FrameworkMemory>(reader, at, kFramework, training.framework);
+  read_section<&Training::framework, kFramework>(reader, at, training);
 }
 
 void write_framework(YamlText& out, std::string_view key, const Training& training) {
-  if (training.framework == FrameworkMemory{}) return;
-  out.open(key);
-  write_fields<FrameworkMemory>(out, kFramework, training.framework);
-  out.close();
+  if (training.framework != FrameworkMemory{}) write_section<&Training::framework, kFramework>(out, key, training);
 }
 
 SectionDoc framework_doc() {

@@ -16,9 +16,8 @@
 namespace pipewright::io {
 namespace {
 
-struct HfText {
+struct HfText : HfOptions {
   std::string file;
-  HfOptions options;
   std::string name;
   FamilyArguments lora;  // of the family that describes it
 };
@@ -50,15 +49,9 @@ constexpr Field<HfText> kHf[] = {
     {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
      member<&HfText::file>, Need::Required},
     {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::sequence_length, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
+     read_as<&HfOptions::sequence_length, AtLeast1>, not_written},
     {"target_length", "whole number >= 1", "tokens of a decoder behind an encoder; default: sequence_length",
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::target_length, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
+     read_as<&HfOptions::target_length, AtLeast1>, not_written},
     {"attention", "flash | materialised", "one kernel that keeps no scores, or separate products; default: flash",
      [](Reader& reader, const At& at, HfText& text) {
        std::string word;
@@ -66,23 +59,19 @@ constexpr Field<HfText> kHf[] = {
        constexpr std::array<std::string_view, 2> known = {"flash", "materialised"};
        if (std::find(known.begin(), known.end(), word) == known.end())
          return reader.error(at, unknown_name(word.substr(0, 64), known));
-       text.options.flash = word == "flash";
+       text.flash = word == "flash";
      },
-     [](YamlText&, std::string_view, const HfText&) {}},
+     not_written},
     {"next_token_modules", "whole number >= 1",
      "how many of the configuration's are built (DeepSeek-V3); default: none",
-     [](Reader& reader, const At& at, HfText& text) {
-       read_as<&HfOptions::next_token_modules, AtLeast1>(reader, at, text.options);
-     },
-     [](YamlText&, std::string_view, const HfText&) {}},
-    {kLoraRank.name, "whole number >= 1", kLoraRank.meaning, read_lora_argument,
-     [](YamlText&, std::string_view, const HfText&) {}},
+     read_as<&HfOptions::next_token_modules, AtLeast1>, not_written},
+    {kLoraRank.name, "whole number >= 1", kLoraRank.meaning, read_lora_argument, not_written},
     {"lora_targets", "list of names",
      "of decoders: linear layers beside which adapters stand, as the family names them", read_lora_argument,
-     [](YamlText&, std::string_view, const HfText&) {}},
+     not_written},
     {"name", "text", "for reports; default: the name of the file, or of its folder", member<&HfText::name>},
     {"trained_as", "map", "in place of what the file states: see model.trained_as", [](Reader&, const At&, HfText&) {},
-     [](YamlText&, std::string_view, const HfText&) {}},
+     not_written},
 };
 
 // A name of the config folders, or a path.
@@ -111,7 +100,7 @@ void read_hf_form(Reader& reader, const At& at, Model& model) {
   if (reader.errors.count() > errors_before || !file) return;
   try {
     const std::string path = hf_file(reader, *file, text.file);
-    model = read_hf_config(path, text.options);
+    model = read_hf_config(path, text);
     model.place = at.yaml.place;
     if (!text.lora.empty()) model = with_lora(model, text.lora);
     for (Layer& layer : model.layers)

@@ -12,24 +12,20 @@
 namespace pipewright::io {
 namespace {
 
-template <class T>
-void write_nothing(YamlText&, std::string_view, const T&) {}
-
-// A list of maps, each read by its table.
-template <class T>
-void read_list(Reader& reader, const At& at, std::span<const Field<T>> fields, std::vector<T>& items) {
-  if (!is_list(reader, at, "a list of maps")) return;
-  if (at.yaml.list.empty()) reader.error(at, "is empty; write at least one entry, or remove the key");
-  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<T>(reader, at.entry(i), fields, items.emplace_back());
+// A list of maps, each read by its table; not an empty one.
+template <auto Member, const auto& fields, class Owner>
+void read_entries(Reader& reader, const At& at, Owner& target) {
+  read_maps<Member, fields>(reader, at, target);
+  if (at.yaml.is(Yaml::Type::List) && at.yaml.list.empty())
+    reader.error(at, "is empty; write at least one entry, or remove the key");
 }
 
 constexpr Field<RunFile> kRunFileFields[] = {
-    {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, write_nothing, Need::Required},
+    {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, not_written, Need::Required},
     {"file", "file name", "in the folder of the data; comma-separated, with a header", read_as<&RunFile::file>,
-     write_nothing, Need::Required},
+     not_written, Need::Required},
     {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true",
-     read_as<&RunFile::fit>, write_nothing},
+     read_as<&RunFile::fit>, not_written},
 };
 
 struct AboveOne {
@@ -37,18 +33,17 @@ struct AboveOne {
 };
 
 constexpr Field<FittedConstant> kConstant[] = {
-    {"key", "key of a number or quantity", "the constant", read_as<&FittedConstant::key>, write_nothing,
-     Need::Required},
-    {"unit", "text", "of expected and most; default: none", read_as<&FittedConstant::unit>, write_nothing},
+    {"key", "key of a number or quantity", "the constant", read_as<&FittedConstant::key>, not_written, Need::Required},
+    {"unit", "text", "of expected and most; default: none", read_as<&FittedConstant::unit>, not_written},
     {"expected", "number > 0", "what is known of it without the runs", read_as<&FittedConstant::expected, Positive>,
-     write_nothing, Need::Required},
+     not_written, Need::Required},
     {"factor", "number > 1", "how well: one standard deviation is this factor either way",
-     read_as<&FittedConstant::factor, AboveOne>, write_nothing, Need::Required},
+     read_as<&FittedConstant::factor, AboveOne>, not_written, Need::Required},
     {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit",
-     read_as<&FittedConstant::most, Positive>, write_nothing},
-    {"source", "text", "where the expectation comes from", read_as<&FittedConstant::source>, write_nothing,
+     read_as<&FittedConstant::most, Positive>, not_written},
+    {"source", "text", "where the expectation comes from", read_as<&FittedConstant::source>, not_written,
      Need::Required},
-    {"meaning", "text", "what it is physically", read_as<&FittedConstant::meaning>, write_nothing, Need::Required},
+    {"meaning", "text", "what it is physically", read_as<&FittedConstant::meaning>, not_written, Need::Required},
 };
 
 // ">1", "<=8", "!x", "*", "": what a cell must say.
@@ -93,17 +88,17 @@ void read_heads(Reader& reader, const At& at, std::vector<std::string>& heads) {
 constexpr Field<RunColumn> kColumn[] = {
     {"column", "column head", "the cell is the value",
      [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); },
-     write_nothing},
+     not_written},
     {"product", "list of column heads", "instead of column: the product of whole numbers is the value",
-     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, write_nothing},
+     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, not_written},
     {"values", "map of texts", "what each text of the column is in the scenario; rows with another text are missing",
      [](Reader& reader, const At& at, RunColumn& column) {
        if (!is_map(reader, at, "a map, e.g. {1F1B: 1f1b}")) return;
        for (const auto& [key, value] : at.yaml.map)
          read_value(reader, at.child(key.text, value), column.values[key.text]);
      },
-     write_nothing},
-    {"unit", "text", "follows the cell: GB/s; default: none", read_as<&RunColumn::unit>, write_nothing},
+     not_written},
+    {"unit", "text", "follows the cell: GB/s; default: none", read_as<&RunColumn::unit>, not_written},
 };
 
 void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
@@ -123,7 +118,7 @@ void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
 
 constexpr Field<RowSetting> kSetting[] = {
     {"when", "map of column heads and tests", "rows that pass; see measured",
-     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, write_nothing,
+     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, not_written,
      Need::Required},
     {"set", "map of keys and values", "what they set, after the columns",
      [](Reader& reader, const At& at, RowSetting& setting) {
@@ -132,7 +127,7 @@ constexpr Field<RowSetting> kSetting[] = {
        for (const Assignment& change : changes)
          setting.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
      },
-     write_nothing, Need::Required},
+     not_written, Need::Required},
 };
 
 void read_when(Reader& reader, const At& at, RowNote& note) {
@@ -140,17 +135,17 @@ void read_when(Reader& reader, const At& at, RowNote& note) {
 }
 
 constexpr Field<RowNote> kLeftOutRow[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
-    {"why", "text", "the reason", read_as<&RowNote::text>, write_nothing, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
+    {"why", "text", "the reason", read_as<&RowNote::text>, not_written, Need::Required},
 };
 constexpr Field<RowNote> kMissing[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
-    {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, write_nothing, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
+    {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, not_written, Need::Required},
 };
 constexpr Field<RowNote> kSubset[] = {
-    {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, write_nothing,
+    {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, not_written,
      Need::Required},
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, write_nothing, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
 };
 
 // A figure as written.
@@ -162,15 +157,15 @@ struct FigureText {
 
 constexpr Field<FigureText> kFigure[] = {
     {"name", "text", "as tables call it: time",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, write_nothing,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, not_written,
      Need::Required},
     {"figure", "as quantity of expect", "what was measured",
-     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
-     write_nothing, Need::Required},
+     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); }, not_written,
+     Need::Required},
     {"where", "as where of expect", "of which stage it is",
-     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, write_nothing},
+     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, not_written},
     {"column", "column head", "its column; a row with an empty cell does not give it",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, write_nothing,
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, not_written,
      Need::Required},
     {"word", "whole number >= 1",
      "which word of the cell it is; 46.77*2, the same on two devices, is read as 46.77; a row with fewer words does "
@@ -179,16 +174,18 @@ constexpr Field<FigureText> kFigure[] = {
      [](Reader& reader, const At& at, FigureText& text) {
        read_as<&RunFigure::word, AtLeast1>(reader, at, text.figure);
      },
-     write_nothing},
+     not_written},
     {"unit", "text", "of the cells; default: s, B or none",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, write_nothing},
+     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, not_written},
 };
 
 void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
-  std::vector<FigureText> texts;
-  read_list<FigureText>(reader, at, kFigure, texts);
-  for (std::size_t i = 0; i < texts.size() && i < at.yaml.list.size(); ++i) {
-    FigureText& text = texts[i];
+  struct AsWritten {
+    std::vector<FigureText> texts;
+  } written;
+  read_entries<&AsWritten::texts, kFigure>(reader, at, written);
+  for (std::size_t i = 0; i < written.texts.size(); ++i) {
+    FigureText& text = written.texts[i];
     const At here = at.entry(i);
     place_quantity(reader, here, text.figure.sought, text.where);
     const Dimension kind = dimension(text.figure.sought.figure);
@@ -203,7 +200,7 @@ void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
 }
 
 void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
-  read_list<FittedConstant>(reader, at, kConstant, table.constants);
+  read_entries<&MeasuredTable::constants, kConstant>(reader, at, table);
   for (std::size_t i = 0; i < table.constants.size() && i < at.yaml.list.size(); ++i) {
     FittedConstant& constant = table.constants[i];
     constant.place = at.yaml.list[i].place;
@@ -212,55 +209,46 @@ void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
   }
 }
 
-struct AtLeast2 {
-  const char* operator()(std::int64_t value) const { return value >= 2 ? "" : "must be at least 2"; }
-};
-
 constexpr Field<MeasuredTable> kMeasuredTable[] = {
-    {"table", "text", "its title", read_as<&MeasuredTable::title>, write_nothing, Need::Required},
-    {"source", "text", "where it is published", read_as<&MeasuredTable::source>, write_nothing, Need::Required},
-    {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>, write_nothing},
-    {"files", "list of {name, file}", "see measured.files",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RunFile>(reader, at, kRunFileFields, t.files); },
-     write_nothing, Need::Required},
-    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures, write_nothing,
+    {"table", "text", "its title", read_as<&MeasuredTable::title>, not_written, Need::Required},
+    {"source", "text", "where it is published", read_as<&MeasuredTable::source>, not_written, Need::Required},
+    {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>, not_written},
+    {"files", "list of {name, file}", "see measured.files", read_entries<&MeasuredTable::files, kRunFileFields>,
+     not_written, Need::Required},
+    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures, not_written,
      Need::Required},
     {"columns", "map of keys and column heads", "what the cells of a row set; or maps, see measured.column",
-     read_columns, write_nothing, Need::Required},
+     read_columns, not_written, Need::Required},
     {"settings", "list of {when, set}",
      "what rows set whose cells pass a test. A test is a text (8B), a limit (>1, <=8), \"*\" (not empty), \"\" "
      "(empty), !x (not x), or a list of these, of which one must hold",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowSetting>(reader, at, kSetting, t.settings); },
-     write_nothing},
+     read_entries<&MeasuredTable::settings, kSetting>, not_written},
     {"left_out", "list of {when, why}", "rows that are not compared: counted",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kLeftOutRow, t.left_out); },
-     write_nothing},
+     read_entries<&MeasuredTable::left_out, kLeftOutRow>, not_written},
     {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kMissing, t.missing); },
-     write_nothing},
+     read_entries<&MeasuredTable::missing, kMissing>, not_written},
     {"failed", "map of column heads and tests", "runs that did not come to an end: counted with whether they fit",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); }, write_nothing},
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); }, not_written},
     {"subsets", "list of {name, when}", "rows that have errors of their own",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_list<RowNote>(reader, at, kSubset, t.subsets); },
-     write_nothing},
+     read_entries<&MeasuredTable::subsets, kSubset>, not_written},
     {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
-     read_as<&MeasuredTable::by>, write_nothing},
+     read_as<&MeasuredTable::by>, not_written},
     {"devices", "column head", "how many devices the run used; default: what the layout takes",
-     read_as<&MeasuredTable::devices>, write_nothing},
+     read_as<&MeasuredTable::devices>, not_written},
     {"fit_every", "whole number >= 2",
      "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
      "being line 1; default: on none",
-     read_as<&MeasuredTable::fit_every, AtLeast2>, write_nothing},
+     read_as<&MeasuredTable::fit_every, AtLeast2>, not_written},
     {"fit_lines", "list of whole numbers, e.g. [5, 9, 14]",
      "constants are fitted on these lines, as the table of errors numbers them; default: on none",
-     read_as<&MeasuredTable::fit_lines>, write_nothing},
+     read_as<&MeasuredTable::fit_lines>, not_written},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
-     read_as<&MeasuredTable::noise, Positive>, write_nothing},
+     read_as<&MeasuredTable::noise, Positive>, not_written},
     {"faulty", "number in [0, 1)",
      "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
-     read_as<&MeasuredTable::faulty, Below1>, write_nothing},
-    {"constants", "list of maps", "what was fitted; see measured.constants", read_constants, write_nothing},
+     read_as<&MeasuredTable::faulty, Below1>, not_written},
+    {"constants", "list of maps", "what was fitted; see measured.constants", read_constants, not_written},
 };
 
 }  // namespace

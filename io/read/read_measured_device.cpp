@@ -15,9 +15,9 @@
 namespace pipewright::io {
 namespace {
 
-struct ZeroOrMore {
-  const char* operator()(double value) const { return value >= 0 && value < 1e18 ? "" : "must be 0 or more"; }
-  const char* operator()(std::int64_t value) const { return value < 0 ? "must be 0 or more" : ""; }
+// What is computed with times in whole ns takes it.
+struct Moderate {
+  const char* operator()(double value) const { return value < 1e18 ? "" : "is 1e18 or more; write a smaller number"; }
 };
 
 // ---- formula, errors ------------------------------------------------------------------------------------------------
@@ -25,15 +25,15 @@ struct ZeroOrMore {
 constexpr Field<TimeFormula> kFormula[] = {
     {"terms", "waves | work | values", "which formula: core/cluster/measured_device.hpp", member<&TimeFormula::terms>,
      Need::Required},
-    {"fixed_ns", "number >= 0", "t0, ns", member<&TimeFormula::fixed_ns, ZeroOrMore>, Need::Required},
-    {"per_wave_ns", "number >= 0", "waves: a, ns", member<&TimeFormula::per_wave_ns, ZeroOrMore>},
-    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", member<&TimeFormula::per_wave_depth_ns, ZeroOrMore>},
+    {"fixed_ns", "number >= 0", "t0, ns", member<&TimeFormula::fixed_ns, Moderate>, Need::Required},
+    {"per_wave_ns", "number >= 0", "waves: a, ns", member<&TimeFormula::per_wave_ns, Moderate>},
+    {"per_wave_depth_ns", "number >= 0", "waves: b, ns", member<&TimeFormula::per_wave_depth_ns, Moderate>},
     {"tile_rows", "whole number >= 1", "waves: rows of a tile", member<&TimeFormula::tile_rows, AtLeast1>},
     {"tile_columns", "whole number >= 1", "waves: columns of a tile", member<&TimeFormula::tile_columns, AtLeast1>},
     {"floor_ns_per_value", "number >= 0", "waves: no faster than that",
-     member<&TimeFormula::floor_ns_per_value, ZeroOrMore>},
-    {"per_flop_ns", "number >= 0", "work: c, ns", member<&TimeFormula::per_flop_ns, ZeroOrMore>},
-    {"per_value_ns", "number >= 0", "work, values: d, ns", member<&TimeFormula::per_value_ns, ZeroOrMore>},
+     member<&TimeFormula::floor_ns_per_value, Moderate>},
+    {"per_flop_ns", "number >= 0", "work: c, ns", member<&TimeFormula::per_flop_ns, Moderate>},
+    {"per_value_ns", "number >= 0", "work, values: d, ns", member<&TimeFormula::per_value_ns, Moderate>},
 };
 
 // Other numbers of a file are none below 0.
@@ -52,28 +52,14 @@ void read_bias(Reader& reader, const At& at, FormulaErrors& errors) {
 
 constexpr Field<FormulaErrors> kErrors[] = {
     {"mean", "number >= 0", "mean |predicted / measured - 1| of sizes that the formula was not fitted on",
-     member<&FormulaErrors::mean, ZeroOrMore>, Need::Required},
-    {"p95", "number >= 0", "95 % of them are below", member<&FormulaErrors::p95, ZeroOrMore>, Need::Required},
+     member<&FormulaErrors::mean, Moderate>, Need::Required},
+    {"p95", "number >= 0", "95 % of them are below", member<&FormulaErrors::p95, Moderate>, Need::Required},
     {"bias", "number", "mean of predicted / measured - 1", read_bias, write_as<&FormulaErrors::bias>, Need::Required},
     {"common", "number >= 0", "relative standard error that sizes of one width share",
-     member<&FormulaErrors::common, ZeroOrMore>, Need::Required},
+     member<&FormulaErrors::common, Moderate>, Need::Required},
     {"independent", "number >= 0", "relative standard error of each size's own",
-     member<&FormulaErrors::independent, ZeroOrMore>, Need::Required},
+     member<&FormulaErrors::independent, Moderate>, Need::Required},
 };
-
-// {terms: values, fixed_ns: 3000, ...}: on one line.
-template <class T>
-std::string flow(std::span<const Field<T>> fields, const T& value) {
-  YamlText out(nullptr, {});
-  write_fields<T>(out, fields, value);
-  std::string text = out.text(), flowed;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    flowed += (flowed.empty() ? "" : ", ") + text.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  return "{" + flowed + "}";
-}
 
 // ---- series ---------------------------------------------------------------------------------------------------------
 
@@ -94,20 +80,12 @@ void write_covariance(YamlText& out, std::string_view key, const T& of) {
   if (!of.covariance.empty()) out.line(key, fmt::format("[{}]", fmt::join(of.covariance, ", ")));
 }
 template <class T>
-void read_formula(Reader& reader, const At& at, T& of) {
-  read_fields<TimeFormula>(reader, at, kFormula, of.formula.emplace());
-}
-template <class T>
 void write_formula(YamlText& out, std::string_view key, const T& of) {
-  if (of.formula) out.line(key, flow<TimeFormula>(kFormula, *of.formula));
-}
-template <class T>
-void read_errors(Reader& reader, const At& at, T& of) {
-  read_fields<FormulaErrors>(reader, at, kErrors, of.errors);
+  if (of.formula) out.line(key, flow(kFormula, *of.formula));
 }
 template <class T>
 void write_errors(YamlText& out, std::string_view key, const T& of) {
-  if (of.formula) out.line(key, flow<FormulaErrors>(kErrors, of.errors));
+  if (of.formula) out.line(key, flow(kErrors, of.errors));
 }
 
 constexpr Field<MeasuredSeries> kSeries[] = {
@@ -120,16 +98,13 @@ constexpr Field<MeasuredSeries> kSeries[] = {
     {"busy", "whole number >= 1", "groups that did the same at once, this one among them",
      member<&MeasuredSeries::busy, AtLeast1>, Need::Required},
     {"sms", "whole number >= 1", "of a group", member<&MeasuredSeries::sms, AtLeast1>, Need::Required},
-    {"formula", "map", "for sizes that were not measured; absent: too few were", read_formula<MeasuredSeries>,
-     write_formula<MeasuredSeries>},
-    {"errors", "map", "of the formula", read_errors<MeasuredSeries>, write_errors<MeasuredSeries>},
+    {"formula", "map", "for sizes that were not measured; absent: too few were",
+     read_section<&MeasuredSeries::formula, kFormula>, write_formula<MeasuredSeries>},
+    {"errors", "map", "of the formula", read_section<&MeasuredSeries::errors, kErrors>, write_errors<MeasuredSeries>},
     {"result_error", "number >= 0",
      "|difference| / |right| of a result at its smallest size against double precision, before it was timed; absent: "
      "not compared",
-     read_as<&MeasuredSeries::result_error, ZeroOrMore>,
-     [](YamlText& out, std::string_view key, const MeasuredSeries& series) {
-       if (series.result_error) out.line(key, fmt::format("{}", *series.result_error));
-     }},
+     member<&MeasuredSeries::result_error, Moderate>},
     {"covariance", "list of numbers",
      "of the formula's coefficients, in their order and units: the upper triangle by rows, 0 for a coefficient that is "
      "0; prices do not use it",
@@ -233,39 +208,23 @@ void write_algorithms(YamlText& out, std::string_view key, const MeasuredDevice&
 
 // ---- collectives ----------------------------------------------------------------------------------------------------
 
-struct TwoOrMore {
-  const char* operator()(int value) const { return value < 2 ? "must be 2 or more" : ""; }
-};
-
 constexpr Field<MeasuredCollective> kMeasuredCollectives[] = {
     {"operation", "text", "ring all-reduce, peer copy, peer copy through the host; nccl all-reduce, all-gather, send",
      member<&MeasuredCollective::operation>, Need::Required},
-    {"members", "whole number >= 2", "groups of one GPU, or GPUs", member<&MeasuredCollective::members, TwoOrMore>,
+    {"members", "whole number >= 2", "groups of one GPU, or GPUs", member<&MeasuredCollective::members, AtLeast2>,
      Need::Required},
     {"virtual_devices", "whole number >= 1", "equal groups that the SMs of one GPU were cut into; 1: members are GPUs",
      member<&MeasuredCollective::virtual_devices, AtLeast1>, Need::Required},
     {"from", "whole number >= 0", "number of the GPU that sends, of a copy", member<&MeasuredCollective::from>,
      Need::Required},
     {"to", "whole number >= 0", "likewise, that receives", member<&MeasuredCollective::to>, Need::Required},
-    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes", read_formula<MeasuredCollective>,
-     write_formula<MeasuredCollective>},
-    {"errors", "map", "of the formula", read_errors<MeasuredCollective>, write_errors<MeasuredCollective>},
+    {"formula", "map", "terms: values, of bytes: t0 + d bytes; absent: too few sizes",
+     read_section<&MeasuredCollective::formula, kFormula>, write_formula<MeasuredCollective>},
+    {"errors", "map", "of the formula", read_section<&MeasuredCollective::errors, kErrors>,
+     write_errors<MeasuredCollective>},
     {"covariance", "list of numbers", "as of a series", read_covariance<MeasuredCollective>,
      write_covariance<MeasuredCollective>},
 };
-
-void read_collectives(Reader& reader, const At& at, MeasuredDevice& device) {
-  if (!is_list(reader, at, "a list of maps")) return;
-  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<MeasuredCollective>(reader, at.entry(i), kMeasuredCollectives, device.collectives.emplace_back());
-}
-void write_collectives(YamlText& out, std::string_view key, const MeasuredDevice& device) {
-  if (device.collectives.empty()) return;
-  out.open(key);
-  for (const MeasuredCollective& each : device.collectives)
-    out.item(flow<MeasuredCollective>(kMeasuredCollectives, each), {});
-  out.close();
-}
 
 void read_collective_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
   const std::string needs = fmt::format(
@@ -296,10 +255,6 @@ void write_collective_sizes(YamlText& out, std::string_view key, const MeasuredD
 
 // ---- pairs ----------------------------------------------------------------------------------------------------------
 
-struct Above0 {
-  const char* operator()(double value) const { return value > 0 && value < 1e18 ? "" : "must be above 0"; }
-};
-
 template <OperationSize MeasuredPair::*Size>
 void read_size(Reader& reader, const At& at, MeasuredPair& pair) {
   std::vector<double> n;
@@ -325,76 +280,44 @@ constexpr Field<MeasuredPair> kPairs[] = {
      member<&MeasuredPair::virtual_devices, AtLeast1>, Need::Required},
     {"sms", "whole number >= 1", "of a group", member<&MeasuredPair::sms, AtLeast1>, Need::Required},
     {"others", "whole number >= 0", "groups that did the other; default: all other groups, or a second stream",
-     read_as<&MeasuredPair::others>,
-     [](YamlText& out, std::string_view key, const MeasuredPair& pair) {
-       if (pair.others > 0) out.line(key, fmt::format("{}", pair.others));
-     }},
+     changed<&MeasuredPair::others>},
     {"size", "list of [count, rows, columns, depth, values]", "of what was timed", read_size<&MeasuredPair::size>,
      write_size<&MeasuredPair::size>, Need::Required},
     {"beside_size", "list of [count, rows, columns, depth, values]", "of the other",
      read_size<&MeasuredPair::beside_size>, write_size<&MeasuredPair::beside_size>, Need::Required},
-    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache", member<&MeasuredPair::alone_ns, Above0>,
-     Need::Required},
+    {"alone_ns", "number > 0", "what it takes alone, inputs outside the cache",
+     member<&MeasuredPair::alone_ns, Positive>, Need::Required},
     {"slowdown", "number > 0", "its time while the other runs, as a multiple of that",
-     member<&MeasuredPair::slowdown, Above0>, Need::Required},
-    {"error", "number >= 0", "standard error of the slowdown, relative", member<&MeasuredPair::error, ZeroOrMore>,
+     member<&MeasuredPair::slowdown, Positive>, Need::Required},
+    {"error", "number >= 0", "standard error of the slowdown, relative", member<&MeasuredPair::error, Moderate>,
      Need::Required},
     {"spread", "number >= 0", "(p95 - p5) / mean of the time while the other runs",
-     member<&MeasuredPair::spread, ZeroOrMore>, Need::Required},
-    {"alone_spread", "number >= 0", "likewise, alone", member<&MeasuredPair::alone_spread, ZeroOrMore>, Need::Required},
+     member<&MeasuredPair::spread, Moderate>, Need::Required},
+    {"alone_spread", "number >= 0", "likewise, alone", member<&MeasuredPair::alone_spread, Moderate>, Need::Required},
     {"clock", "number >= 0", "mean share of the normal clock while the other runs",
-     member<&MeasuredPair::clock, ZeroOrMore>, Need::Required},
-    {"readings", "whole number >= 0", "that were kept, taken while the other runs",
-     member<&MeasuredPair::readings, ZeroOrMore>, Need::Required},
-    {"discarded", "whole number >= 0", "likewise, that were not", member<&MeasuredPair::discarded, ZeroOrMore>,
+     member<&MeasuredPair::clock, Moderate>, Need::Required},
+    {"readings", "whole number >= 0", "that were kept, taken while the other runs", member<&MeasuredPair::readings>,
      Need::Required},
+    {"discarded", "whole number >= 0", "likewise, that were not", member<&MeasuredPair::discarded>, Need::Required},
 };
-
-void read_pairs(Reader& reader, const At& at, MeasuredDevice& device) {
-  if (!is_list(reader, at, "a list of maps")) return;
-  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
-    read_fields<MeasuredPair>(reader, at.entry(i), kPairs, device.interference.emplace_back());
-}
-
-void write_pairs(YamlText& out, std::string_view key, const MeasuredDevice& device) {
-  if (device.interference.empty()) return;
-  out.open(key);
-  for (const MeasuredPair& pair : device.interference)
-    out.item(flow<MeasuredPair>(kPairs, pair), {});
-  out.close();
-}
-
-void read_left_out(Reader& reader, const At& at, MeasuredDevice& device) {
-  read_value(reader, at, device.left_out);
-}
 
 constexpr Field<MeasuredDevice> kMeasuredDevice[] = {
     {"gpu", "text", "as the driver names it", member<&MeasuredDevice::gpu>, Need::Required},
     {"sms", "whole number >= 1", "of the whole GPU", member<&MeasuredDevice::sms, AtLeast1>, Need::Required},
     {"clock_ghz", "number >= 0", "of its SMs, the highest that the driver names",
-     member<&MeasuredDevice::clock_ghz, ZeroOrMore>, Need::Required},
+     member<&MeasuredDevice::clock_ghz, Moderate>, Need::Required},
     {"driver", "text", "newest CUDA version that it knows", member<&MeasuredDevice::driver>, Need::Required},
     {"toolkit", "text", "CUDA version of the kernels' compiler", member<&MeasuredDevice::toolkit>, Need::Required},
     {"date", "text", "of the measurement", member<&MeasuredDevice::date>, Need::Required},
-    {"revision", "text", "of pipewright", read_as<&MeasuredDevice::revision>, write_text<&MeasuredDevice::revision>},
+    {"revision", "text", "of pipewright", changed<&MeasuredDevice::revision>},
     {"repeat_error", "number >= 0", "relative deviation of one operation that was measured again and again meanwhile",
-     member<&MeasuredDevice::repeat_error, ZeroOrMore>, Need::Required},
-    {"left_out", "list of text", "what was not measured, and why; default: nothing", read_left_out,
+     member<&MeasuredDevice::repeat_error, Moderate>, Need::Required},
+    {"left_out", "list of text", "what was not measured, and why; default: nothing", read_as<&MeasuredDevice::left_out>,
      [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
-       if (device.left_out.empty()) return;
-       out.open(key);
-       for (const std::string& text : device.left_out)
-         out.item(yaml_string(text), {});
-       out.close();
+       if (!device.left_out.empty()) out.items(key, device.left_out, yaml_string);
      }},
     {"series", "list of maps", "one pass of one operation at one precision on one virtual device", read_series,
-     [](YamlText& out, std::string_view key, const MeasuredDevice& device) {
-       out.open(key);
-       for (const MeasuredSeries& series : device.series)
-         out.item(flow<MeasuredSeries>(kSeries, series), {});
-       out.close();
-     },
-     Need::Required},
+     write_maps<&MeasuredDevice::series, kSeries>, Need::Required},
     {"sizes",
      "list of [series, count, rows, columns, depth, values, ns, warm_ns, error, spread, clock, readings, discarded, "
      "least_ns, median_ns]",
@@ -407,9 +330,9 @@ constexpr Field<MeasuredDevice> kMeasuredDevice[] = {
      "the depth; after `sizes`",
      read_algorithms, write_algorithms},
     {"interference", "list of maps", "how much longer an operation takes while another one runs; prices nothing yet",
-     read_pairs, write_pairs},
+     maps<&MeasuredDevice::interference, kPairs>},
     {"collectives", "list of maps", "what groups of the GPU, or several GPUs, do together; prices nothing",
-     read_collectives, write_collectives},
+     maps<&MeasuredDevice::collectives, kMeasuredCollectives>},
     {"collective_sizes",
      "list of [collective, bytes, ns, error, spread, clock, readings, discarded, least_ns, median_ns]",
      "of `collectives`, after it", read_collective_sizes, write_collective_sizes},

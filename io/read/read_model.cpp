@@ -42,11 +42,6 @@ struct LayerText {
   LayerOps ops;  // instead of figures
 };
 
-template <auto Member, class Law = Any>
-void read_figure(Reader& reader, const At& at, LayerText& text) {
-  read_as<Member, Law>(reader, at, text.layer);
-}
-
 void read_parameters(Reader& reader, const At& at, LayerText& text) {
   const std::string* figure = scalar(reader, at, "a count or a size");
   if (!figure) return;
@@ -70,46 +65,43 @@ void read_inputs(Reader& reader, const At& at, LayerText& text) {
   }
 }
 
-template <auto Member>
-void write_figure(YamlText& out, std::string_view key, const LayerText& text) {
-  write_as<Member>(out, key, text.layer);
-}
 void write_inputs(YamlText& out, std::string_view key, const LayerText& text) {
   if (text.inputs) out.line(key, value_text(*text.inputs));
 }
 
 constexpr Field<LayerText> kLayer[] = {
-    {"name", "text", "unique; default: layer<number>", read_figure<&Layer::name>, write_figure<&Layer::name>},
+    {"name", "text", "unique; default: layer<number>", inside<&LayerText::layer, &Layer::name>},
     {"inputs", "list of layer names",
      "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs, write_inputs},
-    {"forward", "time", "for model.batch samples", read_figure<&Layer::forward>, write_figure<&Layer::forward>},
-    {"backward", "time", "whole backward = backward_input + backward_weight", read_figure<&Layer::backward>,
-     write_figure<&Layer::backward>},
-    {"backward_input", "time", "gradient of the input", read_figure<&Layer::backward_input>,
-     write_figure<&Layer::backward_input>},
-    {"backward_weight", "time", "gradient of the weights", read_figure<&Layer::backward_weight>,
-     write_figure<&Layer::backward_weight>},
-    {"activation", "size", "output tensor for model.batch samples; default: 0 B", read_figure<&Layer::activation>,
-     write_figure<&Layer::activation>},
-    {"stash", "size", "kept from forward to backward; default: the activation", read_figure<&Layer::stash>,
-     write_figure<&Layer::stash>},
+    {"forward", "time", "for model.batch samples", inside<&LayerText::layer, &Layer::forward>},
+    {"backward", "time", "whole backward = backward_input + backward_weight",
+     inside<&LayerText::layer, &Layer::backward>},
+    {"backward_input", "time", "gradient of the input", inside<&LayerText::layer, &Layer::backward_input>},
+    {"backward_weight", "time", "gradient of the weights", inside<&LayerText::layer, &Layer::backward_weight>},
+    {"activation", "size", "output tensor for model.batch samples; default: 0 B",
+     inside<&LayerText::layer, &Layer::activation>},
+    {"stash", "size", "kept from forward to backward; default: the activation",
+     inside<&LayerText::layer, &Layer::stash>},
     {"parameters", "count (7e9, 1.5M), or size of the fp32 weights (6 MB, 2048 bytes)",
-     "does not scale with the batch; default: 0", read_parameters, write_figure<&Layer::parameters>},
+     "does not scale with the batch; default: 0", read_parameters,
+     [](YamlText& out, std::string_view key, const LayerText& text) {
+       write_as<&Layer::parameters>(out, key, text.layer);
+     }},
     {"states", "size",
      "weights, gradients and optimizer states of the layer on one device, as measured; default: counted from "
      "parameters",
-     read_figure<&Layer::states>, write_figure<&Layer::states>},
+     inside<&LayerText::layer, &Layer::states>},
     {"flops", "work", "of the forward for model.batch samples; the backward counts twice that",
-     read_figure<&Layer::flops>, write_figure<&Layer::flops>},
+     inside<&LayerText::layer, &Layer::flops>},
     {"op", "name of an operator",
      "what the layer computes, instead of figures: its parameters are keys next to it, see below",
-     [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
+     [](Reader&, const At&, LayerText&) {}, not_written},
     {"ops", "list of {op: ..., as: name, from: [names]}",
      "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "
      "layer's inputs), or an `as` above",
-     [](Reader&, const At&, LayerText&) {}, [](YamlText&, std::string_view, const LayerText&) {}},
+     [](Reader&, const At&, LayerText&) {}, not_written},
     {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1",
-     read_as<&LayerText::repeat, AtLeast1>, [](YamlText&, std::string_view, const LayerText&) {}},
+     read_as<&LayerText::repeat, AtLeast1>, not_written},
 };
 
 // The whole backward and its two parts: what is not given follows from the others.
@@ -340,9 +332,9 @@ constexpr Field<Model> kExplicit[] = {
      [](YamlText& out, std::string_view key, const Model& model) {
        if (model.measured_pieces) out.line(key, value_text(true));
      }},
-    {"source", "text", "where the figures come from", read_as<&Model::source>, write_text<&Model::source>},
-    {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers,
-     [](YamlText&, std::string_view, const Model&) {}, Need::Required},
+    {"source", "text", "where the figures come from", changed<&Model::source>},
+    {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers, not_written,
+     Need::Required},
 };
 
 struct ProfileText {
@@ -372,8 +364,8 @@ constexpr Field<ProfileText> kModelPieces[] = {
 
 constexpr Field<std::string> kModelFile[] = {
     {"file", "path", "of a model file, whose one key is model:",
-     [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); },
-     [](YamlText&, std::string_view, const std::string&) {}, Need::Required},
+     [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); }, not_written,
+     Need::Required},
 };
 
 void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {
@@ -543,7 +535,7 @@ void write_model_section(YamlText& out, const Model& model) {
   const Family* family = built ? find_family(model.form.front().second) : nullptr;
   for (const auto& [key, value] : model.form)
     out.line(key, family != nullptr && is_letters(*family, key) ? yaml_string(value) : value);
-  if (built && model.form.front().first == "family") write_text<&Model::source>(out, "source", model);
+  if (built && model.form.front().first == "family") write_changed<&Model::source>(out, "source", model);
   if (built) return;
   out.open("layers");
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -558,7 +550,7 @@ void write_model_section(YamlText& out, const Model& model) {
     }
     YamlText fields(nullptr, {});
     for (const Field<LayerText>& field : kLayer)
-      if (text.layer.op.empty() || !follows_from_operators(field.key)) field.access.write(fields, field.key, text);
+      if (text.layer.op.empty() || !follows_from_operators(field.key)) field.write(fields, text);
     std::string line = fields.text();
     line.pop_back();
     if (!text.layer.op.empty()) line += "\n" + text.layer.op;

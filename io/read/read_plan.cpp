@@ -348,48 +348,48 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"most_in_flight", "whole number >= 1",
      "zb_auto, search, zbv_auto, v_auto and hanayo: how many micro-batches may be in flight on a stage, from F to W; "
      "two chunks make one; default: K, as with 1F1B. bpipe: how many of its own a stage keeps; default: ceil((K+2)/2)",
-     read_as<&PlanRequest::most_in_flight, AtLeast1>, write_as<&PlanRequest::most_in_flight>},
+     member<&PlanRequest::most_in_flight, AtLeast1>},
     {"kept_for_weights", "number in (0, 1]",
      "of split backwards: the share of a micro-batch's activations that W needs, and that stays from B to W; memory "
      "counts "
      "so, and so do the limits of zb_auto, search and zbv_auto; default: 1",
-     read_as<&PlanRequest::kept_for_weights, Share>, write_as<&PlanRequest::kept_for_weights>},
+     member<&PlanRequest::kept_for_weights, Share>},
     {"offload_layers", "whole number >= 1",
      "the activations of the first blocks of each stage, so many, wait in their host's memory from their forward to "
      "their backward (Megatron-LM's cpu_offloading_num_layers); needs cluster.node.device.host_link; default: none",
-     read_as<&PlanRequest::offload_layers, AtLeast1>, write_as<&PlanRequest::offload_layers>},
+     member<&PlanRequest::offload_layers, AtLeast1>},
     {"barrier", "flush | none",
      "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
      "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "
      "span "
      "of a stage; default: flush",
-     read_as<&PlanRequest::barrier>, write_unless<&PlanRequest::barrier, Barrier::Flush>},
+     changed<&PlanRequest::barrier>},
     {"micro_batch_group", "whole number >= 1",
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "
      "next, K or more; default: K",
-     read_as<&PlanRequest::micro_batch_group, AtLeast1>, write_as<&PlanRequest::micro_batch_group>},
+     member<&PlanRequest::micro_batch_group, AtLeast1>},
     {"slices", "whole number >= 1",
      "seq1f1b: parts of each micro-batch's sequence that go through the stages one after the other; attention is "
      "causal; "
      "default: 1",
-     read_as<&PlanRequest::slices, AtLeast1>, write_as<&PlanRequest::slices>},
+     member<&PlanRequest::slices, AtLeast1>},
     {"slice_lengths", "balanced | even",
      "where these parts are cut: into equal FLOPs, or into equal tokens, of which later parts take longer; even needs "
      "a "
      "model built from operators with fused attention (model.attention: flash); default: balanced",
-     read_as<&PlanRequest::slice_lengths>, write_unless<&PlanRequest::slice_lengths, SliceLengths::Balanced>},
+     changed<&PlanRequest::slice_lengths>},
     {"pipelines", "even number >= 2",
      "chimera: how many pipelines run over the same workers, half of them each way; stages are a multiple of it, and "
      "weights are held as often; default: 2",
-     read_as<&PlanRequest::pipelines, AtLeast1>, write_as<&PlanRequest::pipelines>},
+     member<&PlanRequest::pipelines, AtLeast1>},
     {"forwards_at_once", "1 | 2",
      "chimera: 2 runs the forwards of two micro-batches in a row where one backward runs (forward doubling); "
      "with half the micro_batch_size it is its backward halving; default: 1",
-     read_as<&PlanRequest::forwards_at_once, AtLeast1>, write_as<&PlanRequest::forwards_at_once>},
+     member<&PlanRequest::forwards_at_once, AtLeast1>},
     {"update_every", "whole number >= 1",
      "pipedream_2bw: micro-batches of a copy that make an update, as many as stages or more; default: as many as "
      "stages",
-     read_as<&PlanRequest::update_every, AtLeast1>, write_as<&PlanRequest::update_every>},
+     member<&PlanRequest::update_every, AtLeast1>},
     {"data_parallel", "whole number >= 1", "D, copies of the whole pipeline; default: 1",
      member<&PlanRequest::data_parallel, AtLeast1>},
     {"data_parallel_shard", "whole number >= 1",
@@ -417,94 +417,76 @@ constexpr Field<PlanRequest> kPlan[] = {
      "c, devices that divide every sequence among them and exchange keys and values for attention; they hold the same "
      "weights, and divide states like copies; needs a model with flash attention, and cost: roofline or a profile "
      "calibrated with it; default: 1",
-     read_as<&PlanRequest::context_parallel, AtLeast1>, write_unless<&PlanRequest::context_parallel, 1>},
+     changed<&PlanRequest::context_parallel, AtLeast1>},
     {"expert_parallel", "whole number >= 1",
      "e, devices that hold experts of their own: tokens are sent to them and back; e x expert_tensor_parallel devices "
      "of a "
      "stage that follow one another hold all experts of a layer; default: 1, each device has a part of every expert",
-     read_as<&PlanRequest::expert_parallel, AtLeast1>, write_unless<&PlanRequest::expert_parallel, 1>},
+     changed<&PlanRequest::expert_parallel, AtLeast1>},
     {"expert_tensor_parallel", "whole number >= 1",
      "x, devices that divide one expert; default: tensor_parallel, as Megatron-LM; 1 suits experts of few features",
-     read_as<&PlanRequest::expert_tensor_parallel, AtLeast1>, write_unless<&PlanRequest::expert_tensor_parallel, 0>},
+     changed<&PlanRequest::expert_tensor_parallel, AtLeast1>},
     {"expert_exchange", "all_to_all | all_gather | per_node",
      "each token to the devices of its experts; all tokens to all devices of the group; once per node of its experts, "
      "where it is handed on (DeepEP); default: all_to_all",
-     read_as<&PlanRequest::expert_exchange>, write_unless<&PlanRequest::expert_exchange, ExpertExchange::AllToAll>},
+     changed<&PlanRequest::expert_exchange>},
     {"expert_imbalance", "number >= 1",
      "tokens of the fullest device over the mean, in time: routers with an auxiliary loss reach 1.1 to 1.3; default: 1",
-     read_as<&PlanRequest::expert_imbalance, Factor>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.expert_imbalance.value > 1) out.line(key, value_text(plan.expert_imbalance));
-     }},
+     changed<&PlanRequest::expert_imbalance, Factor>},
     {"expert_imbalance_memory", "number >= 1", "likewise, of what is kept in memory; default: expert_imbalance",
-     read_as<&PlanRequest::expert_imbalance_memory, Factor>, write_as<&PlanRequest::expert_imbalance_memory>},
+     member<&PlanRequest::expert_imbalance_memory, Factor>},
     {"expert_capacity", "number >= 1",
      "rows that an expert computes at most, over the mean (the capacity factor of GShard and Megatron-LM); tokens "
      "beyond "
      "are dropped; default: no limit",
-     read_as<&PlanRequest::expert_capacity, Factor>, write_as<&PlanRequest::expert_capacity>},
+     member<&PlanRequest::expert_capacity, Factor>},
     {"expert_padding", "true | false",
      "an expert computes as many rows as expert_capacity lets it, however few come: shapes are the same in every step; "
      "default: false",
      member<&PlanRequest::expert_padding>},
     {"shared_experts_beside", "true | false",
      "experts that every token uses compute while tokens travel to the others and back; default: false",
-     read_as<&PlanRequest::shared_experts_beside>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.shared_experts_beside.value) out.line(key, value_text(plan.shared_experts_beside));
-     }},
+     changed<&PlanRequest::shared_experts_beside>},
     {"expert_nodes", "whole number >= 1",
      "nodes that the experts of a token lie on at most (DeepSeek-V3: 4), for expert_exchange: per_node; default: any",
-     read_as<&PlanRequest::expert_nodes, AtLeast1>, write_as<&PlanRequest::expert_nodes>},
+     member<&PlanRequest::expert_nodes, AtLeast1>},
     {"expert_dispatch_fp8", "true | false", "tokens are sent in fp8, with a scale per 128 values; default: false",
      member<&PlanRequest::expert_dispatch_fp8>},
     {"pairs", "serial | fused",
      "cells of a schedule that hold a forward and a backward (dualpipe, dualpipev, moe_overlap_1f1b, files): one after "
      "the other, or at "
      "once, so that one computes while the tokens of the other travel to their experts; default: serial",
-     read_as<&PlanRequest::pairs>, write_unless<&PlanRequest::pairs, Pairs::Serial>},
+     changed<&PlanRequest::pairs>},
     {"pair_time", "time, e.g. 25ms",
      "of pairs: fused: what a forward with a backward takes; default: as computing and exchanges of tokens say",
-     read_as<&PlanRequest::pair_time>, write_as<&PlanRequest::pair_time>},
+     member<&PlanRequest::pair_time>},
     {"exchange_share", "number from 0 on, below 1",
      "share of a device's processors that an exchange of tokens takes from computing beside it (DeepSeek-V3: 20 of "
      "132, 0.15); default: 0",
-     read_as<&PlanRequest::exchange_share, Below1>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.exchange_share.value > 0) out.line(key, value_text(plan.exchange_share));
-     }},
+     changed<&PlanRequest::exchange_share, Below1>},
     {"delay_wgrad", "true | false",
      "of pairs: fused: gradients of weights are computed beside the exchange that follows, which does not wait for "
      "them "
      "(Megatron-LM's delay_wgrad_compute, DualPipe); default: false",
-     read_as<&PlanRequest::delay_wgrad>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.delay_wgrad.value) out.line(key, value_text(plan.delay_wgrad));
-     }},
+     changed<&PlanRequest::delay_wgrad>},
     {"tensor_overlap", "true | false",
      "what a tensor-parallel group gathers and scatters runs beside the products next to it, in tensor_parallel parts "
      "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
-     read_as<&PlanRequest::tensor_overlap>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.tensor_overlap.value) out.line(key, value_text(plan.tensor_overlap));
-     }},
+     changed<&PlanRequest::tensor_overlap>},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
      "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",
-     read_as<&PlanRequest::context_exchange>, write_unless<&PlanRequest::context_exchange, ContextExchange::Ring>},
+     changed<&PlanRequest::context_exchange>},
     {"context_inner", "whole number >= 1",
      "of two_level: neighbouring devices that exchange heads, a divisor of context_parallel",
      member<&PlanRequest::context_inner, AtLeast1>},
     {"context_split", "zigzag | contiguous",
      "which tokens a device has: of 2c chunks the i-th and the i-th from the end, which balances causal attention, or "
      "one stretch, of which the last sees most keys; default: zigzag",
-     read_as<&PlanRequest::context_split>, write_unless<&PlanRequest::context_split, ContextSplit::Zigzag>},
+     changed<&PlanRequest::context_split>},
     {"context_imbalance", "number >= 1",
      "attention of the fullest device over the mean, beyond what context_split says: packed documents; default: 1",
-     read_as<&PlanRequest::context_imbalance, Factor>,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (plan.context_imbalance.value > 1) out.line(key, value_text(plan.context_imbalance));
-     }},
+     changed<&PlanRequest::context_imbalance, Factor>},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
      "workers that share a stage round-robin inside one copy; default: 1 each", read_replicas,
      [](YamlText& out, std::string_view key, const PlanRequest& plan) {

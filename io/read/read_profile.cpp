@@ -11,12 +11,8 @@
 namespace pipewright::io {
 namespace {
 
-struct NotNegative {
-  const char* operator()(double value) const {
-    if (!(value >= 0)) return "must be 0 or more";
-    return value > 1e9 ? "is more than 1e9; write a smaller number" : "";
-  }
-  const char* operator()(Time value) const { return value >= Time{} ? "" : "must be 0 or more"; }
+struct AtMostABillion {
+  const char* operator()(double value) const { return value <= 1e9 ? "" : "is more than 1e9; write a smaller number"; }
 };
 
 constexpr Field<Fingerprint> kMachine[] = {
@@ -24,48 +20,28 @@ constexpr Field<Fingerprint> kMachine[] = {
     {"isa", "text", "backend and instructions of its arithmetic, or SMs", member<&Fingerprint::isa>, Need::Required},
     {"cores", "whole number >= 1", "that the measurement could use", member<&Fingerprint::cores, AtLeast1>,
      Need::Required},
-    {"revision", "text", "of pipewright", read_as<&Fingerprint::revision>, write_text<&Fingerprint::revision>},
-    {"sms", "whole number >= 1", "of a GPU, that each worker had", read_as<&Fingerprint::sms, AtLeast1>,
-     [](YamlText& out, std::string_view key, const Fingerprint& machine) {
-       if (machine.sms > 0) out.line(key, value_text(machine.sms));
-     }},
-    {"driver", "text", "of the GPU", read_as<&Fingerprint::driver>, write_text<&Fingerprint::driver>},
+    {"revision", "text", "of pipewright", changed<&Fingerprint::revision>},
+    {"sms", "whole number >= 1", "of a GPU, that each worker had", changed<&Fingerprint::sms, AtLeast1>},
+    {"driver", "text", "of the GPU", changed<&Fingerprint::driver>},
 };
 
 constexpr Field<LinearTime> kLinear[] = {
-    {"fixed_ns", "number >= 0", "ns", member<&LinearTime::fixed_ns, NotNegative>, Need::Required},
-    {"ns_per_unit", "number >= 0", "ns per byte", member<&LinearTime::ns_per_unit, NotNegative>, Need::Required},
+    {"fixed_ns", "number >= 0", "ns", member<&LinearTime::fixed_ns, AtMostABillion>, Need::Required},
+    {"ns_per_unit", "number >= 0", "ns per byte", member<&LinearTime::ns_per_unit, AtMostABillion>, Need::Required},
 };
 
 constexpr Field<LayerTimes> kProfileLayer[] = {
     {"computes", "text", "operations with shapes and settings", member<&LayerTimes::key>, Need::Required},
     {"samples", "whole number >= 1", "of the micro-batch", member<&LayerTimes::samples, AtLeast1>, Need::Required},
-    {"forward", "time", "mean over the middle half of the rounds", member<&LayerTimes::forward, NotNegative>,
+    {"forward", "time", "mean over the middle half of the rounds", member<&LayerTimes::forward>, Need::Required},
+    {"input_gradient", "time", "mean over the middle half of the rounds", member<&LayerTimes::input_gradient>,
      Need::Required},
-    {"input_gradient", "time", "mean over the middle half of the rounds",
-     member<&LayerTimes::input_gradient, NotNegative>, Need::Required},
-    {"weight_gradient", "time", "mean over the middle half of the rounds",
-     member<&LayerTimes::weight_gradient, NotNegative>, Need::Required},
-    {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", member<&LayerTimes::spread, NotNegative>},
+    {"weight_gradient", "time", "mean over the middle half of the rounds", member<&LayerTimes::weight_gradient>,
+     Need::Required},
+    {"spread", "number >= 0", "of the forward, (p95 - p5) / mean", member<&LayerTimes::spread, AtMostABillion>},
     {"measured", "whole number", "how often", member<&LayerTimes::measured>},
-    {"active", "whole number", "workers that computed meanwhile; 0: all of them",
-     member<&LayerTimes::active, NotBelow0>},
+    {"active", "whole number", "workers that computed meanwhile; 0: all of them", member<&LayerTimes::active>},
 };
-
-template <auto Member>
-void read_linear(Reader& reader, const At& at, MachineProfile& profile) {
-  read_fields<LinearTime>(reader, at, kLinear, profile.*Member);
-}
-template <class T>
-void write_map(YamlText& out, std::string_view key, std::span<const Field<T>> fields, const T& value) {
-  out.open(key);
-  write_fields<T>(out, fields, value);
-  out.close();
-}
-template <auto Member>
-void write_linear(YamlText& out, std::string_view key, const MachineProfile& profile) {
-  write_map<LinearTime>(out, key, kLinear, profile.*Member);
-}
 
 void read_version(Reader& reader, const At& at, MachineProfile&) {
   std::int64_t version = 0;
@@ -90,22 +66,10 @@ void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
 constexpr Field<UpdateTime> kUpdate[] = {
     {"optimizer", "sgd | momentum | rmsprop | adam", "whose step it is", member<&UpdateTime::optimizer>,
      Need::Required},
-    {"fixed_ns", "number >= 0", "ns",
-     [](Reader& reader, const At& at, UpdateTime& update) {
-       read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, update.by_parameters);
-     },
-     [](YamlText& out, std::string_view key, const UpdateTime& update) {
-       write_as<&LinearTime::fixed_ns>(out, key, update.by_parameters);
-     },
+    {"fixed_ns", "number >= 0", "ns", inside<&UpdateTime::by_parameters, &LinearTime::fixed_ns, AtMostABillion>,
      Need::Required},
     {"ns_per_parameter", "number >= 0", "ns",
-     [](Reader& reader, const At& at, UpdateTime& update) {
-       read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, update.by_parameters);
-     },
-     [](YamlText& out, std::string_view key, const UpdateTime& update) {
-       write_as<&LinearTime::ns_per_unit>(out, key, update.by_parameters);
-     },
-     Need::Required},
+     inside<&UpdateTime::by_parameters, &LinearTime::ns_per_unit, AtMostABillion>, Need::Required},
 };
 
 void read_updates(Reader& reader, const At& at, MachineProfile& profile) {
@@ -121,21 +85,9 @@ void read_updates(Reader& reader, const At& at, MachineProfile& profile) {
 constexpr Field<AllReduceTime> kAllReduce[] = {
     {"members", "whole number >= 1", "workers that add their gradients", member<&AllReduceTime::members, AtLeast1>,
      Need::Required},
-    {"fixed_ns", "number >= 0", "ns",
-     [](Reader& reader, const At& at, AllReduceTime& time) {
-       read_as<&LinearTime::fixed_ns, NotNegative>(reader, at, time.by_bytes);
-     },
-     [](YamlText& out, std::string_view key, const AllReduceTime& time) {
-       write_as<&LinearTime::fixed_ns>(out, key, time.by_bytes);
-     },
+    {"fixed_ns", "number >= 0", "ns", inside<&AllReduceTime::by_bytes, &LinearTime::fixed_ns, AtMostABillion>,
      Need::Required},
-    {"ns_per_byte", "number >= 0", "ns",
-     [](Reader& reader, const At& at, AllReduceTime& time) {
-       read_as<&LinearTime::ns_per_unit, NotNegative>(reader, at, time.by_bytes);
-     },
-     [](YamlText& out, std::string_view key, const AllReduceTime& time) {
-       write_as<&LinearTime::ns_per_unit>(out, key, time.by_bytes);
-     },
+    {"ns_per_byte", "number >= 0", "ns", inside<&AllReduceTime::by_bytes, &LinearTime::ns_per_unit, AtMostABillion>,
      Need::Required},
 };
 
@@ -149,14 +101,6 @@ void read_all_reduces(Reader& reader, const At& at, MachineProfile& profile) {
   }
 }
 
-std::string flow_text(const LayerTimes& layer) {
-  return fmt::format(
-      "{{computes: {}, samples: {}, forward: {}, input_gradient: {}, weight_gradient: {}, spread: {}, measured: {}, "
-      "active: {}}}",
-      value_text(layer.key), layer.samples, value_text(layer.forward), value_text(layer.input_gradient),
-      value_text(layer.weight_gradient), value_text(layer.spread), layer.measured, layer.active);
-}
-
 constexpr Field<MachineProfile> kMachineProfile[] = {
     {"version", "3", "of this format", read_version,
      [](YamlText& out, std::string_view key, const MachineProfile&) { out.line(key, std::to_string(kProfileVersion)); },
@@ -166,57 +110,27 @@ constexpr Field<MachineProfile> kMachineProfile[] = {
     {"backend", "text", "cpu or cuda: whose runs it prices", member<&MachineProfile::backend>, Need::Required},
     {"precision", "fp32 | tf32 | fp16 | bf16", "of the runs that were measured; default: fp32",
      member<&MachineProfile::precision>},
-    {"machine", "map", "what was measured",
-     [](Reader& reader, const At& at, MachineProfile& p) { read_fields<Fingerprint>(reader, at, kMachine, p.machine); },
-     [](YamlText& out, std::string_view key, const MachineProfile& p) {
-       write_map<Fingerprint>(out, key, kMachine, p.machine);
-     },
-     Need::Required},
+    {"machine", "map", "what was measured", section<&MachineProfile::machine, kMachine>, Need::Required},
     {"active", "whole number >= 1", "workers that computed at once", member<&MachineProfile::active, AtLeast1>,
      Need::Required},
-    {"op_overhead", "time", "per op", member<&MachineProfile::op_overhead, NotNegative>, Need::Required},
-    {"send", "map", "the sender's copy, by bytes", read_linear<&MachineProfile::send>,
-     write_linear<&MachineProfile::send>, Need::Required},
+    {"op_overhead", "time", "per op", member<&MachineProfile::op_overhead>, Need::Required},
+    {"send", "map", "the sender's copy, by bytes", section<&MachineProfile::send, kLinear>, Need::Required},
     {"first_read", "map", "what the receiver's first read takes more than a later one, by bytes",
-     read_linear<&MachineProfile::first_read>, write_linear<&MachineProfile::first_read>, Need::Required},
-    {"handoff", "time", "until the receiver has noticed", member<&MachineProfile::handoff, NotNegative>,
-     Need::Required},
+     section<&MachineProfile::first_read, kLinear>, Need::Required},
+    {"handoff", "time", "until the receiver has noticed", member<&MachineProfile::handoff>, Need::Required},
     {"updates", "list of maps", "optimizer, fixed_ns, ns_per_parameter", read_updates,
-     [](YamlText& out, std::string_view key, const MachineProfile& p) {
-       out.open(key);
-       for (const UpdateTime& update : p.updates)
-         out.item(fmt::format("{{optimizer: {}, fixed_ns: {}, ns_per_parameter: {}}}", name(update.optimizer),
-                              value_text(update.by_parameters.fixed_ns), value_text(update.by_parameters.ns_per_unit)),
-                  {});
-       out.close();
-     },
-     Need::Required},
+     write_maps<&MachineProfile::updates, kUpdate>, Need::Required},
     {"all_reduces", "list of maps", "members, fixed_ns, ns_per_byte: sums of gradients", read_all_reduces,
-     [](YamlText& out, std::string_view key, const MachineProfile& p) {
-       if (p.all_reduces.empty()) return;
-       out.open(key);
-       for (const AllReduceTime& time : p.all_reduces)
-         out.item(fmt::format("{{members: {}, fixed_ns: {}, ns_per_byte: {}}}", time.members,
-                              value_text(time.by_bytes.fixed_ns), value_text(time.by_bytes.ns_per_unit)),
-                  {});
-       out.close();
-     }},
+     write_maps<&MachineProfile::all_reduces, kAllReduce>},
     {"probe", "time", "of a fixed piece of arithmetic on a core meanwhile; 0: not measured",
-     member<&MachineProfile::probe, NotNegative>},
+     member<&MachineProfile::probe>},
     {"common_error", "number >= 0", "relative error that all ops share",
-     member<&MachineProfile::common_error, NotNegative>, Need::Required},
+     member<&MachineProfile::common_error, AtMostABillion>, Need::Required},
     {"independent_error", "number >= 0", "relative error of each op's own",
-     member<&MachineProfile::independent_error, NotNegative>, Need::Required},
+     member<&MachineProfile::independent_error, AtMostABillion>, Need::Required},
     {"source", "text", "one line for reports", member<&MachineProfile::source>, Need::Required},
     {"layers", "list of maps", "computes, samples, forward, input_gradient, weight_gradient, spread, measured, active",
-     read_layers,
-     [](YamlText& out, std::string_view key, const MachineProfile& p) {
-       out.open(key);
-       for (const LayerTimes& layer : p.layers)
-         out.item(flow_text(layer), {});
-       out.close();
-     },
-     Need::Required},
+     read_layers, write_maps<&MachineProfile::layers, kProfileLayer>, Need::Required},
 };
 
 }  // namespace

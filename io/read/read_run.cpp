@@ -9,8 +9,7 @@ namespace {
 
 struct StepCount {
   const char* operator()(std::int64_t value) const {
-    if (value < 0) return "must be 0 or more";
-    return value > 1'000'000 ? "is more than 1000000; write a smaller number" : "";
+    return value <= 1'000'000 ? "" : "is more than 1000000; write a smaller number";
   }
 };
 struct Decays {

@@ -24,10 +24,8 @@ constexpr Field<Scenario> kScenario[] = {
     {"version", "1", "of this format; default: 1",
      [](Reader& reader, const At& at, Scenario&) { check_version(reader, at); },
      [](YamlText& out, std::string_view key, const Scenario&) { out.line(key, "1"); }},
-    {"name", "text", "for reports; default: the name of the file", read_as<&Scenario::name>,
-     write_text<&Scenario::name>},
-    {"description", "text", "the question that the scenario asks", read_as<&Scenario::description>,
-     write_text<&Scenario::description>},
+    {"name", "text", "for reports; default: the name of the file", changed<&Scenario::name>},
+    {"description", "text", "the question that the scenario asks", changed<&Scenario::description>},
     {"model", "name, path or map",
      "what is trained: configs/models/<name>.yaml or hf/<name>.json there, or one of the forms of model",
      [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
@@ -38,13 +36,7 @@ constexpr Field<Scenario> kScenario[] = {
      },
      Need::Required},
     {"cluster", "name, path or map", "what it is trained on: configs/clusters/<name>.yaml, or its keys here",
-     [](Reader& reader, const At& at, Scenario& s) { read_cluster_section(reader, at, s.cluster); },
-     [](YamlText& out, std::string_view key, const Scenario& scenario) {
-       out.open(key);
-       write_cluster_section(out, scenario.cluster);
-       out.close();
-     },
-     Need::Required},
+     in_map<&Scenario::cluster, read_cluster_section, write_cluster_section>, Need::Required},
     {"training", "map", "batch, precision, optimizer",
      [](Reader& reader, const At& at, Scenario& s) { read_training_section(reader, at, s.training); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
@@ -98,25 +90,25 @@ constexpr Field<Scenario> kScenario[] = {
      [](Reader& reader, const At& at, Scenario&) {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
      },
-     [](YamlText&, std::string_view, const Scenario&) {}},
+     not_written},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_vary_section(reader, at, reader.more ? *reader.more : dropped);
      },
-     [](YamlText&, std::string_view, const Scenario&) {}},
+     not_written},
     {"expect", "map or list of maps", "published tables, for `reproduce`; see expect",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_expect_section(reader, at, reader.more ? *reader.more : dropped);
      },
-     [](YamlText&, std::string_view, const Scenario&) {}},
+     not_written},
     {"measured", "map", "files of measured runs, for `reproduce`; see measured",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_measured_section(reader, at, reader.more ? *reader.more : dropped);
      },
-     [](YamlText&, std::string_view, const Scenario&) {}},
+     not_written},
 };
 
 CostSourceKind default_cost(const Model& model) {

@@ -125,8 +125,6 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
   }
 }
 
-void not_written(YamlText&, std::string_view, const SweepText&) {}
-
 constexpr Field<SweepText> kSweep[] = {
     {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_base, not_written,
      Need::Required},

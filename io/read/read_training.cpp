@@ -59,36 +59,33 @@ constexpr Field<Training> kTraining[] = {
      member<&Training::optimizer>},
     {"moments", "fp32 | fp16 | bf16 | fp8 | int8",
      "of the optimizer's moments (Megatron-LM's exp_avg_dtype and exp_avg_sq_dtype; int8: 8-bit Adam); default: fp32",
-     read_as<&Training::moments>, write_unless<&Training::moments, Moments::Fp32>},
+     changed<&Training::moments>},
     {"master_weights", "fp32 | fp16 | remainder | none",
      "copies of 16-bit weights that the optimizer updates; remainder: of a bf16 weight the 16 bits that it lacks "
      "(Transformer Engine's store_param_remainders); default: fp32",
-     read_as<&Training::master_weights>, write_unless<&Training::master_weights, MasterWeights::Fp32>},
+     changed<&Training::master_weights>},
     {"gradient_precision", "fp32 | tf32 | fp16 | bf16",
      "of the accumulated gradients; fp32 with precision bf16 and adam: 18 B per parameter; default: as precision",
      read_precision<&Training::gradient_precision>, write_as<&Training::gradient_precision>},
     {"low_precision", "none | fp8_delayed | fp8_tensorwise | fp8_blockwise | mxfp8 | nvfp4",
      "of the products of linear layers and experts, in place of precision, by Transformer Engine's recipes; attention, "
      "head and routers stay as they are (roofline; device.peak.fp8 or fp4); default: none",
-     read_as<&Training::low_precision>, write_unless<&Training::low_precision, LowPrecision::None>},
+     changed<&Training::low_precision>},
     {"low_precision_weights", "true | false",
      "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "
      "default: "
      "false",
-     read_as<&Training::low_precision_weights>, write_unless<&Training::low_precision_weights, false>},
+     changed<&Training::low_precision_weights>},
     {"offload_optimizer", "number from 0 to 1",
      "share of the optimizer's states, and of its work, that is left to the host (Megatron-LM's "
      "optimizer_offload_fraction, "
      "DeepSpeed's offload_optimizer); needs host_link and host_update of the device, and cost: roofline; default: 0",
-     read_as<&Training::offload_optimizer, FromZeroToOne>,
-     [](YamlText& out, std::string_view key, const Training& training) {
-       if (training.offload_optimizer.value > 0) out.line(key, value_text(training.offload_optimizer));
-     }},
+     changed<&Training::offload_optimizer, FromZeroToOne>},
     {"offload_weights", "true | false",
      "shards of weights and gradients lie in the host's memory, too, from where weights come before each gather "
      "(PyTorch's "
      "CPUOffloadPolicy, DeepSpeed's offload_param); needs zero: 3 and offload_optimizer: 1; default: false",
-     read_as<&Training::offload_weights>, write_unless<&Training::offload_weights, false>},
+     changed<&Training::offload_weights>},
     {"zero", "0 | 1 | 2 | 3",
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
      "weights, too, gathered unit by unit where they are read (FSDP); default: 0, and auto with plan: auto",
@@ -104,17 +101,17 @@ constexpr Field<Training> kTraining[] = {
      "what the host does per kernel (device.host): eager runs Python and autograd, compiled (torch.compile) launches "
      "alone, graphs replays CUDA graphs; the kernels are the same: fusion of elementwise operators is not modelled; "
      "default: eager",
-     read_as<&Training::execution>, write_unless<&Training::execution, Execution::Eager>},
+     changed<&Training::execution>},
     {"checkpoint_early_stop", "true | false",
      "of recomputed layers (blocks, layers, knapsack, operators): the repetition stops where the backward has what it "
      "reads, without the last product, as PyTorch's checkpoints without re-entry do; default: false, as Megatron-LM "
      "and "
      "torchtitan",
-     read_as<&Training::checkpoint_early_stop>, write_unless<&Training::checkpoint_early_stop, false>},
+     changed<&Training::checkpoint_early_stop>},
     {"expert_products", "fused | looped",
      "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "
      "default: fused",
-     read_as<&Training::expert_products>, write_unless<&Training::expert_products, ExpertProducts::Fused>},
+     changed<&Training::expert_products>},
     {"sequence_length", "whole number >= 1", "tokens per sample, for tokens/s",
      member<&Training::sequence_length, AtLeast1>},
     {"framework", "map", "what a framework holds in addition to the tensors of the operators; default: nothing",

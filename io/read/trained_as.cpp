@@ -24,7 +24,7 @@ struct Epsilon {
 
 template <auto Member>
 constexpr Field<RopeScaling> scaling_number(std::string_view key, std::string_view meaning) {
-  return {key, "number > 0", meaning, read_as<Member, Positive>, write_as<Member>};
+  return {key, "number > 0", meaning, member<Member, Positive>};
 }
 
 constexpr Field<RopeScaling> kRopeScaling[] = {
@@ -43,15 +43,8 @@ constexpr Field<RopeScaling> kRopeScaling[] = {
 };
 
 void read_rope_scaling(Reader& reader, const At& at, TrainedAs& trained) {
-  read_fields<RopeScaling>(reader, at, kRopeScaling, trained.rope_scaling.emplace());
+  read_section<&TrainedAs::rope_scaling, kRopeScaling>(reader, at, trained);
   trained.rope_scaling_not_kept.clear();
-}
-
-void write_rope_scaling(YamlText& out, std::string_view key, const TrainedAs& trained) {
-  if (!trained.rope_scaling) return;
-  out.open(key);
-  write_fields<RopeScaling>(out, kRopeScaling, *trained.rope_scaling);
-  out.close();
 }
 
 constexpr Field<Routing> kRouting[] = {
@@ -59,8 +52,7 @@ constexpr Field<Routing> kRouting[] = {
     {"groups", "whole number >= 1", "groups of experts, of which the best are kept; default: one",
      member<&Routing::groups, AtLeast1>},
     {"groups_used", "whole number >= 1", "how many of them; default: all", member<&Routing::groups_used, AtLeast1>},
-    {"scale", "number > 0", "of the sum of the chosen experts' scores; default: 1", read_as<&Routing::scale, Positive>,
-     write_as<&Routing::scale>},
+    {"scale", "number > 0", "of the sum of the chosen experts' scores; default: 1", member<&Routing::scale, Positive>},
 };
 
 void read_routing(Reader& reader, const At& at, TrainedAs& trained) {
@@ -70,23 +62,17 @@ void read_routing(Reader& reader, const At& at, TrainedAs& trained) {
     reader.errors.add(at.yaml.place, fmt::format("{}.groups_used: is more than groups; correct it", path(at)));
 }
 
-void write_routing(YamlText& out, std::string_view key, const TrainedAs& trained) {
-  if (!trained.routing) return;
-  out.open(key);
-  write_fields<Routing>(out, kRouting, *trained.routing);
-  out.close();
-}
-
 constexpr Field<TrainedAs> kTrainedAs[] = {
     {"rope_theta", "number > 0", "base of rotary positions; default: unknown",
      member<&TrainedAs::rope_theta, Positive>},
     {"rope_scaling_not_kept", "text", "type of a scaling that rope_scaling has no words for; default: none",
-     read_as<&TrainedAs::rope_scaling_not_kept, TypeWord>, write_text<&TrainedAs::rope_scaling_not_kept>},
-    {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", read_rope_scaling, write_rope_scaling},
+     changed<&TrainedAs::rope_scaling_not_kept, TypeWord>},
+    {"rope_scaling", "map", "see model.trained_as.rope_scaling; default: none", read_rope_scaling,
+     write_section<&TrainedAs::rope_scaling, kRopeScaling>},
     {"norm_epsilon", "number > 0", "added under the root of every norm; default: unknown",
      member<&TrainedAs::norm_epsilon, Epsilon>},
     {"routing", "map", "how experts are chosen: see model.trained_as.routing; default: unknown", read_routing,
-     write_routing},
+     write_section<&TrainedAs::routing, kRouting>},
 };
 
 }  // namespace

@@ -446,6 +446,17 @@ std::string value_text(const std::string& value) {
   return yaml_string(value);
 }
 
+std::string on_one_line(const YamlText& yaml) {
+  const std::string text = yaml.text();
+  std::string flowed;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    flowed += (flowed.empty() ? "" : ", ") + text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  return "{" + flowed + "}";
+}
+
 std::string YamlText::full_path(std::string_view key) const {
   std::string full;
   for (const std::string& part : path_)

@@ -81,6 +81,13 @@ class YamlText {
   void item(const std::string& value, const Place& place);  // of a list
   void open(std::string_view key);                          // a nested map or list
   void close();
+  template <class List, class Text>  // a list: `text` of each
+  void items(std::string_view key, const List& list, const Text& text) {
+    open(key);
+    for (const auto& each : list)
+      item(text(each), {});
+    close();
+  }
   std::string text() const { return text_; }
 
  private:
@@ -98,8 +105,9 @@ class YamlText {
 template <class T>
 struct Access {
   void (*read)(Reader&, const At&, T&);
-  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value; or `not_written`
 };
+inline constexpr std::nullptr_t not_written = nullptr;
 template <class T>
 struct Field {
   std::string_view key;
@@ -107,6 +115,10 @@ struct Field {
   std::string_view meaning;  // one line, with the default
   Access<T> access;
   Need need = Need::Optional;
+
+  void write(YamlText& out, const T& target) const {
+    if (access.write) access.write(out, key, target);
+  }
 };
 
 // The documentation of one key, and of one section.
@@ -201,7 +213,7 @@ const auto& plain(const std::optional<V>& value) {
 
 constexpr std::int64_t kLargestCount = 1'000'000'000;
 
-// Laws are types: a template argument of `read_as`.
+// Laws are types: a template argument of `read_as`. No number is below 0: its reader refuses a sign.
 struct Any {
   const char* operator()(const auto&) const { return ""; }
 };
@@ -211,8 +223,8 @@ struct AtLeast1 {
     return value > kLargestCount ? "is more than 1000000000; write a smaller number" : "";
   }
 };
-struct NotBelow0 {
-  const char* operator()(std::int64_t value) const { return value >= 0 ? "" : "must be 0 or more"; }
+struct AtLeast2 {
+  const char* operator()(std::int64_t value) const { return value >= 2 ? "" : "must be at least 2"; }
 };
 struct Positive {
   template <class T>
@@ -297,14 +309,10 @@ void write_as(YamlText& out, std::string_view key, const Owner& target) {
   }
 }
 
-template <auto Member, auto Default, class Owner>  // for values that are left out where nothing else was asked for
-void write_unless(YamlText& out, std::string_view key, const Owner& target) {
-  if (plain(target.*Member) != Default) write_as<Member>(out, key, target);
-}
-
-template <auto Member, class Owner>  // for texts that are left out when they are empty
-void write_text(YamlText& out, std::string_view key, const Owner& target) {
-  if (!(target.*Member).empty()) out.line(key, value_text(target.*Member));
+template <auto Member, class Owner>  // what the struct has by itself is left out
+void write_changed(YamlText& out, std::string_view key, const Owner& target) {
+  static const Owner by_itself{};
+  if (plain(target.*Member) != plain(by_itself.*Member)) write_as<Member>(out, key, target);
 }
 
 // Of a field that is one member of the table's struct, or of one that it is made of: `read_as` and `write_as`.
@@ -318,6 +326,28 @@ struct MemberAccess {
 template <auto Member, class Law = Any>
 constexpr MemberAccess<Member, Law> member;
 
+template <auto Member, class Law>  // likewise, with `write_changed`
+struct ChangedAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {read_as<Member, Law, Owner>, write_changed<Member, Owner>};
+  }
+};
+template <auto Member, class Law = Any>
+constexpr ChangedAccess<Member, Law> changed;
+
+template <auto Outer, auto Member, class Law>  // a member of a member
+struct InsideAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {
+        [](Reader& reader, const At& at, Owner& target) { read_as<Member, Law>(reader, at, target.*Outer); },
+        [](YamlText& out, std::string_view key, const Owner& target) { write_as<Member>(out, key, target.*Outer); }};
+  }
+};
+template <auto Outer, auto Member, class Law = Any>
+constexpr InsideAccess<Outer, Member, Law> inside;
+
 // ---- sections -------------------------------------------------------------------------------------------------------
 // `use plan.stages`, or `expert parallelism is not modelled yet: docs/guide/scope.md`, of a key as other programs call
 // it; "".
@@ -325,9 +355,13 @@ std::string meant_by(std::string_view key);
 void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string_view> known);
 void missing_key(Reader& reader, const At& at, std::string_view key, std::string_view takes);
 
+// The struct says which table it takes.
+template <class T>
+using FieldsOf = std::span<const Field<std::type_identity_t<T>>>;
+
 // Reads a map by its table, in the order of the table. Unknown and missing keys are errors.
 template <class T>
-void read_fields(Reader& reader, const At& at, std::span<const Field<T>> fields, T& target) {
+void read_fields(Reader& reader, const At& at, FieldsOf<T> fields, T& target) {
   if (!is_map(reader, at, "a map")) return;
   std::vector<std::string_view> known;
   for (const auto& [key, value] : at.yaml.map) {
@@ -353,9 +387,87 @@ void read_fields(Reader& reader, const At& at, std::span<const Field<T>> fields,
 }
 
 template <class T>
-void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& target) {
+void write_fields(YamlText& out, FieldsOf<T> fields, const T& target) {
   for (const Field<T>& field : fields)
-    field.access.write(out, field.key, target);
+    field.write(out, target);
 }
+
+// {terms: values, fixed_ns: 3000, ...}: on one line.
+std::string on_one_line(const YamlText& text);
+template <class T>
+std::string flow(FieldsOf<T> fields, const T& value) {
+  YamlText out(nullptr, {});
+  write_fields(out, fields, value);
+  return on_one_line(out);
+}
+
+// A section within a section: a member that has a table, or an optional one.
+template <auto Member, const auto& fields, class Owner>
+void read_section(Reader& reader, const At& at, Owner& target) {
+  auto& value = target.*Member;
+  if constexpr (requires { value.has_value(); })
+    read_fields(reader, at, fields, value.emplace());
+  else
+    read_fields(reader, at, fields, value);
+}
+
+template <auto Member, const auto& fields, class Owner>
+void write_section(YamlText& out, std::string_view key, const Owner& target) {
+  const auto& value = target.*Member;
+  if constexpr (requires { value.has_value(); }) {
+    if (!value) return;
+    out.open(key), write_fields(out, fields, *value), out.close();
+  } else {
+    out.open(key), write_fields(out, fields, value), out.close();
+  }
+}
+
+template <auto Member, const auto& fields>
+struct SectionAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {read_section<Member, fields, Owner>, write_section<Member, fields, Owner>};
+  }
+};
+template <auto Member, const auto& fields>
+constexpr SectionAccess<Member, fields> section;
+
+// Likewise, of a member that is read and written as a whole elsewhere.
+template <auto Member, auto Read, auto Write>
+struct MapAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {[](Reader& reader, const At& at, Owner& target) { Read(reader, at, target.*Member); },
+            [](YamlText& out, std::string_view key, const Owner& target) {
+              out.open(key), Write(out, target.*Member), out.close();
+            }};
+  }
+};
+template <auto Member, auto Read, auto Write>
+constexpr MapAccess<Member, Read, Write> in_map;
+
+// A list of such maps, one a line.
+template <auto Member, const auto& fields, class Owner>
+void read_maps(Reader& reader, const At& at, Owner& target) {
+  if (!is_list(reader, at, "a list of maps")) return;
+  for (std::size_t i = 0; i < at.yaml.list.size() && !reader.errors.full(); ++i)
+    read_fields(reader, at.entry(i), fields, (target.*Member).emplace_back());
+}
+
+template <auto Member, const auto& fields, class Owner>
+void write_maps(YamlText& out, std::string_view key, const Owner& target) {
+  if ((target.*Member).empty()) return;
+  out.items(key, target.*Member, [](const auto& each) { return flow(fields, each); });
+}
+
+template <auto Member, const auto& fields>
+struct MapsAccess {
+  template <class Owner>
+  constexpr operator Access<Owner>() const {
+    return {read_maps<Member, fields, Owner>, write_maps<Member, fields, Owner>};
+  }
+};
+template <auto Member, const auto& fields>
+constexpr MapsAccess<Member, fields> maps;
 
 }  // namespace pipewright::io

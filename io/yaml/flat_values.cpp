@@ -40,8 +40,7 @@ KeysAndValues flat_lines(const std::string& yaml) {
 KeysAndValues flat_values(const Scenario& scenario) {
   YamlText text(nullptr, {});
   for (const Field<Scenario>& field : scenario_fields())
-    if (field.key != "name" && field.key != "description" && field.key != "version")
-      field.access.write(text, field.key, scenario);
+    if (field.key != "name" && field.key != "description" && field.key != "version") field.write(text, scenario);
   KeysAndValues values = flat_lines(text.text());
   std::erase_if(values, [](const auto& each) {
     return each.first.ends_with(".source") || each.first == "model.name" || each.first == "cluster.name" ||

@@ -137,7 +137,7 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
   if (std::find(kSweptSections.begin(), kSweptSections.end(), section) == kSweptSections.end()) return std::nullopt;
   YamlText text(nullptr, {});
   const Field<Scenario>& rule = field(section);
-  rule.access.write(text, rule.key, scenario);
+  rule.write(text, scenario);
   for (const auto& [name, value] : flat_lines(text.text()))
     if (name == key) return parse_magnitude(value);
   return of_batch(scenario, key);

@@ -114,12 +114,12 @@ void check_open_fields(Reader& reader, const At& at, std::span<const Field<T>> f
 
 // A section as it was read: open fields as `auto`, the others with their values.
 template <class T>
-void write_fields(YamlText& out, std::span<const Field<T>> fields, const T& target, const OpenFields& open) {
+void write_fields(YamlText& out, FieldsOf<T> fields, const T& target, const OpenFields& open) {
   for (const Field<T>& field : fields)
     if (const auto found = open.find(std::string(field.key)); found != open.end())
       out.line(field.key, open_text(found->second));
     else
-      field.access.write(out, field.key, target);
+      field.write(out, target);
 }
 
 // ---- references -----------------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
   CHECK(message("terms: waves", "terms: waaves").find("did you mean \"waves\"") != std::string::npos);
   CHECK(message("gpu:", "gpo:").find("gpo") != std::string::npos);
   CHECK(message("slowdown: 1", "slowdown: -1").find("made-up.yaml:") != std::string::npos);
-  CHECK(message("alone_ns: 29876.5", "alone_ns: 0").find("interference.0.alone_ns: \"0\" must be above 0") !=
+  CHECK(message("alone_ns: 29876.5", "alone_ns: 0").find("interference.0.alone_ns: \"0\" must be more than 0") !=
         std::string::npos);
   CHECK(message("size: [1, 2048, ", "size: [2048, ").find("needs five numbers of 0 or more") != std::string::npos);
   CHECK(message("[0, 1, 64, 128, 256, 57344, 1.25", "[0, 1, 63, 128, 256, 57344, 1.25")
@@ -150,7 +150,7 @@ TEST_CASE("What is wrong in a measured device is named with its place") {
   CHECK(message("from: 0", "from: -1").find("is negative") != std::string::npos);
   CHECK(message("to: 0", "to: -1").find("is negative") != std::string::npos);
   CHECK(message("others: 1", "others: -1").find("is negative") != std::string::npos);
-  CHECK(message("members: 4", "members: 1").find("must be 2 or more") != std::string::npos);
+  CHECK(message("members: 4", "members: 1").find("must be at least 2") != std::string::npos);
   CHECK(message("beside: copy to host, ", "").find("beside") != std::string::npos);
 }
 
