@@ -1,7 +1,6 @@
 // Predicted against measured, of one run: what `validate` prints, writes and judges.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -10,13 +9,16 @@
 #include "study/real_run.hpp"
 
 namespace pipewright::study {
-
 enum class Verdict { Within, Outside, Withheld };
-inline constexpr Name<Verdict> kVerdictNames[] = {
-    {"within", Verdict::Within}, {"outside", Verdict::Outside}, {"withheld", Verdict::Withheld}};
-constexpr std::span<const Name<Verdict>> names_of(Verdict) {
-  return kVerdictNames;
+}  // namespace pipewright::study
+
+namespace pipewright::io {
+template <>
+inline constexpr Name<study::Verdict> kNames<study::Verdict>[] = {
+    {"within", study::Verdict::Within}, {"outside", study::Verdict::Outside}, {"withheld", study::Verdict::Withheld}};
 }
+
+namespace pipewright::study {
 
 struct RunComparison {
   const Answer& predicted;

@@ -21,7 +21,7 @@ std::unique_ptr<Ranks>& ranks() {
 }
 
 std::string transport_name(RunTransport transport) {
-  for (const auto& [name, known] : kRunTransports)
+  for (const auto& [name, known] : kNames<RunTransport>)
     if (known == transport) return std::string(name);
   return "";
 }

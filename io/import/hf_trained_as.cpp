@@ -40,9 +40,9 @@ std::string type_of(const RopeObject& rope) {
 void read_scaling(const HfReading& r, const RopeObject& rope) {
   const std::string type = type_of(rope);
   if (type == "default") return;
-  const auto known = std::find_if(std::begin(kRopeScalingTypes), std::end(kRopeScalingTypes),
+  const auto known = std::find_if(std::begin(kNames<RopeScalingType>), std::end(kNames<RopeScalingType>),
                                   [&](const auto& each) { return each.first == type; });
-  if (known == std::end(kRopeScalingTypes)) {
+  if (known == std::end(kNames<RopeScalingType>)) {
     std::string& word = r.out.trained_as.rope_scaling_not_kept;
     word = rope_type_word(type);
     r.out.notes.push_back(fmt::format("{} of type {} is not kept", rope.key, word));

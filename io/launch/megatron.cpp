@@ -140,7 +140,7 @@ void recompute_flags(Flags& flags, const Answer& written) {
   if (plan.offload_layers) flags.add("--cpu-offloading-num-layers {}", plan.offload_layers->value);
   const Model& model = written.scenario->model;
   Modules modules;  // of latent attention and shared experts, where the model has them
-  for (const auto& [word, module] : kModuleNames)
+  for (const auto& [word, module] : kNames<Module>)
     if (written.scenario->plan.recompute_modules.has(module) &&
         ((module != Module::LatentUp && module != Module::SharedExperts) || has_any(model, {module})))
       modules.add(module);

@@ -308,7 +308,7 @@ void write_efficiency(YamlText& out, std::string_view key, const Device& device)
   const auto& all = device.efficiency;
   if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.has_value(); })) return;
   out.open(key);
-  for (const auto& [text, kind] : kOperatorKindNames) {
+  for (const auto& [text, kind] : kNames<OperatorKind>) {
     const auto& stated = all[static_cast<std::size_t>(kind)];
     if (!stated) continue;
     EfficiencyKeys keys{*stated};

@@ -298,7 +298,7 @@ void write_modules(YamlText& out, std::string_view key, const PlanRequest& plan)
 // A size, or whose rule.
 void read_bucket(Reader& reader, const At& at, PlanRequest& plan) {
   plan.bucket_rule = BucketRule::Size;
-  for (const auto& [text, rule] : names_of(BucketRule{}))
+  for (const auto& [text, rule] : kNames<BucketRule>)
     if (at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == text) plan.bucket_rule = rule;
   if (plan.bucket_rule != BucketRule::Size) return;
   if (at.yaml.is(Yaml::Type::Scalar) && !at.yaml.scalar.empty() &&

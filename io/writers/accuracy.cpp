@@ -149,7 +149,7 @@ std::string in_short(const TableResult& table) {
                         mean_error(accuracy.mean_beside_baseline), mean_error(accuracy.baseline_largest));
   if (accuracy.tau) text += fmt::format("; Kendall's tau {:.2f}", *accuracy.tau);
   std::string left_out;
-  for (const auto& [status_name, status] : kCellStatuses) {
+  for (const auto& [status_name, status] : kNames<CellStatus>) {
     if (status == CellStatus::Compared) continue;
     const auto count = std::count_if(table.cells.begin(), table.cells.end(), [&, status = status](const Cell& cell) {
       return cell.row.status == status && !cell.reference;

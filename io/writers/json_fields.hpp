@@ -113,10 +113,6 @@ class JsonFields {
   explicit JsonFields(bool schema) : schema_(schema) {}
 
   template <class T>
-  static constexpr bool kNamed = requires(T value) {
-    names_of(value);
-  };
-  template <class T>
   static constexpr bool kText = std::convertible_to<T, std::string_view>;
   template <class T>
   static constexpr bool kMap = requires {
@@ -126,10 +122,10 @@ class JsonFields {
   // A value; of null: its schema.
   template <class T>
   void put(const T* value) {
-    if constexpr (kNamed<T>) {
+    if constexpr (Enumeration<T>) {
       if (value != nullptr) return text_.value(name(*value)), void();
       std::vector<std::string_view> all;
-      for (const auto& each : names_of(T{}))
+      for (const auto& each : kNames<T>)
         all.push_back(each.first);
       one_of("", all);
     } else if constexpr (kText<T>) {

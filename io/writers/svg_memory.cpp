@@ -16,8 +16,8 @@ namespace {
 constexpr int kMostStrips = 8;
 constexpr double kStrip = 40, kStripGap = 7;
 constexpr int kLayers = 4;
-constexpr std::array<std::string_view, kLayers> kNames = {"weights, gradients, optimizer, reserve", "stash and logits",
-                                                          "recomputed, workspace", "buffers"};
+constexpr std::array<std::string_view, kLayers> kLayerNames = {"weights, gradients, optimizer, reserve",
+                                                               "stash and logits", "recomputed, workspace", "buffers"};
 
 std::array<Bytes, kLayers> layers(const MemoryBytes& m) {
   return {m.weights + m.gradients + m.optimizer + m.reserve, m.stash + m.logits, m.recompute + m.workspace, m.buffers};
@@ -72,7 +72,7 @@ void memory_strip(Canvas& canvas, const Answer& answer, const Axis& axis, double
       }
       x = end;
     }
-    if (!d.empty()) canvas.path(d, fmt::format("m{}", layer), kNames[layer]);
+    if (!d.empty()) canvas.path(d, fmt::format("m{}", layer), kLayerNames[layer]);
   }
 }
 
@@ -98,7 +98,7 @@ MemoryStrips::MemoryStrips(const std::vector<const Answer*>& answers) {
 
 void MemoryStrips::explain(Canvas& canvas, Legend& legend) const {
   for (std::size_t i = 0; i < kLayers; ++i)
-    if (used_[i]) legend.entry(fmt::format("m{}", i), kNames[i]);
+    if (used_[i]) legend.entry(fmt::format("m{}", i), kLayerNames[i]);
   if (largest_device_ > Bytes{})
     legend.entry(
         capacity_shown_ ? 16 : 0,

@@ -166,7 +166,7 @@ bool read_value(Reader& reader, const At& at, E& value) {
   const std::string* text = scalar(reader, at, "a name");
   if (!text) return false;
   std::vector<std::string_view> known;
-  for (const auto& [name, enumerator] : names_of(E{})) {
+  for (const auto& [name, enumerator] : kNames<E>) {
     if (name == *text) return value = enumerator, true;
     known.push_back(name);
   }

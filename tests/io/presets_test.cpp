@@ -41,7 +41,7 @@ TEST_CASE("every shipped device names the source of each of its figures") {
     CHECK_MESSAGE(!device.price_per_hour.has_value(), file << ": a price is the user's");
     for (const auto& [precision, rate] : device.peak)
       CHECK_MESSAGE(device.sources.contains("peak." + std::string(name(precision))), file);
-    for (const auto& [kind, which] : kOperatorKindNames) {
+    for (const auto& [kind, which] : kNames<OperatorKind>) {
       const auto& efficiency = device.efficiency[static_cast<std::size_t>(which)];
       if (which > OperatorKind::Memory && !efficiency) continue;  // products in fewer bits, where there are curves
       REQUIRE_MESSAGE(efficiency.has_value(), file << " " << kind);
