@@ -42,33 +42,41 @@ enum class SweepFigure {
   DaysExpected,
   CostExpected,
 };
+// In a table. Scaled: in the unit that its largest value asks for, which the head names.
+enum class CellForm { Scaled, Percent, ThreeDigits, FourDigits, Whole, Times };
+enum class Better { Less, More };
 struct SweepFigureName {
   std::string_view name;
   SweepFigure figure;
   Unit unit;
+  std::string_view head;  // of its column
+  CellForm form;
+  Better better;
 };
 inline constexpr std::array<SweepFigureName, 21> kSweepFigures = {{
-    {"step_time", SweepFigure::StepTime, Unit::Second},
-    {"samples_per_s", SweepFigure::SamplesPerS, Unit::None},
-    {"samples_per_s_per_device", SweepFigure::SamplesPerSDevice, Unit::None},
-    {"tokens_per_s", SweepFigure::TokensPerS, Unit::None},
-    {"tokens_per_s_per_device", SweepFigure::TokensPerSDevice, Unit::None},
-    {"mfu", SweepFigure::Mfu, Unit::None},
-    {"bubble", SweepFigure::Bubble, Unit::None},
-    {"peak_memory", SweepFigure::PeakMemory, Unit::Byte},
-    {"headroom", SweepFigure::Headroom, Unit::Byte},
-    {"devices", SweepFigure::Devices, Unit::None},
-    {"speed_up", SweepFigure::SpeedUp, Unit::None},
-    {"hfu", SweepFigure::Hfu, Unit::None},
-    {"longest_span", SweepFigure::LongestSpan, Unit::Second},
-    {"weights_memory", SweepFigure::WeightsMemory, Unit::Byte},
-    {"days", SweepFigure::Days, Unit::None},
-    {"device_hours", SweepFigure::DeviceHours, Unit::None},
-    {"cost", SweepFigure::Cost, Unit::None},
-    {"energy_kwh", SweepFigure::EnergyKwh, Unit::None},
-    {"goodput", SweepFigure::Goodput, Unit::None},
-    {"days_expected", SweepFigure::DaysExpected, Unit::None},
-    {"cost_expected", SweepFigure::CostExpected, Unit::None},
+    {"step_time", SweepFigure::StepTime, Unit::Second, "step", CellForm::Scaled, Better::Less},
+    {"samples_per_s", SweepFigure::SamplesPerS, Unit::None, "samples/s", CellForm::FourDigits, Better::More},
+    {"samples_per_s_per_device", SweepFigure::SamplesPerSDevice, Unit::None, "samples/s/dev", CellForm::FourDigits,
+     Better::More},
+    {"tokens_per_s", SweepFigure::TokensPerS, Unit::None, "tokens/s", CellForm::FourDigits, Better::More},
+    {"tokens_per_s_per_device", SweepFigure::TokensPerSDevice, Unit::None, "tokens/s/dev", CellForm::FourDigits,
+     Better::More},
+    {"mfu", SweepFigure::Mfu, Unit::None, "MFU", CellForm::Percent, Better::More},
+    {"bubble", SweepFigure::Bubble, Unit::None, "bubble", CellForm::Percent, Better::Less},
+    {"peak_memory", SweepFigure::PeakMemory, Unit::Byte, "peak", CellForm::Scaled, Better::Less},
+    {"headroom", SweepFigure::Headroom, Unit::Byte, "left", CellForm::Scaled, Better::More},
+    {"devices", SweepFigure::Devices, Unit::None, "devices", CellForm::Whole, Better::Less},
+    {"speed_up", SweepFigure::SpeedUp, Unit::None, "speed-up", CellForm::Times, Better::More},
+    {"hfu", SweepFigure::Hfu, Unit::None, "HFU", CellForm::Percent, Better::More},
+    {"longest_span", SweepFigure::LongestSpan, Unit::Second, "span", CellForm::Scaled, Better::Less},
+    {"weights_memory", SweepFigure::WeightsMemory, Unit::Byte, "weights", CellForm::Scaled, Better::Less},
+    {"days", SweepFigure::Days, Unit::None, "days", CellForm::ThreeDigits, Better::Less},
+    {"device_hours", SweepFigure::DeviceHours, Unit::None, "device-h", CellForm::FourDigits, Better::Less},
+    {"cost", SweepFigure::Cost, Unit::None, "cost", CellForm::FourDigits, Better::Less},
+    {"energy_kwh", SweepFigure::EnergyKwh, Unit::None, "kWh at most", CellForm::FourDigits, Better::Less},
+    {"goodput", SweepFigure::Goodput, Unit::None, "goodput", CellForm::Percent, Better::More},
+    {"days_expected", SweepFigure::DaysExpected, Unit::None, "days with failures", CellForm::ThreeDigits, Better::Less},
+    {"cost_expected", SweepFigure::CostExpected, Unit::None, "cost with failures", CellForm::FourDigits, Better::Less},
 }};
 const SweepFigureName* find_sweep_figure(std::string_view name);
 const SweepFigureName& name_of(SweepFigure figure);

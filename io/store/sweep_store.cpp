@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/read/read_condition.hpp"
+#include "io/text/names.hpp"
 #include "io/writers/json_text.hpp"
 
 namespace pipewright::io {
@@ -20,8 +21,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kDatabaseSchema = "pipewright.sweep-db/1";
 constexpr std::size_t kMostKeys = 1000;  // each is a column, of which SQLite allows 2000
 
-constexpr std::array<std::string_view, 5> kOutcomes = {"fits", "does_not_fit", "no_plan", "invalid", "left_out"};
-constexpr std::size_t kLeftOutOutcome = 4;
+constexpr std::string_view kLeftOutOutcome = "left_out";
 
 // The columns of a row behind its point: kind in SQL, and the value in a row that has figures. The grid's follow.
 struct Column {
@@ -181,8 +181,7 @@ SweepQuestion question_of(const std::string& text) {
 std::vector<StoreValue> values_of(const SweepQuestion& question, const SweepFinding& finding) {
   const SweepRow* const row = finding.row ? &*finding.row : nullptr;
   std::vector<StoreValue> values = {finding.point};
-  values.emplace_back(
-      std::string(kOutcomes[row != nullptr ? static_cast<std::size_t>(row->outcome) : kLeftOutOutcome]));
+  values.emplace_back(std::string(row != nullptr ? name(row->outcome) : kLeftOutOutcome));
   for (const Column& column : kFigureColumns)
     values.push_back(row != nullptr && row->has_figures() ? column.value(*row) : std::monostate{});
   values.push_back(row != nullptr ? StoreValue(row->reason) : std::monostate{});
@@ -198,13 +197,13 @@ SweepFinding finding_of(std::span<const StoreValue> values) {
   if (values.size() <= kReason) throw InputError("too few values");
   SweepFinding finding{std::get<std::int64_t>(values[0]), {}};
   const auto& word = std::get<std::string>(values[1]);
-  const auto outcome =
-      static_cast<std::size_t>(std::find(kOutcomes.begin(), kOutcomes.end(), word) - kOutcomes.begin());
-  if (outcome == kOutcomes.size()) throw InputError(fmt::format("outcome \"{}\"", word.substr(0, 64)));
-  if (outcome == kLeftOutOutcome) return finding;
+  if (word == kLeftOutOutcome) return finding;
+  const auto outcome = std::ranges::find(kNames<SweepRow::Outcome>, word, &Name<SweepRow::Outcome>::first);
+  if (outcome == std::end(kNames<SweepRow::Outcome>))
+    throw InputError(fmt::format("outcome \"{}\"", word.substr(0, 64)));
   SweepRow& row = finding.row.emplace();
   row.point = finding.point;
-  row.outcome = static_cast<SweepRow::Outcome>(outcome);
+  row.outcome = outcome->second;
   row.reason = std::get<std::string>(values[kReason]);
   if (row.has_figures())
     for (std::size_t i = 0; i < kFigureColumns.size(); ++i)

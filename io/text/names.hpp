@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/answers/expectation.hpp"
+#include "core/answers/sweep.hpp"
 #include "core/cluster/cluster.hpp"
 #include "core/cluster/measured_terms.hpp"
 #include "core/model/trained_as.hpp"
@@ -184,6 +185,11 @@ inline constexpr Name<RopeScalingType> kNames<RopeScalingType>[] = {{"linear", R
 template <>
 inline constexpr Name<RouterScores> kNames<RouterScores>[] = {{"softmax", RouterScores::Softmax},
                                                               {"sigmoid", RouterScores::Sigmoid}};
+template <>
+inline constexpr Name<SweepRow::Outcome> kNames<SweepRow::Outcome>[] = {{"fits", SweepRow::Outcome::Fits},
+                                                                        {"does_not_fit", SweepRow::Outcome::DoesNotFit},
+                                                                        {"no_plan", SweepRow::Outcome::NoPlan},
+                                                                        {"invalid", SweepRow::Outcome::Invalid}};
 // Statuses that a cell can be given. `compared` is what a cell without one is.
 template <>
 inline constexpr Name<CellStatus> kNames<CellStatus>[] = {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "io/text/format_quantity.hpp"
+#include "io/text/names.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/documents.hpp"
 #include "io/writers/html.hpp"
@@ -132,16 +133,6 @@ std::pair<Sweep, std::string_view> cut(const Sweep& sweep) {
   for (const SweepRow& row : sweep.rows)
     if (part.rows.size() < kRowsOfCut && level(row) == best) part.rows.push_back(row);
   return {std::move(part), best == 2 ? " that fit" : best == 1 ? " that have figures" : ""};
-}
-
-std::string_view words(SweepRow::Outcome outcome) {
-  switch (outcome) {
-    case SweepRow::Outcome::Fits: return "fits";
-    case SweepRow::Outcome::DoesNotFit: return "does_not_fit";
-    case SweepRow::Outcome::NoPlan: return "no_plan";
-    case SweepRow::Outcome::Invalid: return "invalid";
-  }
-  return "";
 }
 
 // "6 6 7 5": 4 chunks, 24 layers.
@@ -316,7 +307,7 @@ std::string sweep_csv(const Sweep& sweep) {
       else
         text += fmt::format("{}", *value);
     }
-    text += fmt::format(",{},{},{},{},{}\n", words(row.outcome), csv_field(row.plan), csv_field(row.layers),
+    text += fmt::format(",{},{},{},{},{}\n", name(row.outcome), csv_field(row.plan), csv_field(row.layers),
                         row.has_figures() ? (row.plan_changes ? "true" : "false") : "", csv_field(row.reason));
   }
   return text;
@@ -378,13 +369,9 @@ void write_sweep(JsonFields& json, const Sweep& sweep) {
             [&] { json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of)); });
   write_answer(json, sweep);
   const std::vector<SweepFigureName> figures = written_figures(sweep);
-  std::vector<std::string_view> outcomes;
-  for (const SweepRow::Outcome outcome :
-       {SweepRow::Outcome::Fits, SweepRow::Outcome::DoesNotFit, SweepRow::Outcome::NoPlan, SweepRow::Outcome::Invalid})
-    outcomes.push_back(words(outcome));
   json.list("rows", sweep.rows, [&](const SweepRow& row) {
     write_point(json, question, row.point);
-    json.word("outcome", words(row.outcome), outcomes);
+    json.field("outcome", row.outcome);
     json.when(row.has_figures(), [&] { write_figures(json, figures, row); });
     json.field("reason", row.reason);
   });

@@ -102,7 +102,7 @@ SweepFigure main_figure(const SweepQuestion& question) {
 
 std::vector<BestRow> best_rows(const Sweep& sweep, std::size_t most) {
   const SweepFigure by = main_figure(sweep.question);
-  const double sign = less_is_better(by) ? 1 : -1;
+  const double sign = name_of(by).better == Better::Less ? 1 : -1;
   std::map<double, BestRow> found;  // best first
   for (const SweepRow& row : sweep.rows) {
     if (row.outcome != SweepRow::Outcome::Fits) continue;

@@ -17,6 +17,4 @@ std::string cell_of(SweepFigure figure, double value, const Scale& scale);
 // One unit for the column.
 Scale scale_of(const Sweep& sweep, SweepFigure figure);
 
-bool less_is_better(SweepFigure figure);
-
 }  // namespace pipewright::io

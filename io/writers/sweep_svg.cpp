@@ -204,7 +204,7 @@ class Plot {
   };
 
   std::vector<std::size_t> furthest(std::size_t count, std::size_t most, const auto& each, LeftOut& left_out) const {
-    const double sign = less_is_better(figure_) ? -1 : 1;
+    const double sign = name_of(figure_).better == Better::Less ? -1 : 1;
     using Reach = std::pair<bool, double>;
     std::vector<std::pair<Reach, std::size_t>> reached;
     for (std::size_t i = 0; i < count; ++i) {
@@ -258,8 +258,7 @@ class Plot {
     } else if (chosen.unit == Unit::Byte) {
       const Scale scale = bytes_scale(Bytes{static_cast<std::int64_t>(std::max(largest, -least))});
       unit_ = scale.unit, label_ += " in " + scale.name;
-    } else if (figure_ == SweepFigure::Mfu || figure_ == SweepFigure::Hfu || figure_ == SweepFigure::Bubble ||
-               figure_ == SweepFigure::Goodput) {
+    } else if (chosen.form == CellForm::Percent) {
       unit_ = 0.01, label_ += " in %";
     }
     step_ = largest - least > 0 ? round_step((largest - least) / unit_) : 1;
