@@ -72,62 +72,51 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
     head_line += " · in the best plan " + idle;
   std::string text = wrapped("", head_line, width);
   text += text_table(columns(ranking.plans), width) + "\n";
+  // The label stands before the first of them.
+  const auto lines = [&](std::string_view label, const std::vector<std::string>& all) {
+    for (const std::string& each : all)
+      text += wrapped(fmt::format("{:<14}", std::exchange(label, "")), each, width);
+  };
   std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
   if (several_classes(best))
     chosen += fmt::format(", on class {} ({})", classes_text(best), class_names(asked.cluster));
-  text += wrapped("best plan     ", chosen, width);
-  text += wrapped("              ", layers_text(best.plan), width);
-  if (!ranking.order.empty()) text += wrapped("layer order   ", ranking.order, width);
-  text += wrapped("optimality    ", quality(ranking), width);
-  for (std::size_t i = 0; i < ranking.restricted.size(); ++i)
-    text += wrapped(i == 0 ? "searched for  " : "              ",
-                    (i == 0 ? ranking.framework + " alone: " : "") + ranking.restricted[i], width);
+  lines("best plan", {chosen, layers_text(best.plan)});
+  if (!ranking.order.empty()) lines("layer order", {ranking.order});
+  lines("optimality", {quality(ranking)});
+  std::vector<std::string> restricted = ranking.restricted;
+  if (!restricted.empty()) restricted.front().insert(0, ranking.framework + " alone: ");
+  lines("searched for", restricted);
   if (const auto& range = best.report.range)
-    text += wrapped("step time     ",
-                    fmt::format("{} s ({})", seconds_text(best.report.step_time),
-                                within_90(seconds_text(range->fastest), seconds_text(range->slowest))),
-                    width);
+    lines("step time", {fmt::format("{} s ({})", seconds_text(best.report.step_time),
+                                    within_90(seconds_text(range->fastest), seconds_text(range->slowest)))});
   for (const auto& [label, line] : interval_lines(best.report))
-    text += wrapped(fmt::format("{:<14}", label), line, width);
-  const Sizes sizes(asked);
-  text += wrapped("memory        ", memory_text(best, sizes), width);
-  text += wrapped("limited by    ", best.report.limiting_factor, width);
+    lines(label, {line});
+  lines("memory", {memory_text(best, Sizes(asked))});
+  lines("limited by", {best.report.limiting_factor});
   const bool beside_late_copies =
       best.report.steady && std::any_of(ranking.plans.begin(), ranking.plans.end(),
                                         [](const Found& found) { return found.plan.stages == 1; });
   if (beside_late_copies)
-    text += wrapped("note          ",
-                    "copies of one stage update one round late here, next to their computation; `simulate` compares "
-                    "with data parallelism that waits for its gradients, which is slower",
-                    width);
+    lines("note", {"copies of one stage update one round late here, next to their computation; `simulate` compares "
+                   "with data parallelism that waits for its gradients, which is slower"});
   const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
     return found.plan.global_batch_size == best.plan.global_batch_size;
   });
   if (!one_batch)
-    text += wrapped("batch         ",
-                    "the plans have different global batches (GBS); training.global_batch_size would hold it", width);
-  const char* head = "searched      ";
-  for (const std::string& line : tried(ranking)) {
-    text += wrapped(head, line, width);
-    head = "              ";
-  }
-  head = "flips         ";
-  for (const Flip& flip : ranking.flips) {
-    text += wrapped(head, flip_text(flip), width);
-    head = "              ";
-  }
-  for (const Unmoved& range : ranking.unmoved) {
-    text += wrapped(
-        head,
-        fmt::format("none for a {} from {} to {}", range.what, short_bandwidth(range.from), short_bandwidth(range.to)),
-        width);
-    head = "              ";
-  }
+    lines("batch", {"the plans have different global batches (GBS); training.global_batch_size would hold it"});
+  lines("searched", tried(ranking));
+  std::vector<std::string> flips;
+  for (const Flip& flip : ranking.flips)
+    flips.push_back(flip_text(flip));
+  for (const Unmoved& range : ranking.unmoved)
+    flips.push_back(
+        fmt::format("none for a {} from {} to {}", range.what, short_bandwidth(range.from), short_bandwidth(range.to)));
   if (options.explain && ranking.ended != Ended::No)
-    text += wrapped(head, "not looked for: " + ended_text(ranking), width);
+    flips.push_back("not looked for: " + ended_text(ranking));
   else if (options.explain && !ranking.order.empty())
-    text += wrapped(head, "not looked for with plan.order: graph; write the plan with -o and ask that one", width);
+    flips.push_back("not looked for with plan.order: graph; write the plan with -o and ask that one");
+  lines("flips", flips);
   if (options.explain) text += explained(ranking, width);
   for (const std::string& warning : warnings_of(ranking))
     text += "\n" + wrapped("warning: ", warning, width);

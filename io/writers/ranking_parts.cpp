@@ -1,7 +1,6 @@
 #include "io/writers/ranking_parts.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 
 #include <fmt/format.h>
@@ -150,76 +149,61 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const bool classes = std::any_of(plans.begin(), plans.end(), several_classes);
   const bool gpus = is_gpu(plans.front().scenario->cluster.device);
   const std::string each = gpus ? "/GPU" : "/device";
-  std::vector<TextColumn> all = {{"#"},
-                                 {gpus ? "GPUs" : "devices"},
-                                 {"GBS"},
-                                 {"MBS"},
-                                 {"Seq"},
-                                 {"TP"},
-                                 {"CP"},
-                                 {"EP"},
-                                 {"PP"},
-                                 {"VP"},
-                                 {"DP"},
-                                 {"replicas", true},
-                                 {"class", true},
-                                 {"schedule", true},
-                                 {"recompute", true},
-                                 {"ZeRO"},
-                                 {"step s"},
-                                 {"samples/s"},
-                                 {"tok/s" + each},
-                                 {"TFLOP/s" + each},
-                                 {"MFU %"},
-                                 {"bubble %"},
-                                 {"peak " + sizes.unit()},
-                                 {"left " + sizes.unit()},
-                                 {"days"},
-                                 {"cost"},
-                                 {"goodput %"}};
-  const std::array<std::string, 13> often_empty = {
-      "replicas",     "class",          "Seq",   "CP",   "EP",   "VP",       "ZeRO",
-      "tok/s" + each, "TFLOP/s" + each, "MFU %", "days", "cost", "goodput %"};
-  for (const std::string& head : often_empty)
-    for (TextColumn& column : all)
-      column.drop_zero |= column.head == head;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const Found& found = plans[i];
-    const Layout& layout = found.layout;
-    const auto sequence = found.scenario->training.sequence_length;
-    const Fullest device = fullest(found);
-    const Figures whole = whole_training(found);
-    std::vector<std::string> cells = {
-        std::to_string(i + 1),
-        std::to_string(found.plan.devices()),
-        std::to_string(found.plan.global_batch_size),
-        std::to_string(layout.micro_batch_size),
-        sequence ? std::to_string(*sequence) : "-",
-        std::to_string(layout.tensor_parallel),
-        layout.context_parallel > 1 ? std::to_string(layout.context_parallel) : "-",
-        layout.expert_parallel > 1 ? std::to_string(layout.expert_parallel) : "-",
-        std::to_string(layout.stages),
-        layout.virtual_stages > 1 ? std::to_string(layout.virtual_stages) : "-",
-        std::to_string(layout.data_parallel),
-        replicas_text(found.plan),
-        classes ? classes_text(found) : "-",
-        layout.schedule,
-        short_recompute(found.plan),
-        layout.shard > 0 ? fmt::format("{} by {}", layout.zero, layout.shard) : std::to_string(layout.zero),
-        seconds_text(found.report.step_time),
-        fmt::format("{:.4g}", found.report.samples_per_s),
-        figure(tokens_per_s_per_device(found), "{:.0f}"),
-        figure(tflops_per_device(found), "{:.0f}"),
-        found.report.mfu ? fmt::format("{:.1f}", 100 * *found.report.mfu) : "-",
-        fmt::format("{:.1f}", 100 * found.report.bubble_fraction),
-        sizes(device.need),
-        sizes(device.capacity - device.need),
-        figure(whole.days, "{:.4g}"),
-        whole.cost ? money_text(*whole.cost) : "-",
-        whole.goodput ? fmt::format("{:.1f}", 100 * *whole.goodput) : "-"};
-    for (std::size_t c = 0; c < all.size(); ++c)
-      all[c].cells.push_back(cells[c]);
-  }
+  struct Row {
+    const Found& found;
+    const Layout& layout;
+    Fullest device;
+    Figures whole;
+  };
+  std::vector<Row> rows;
+  for (const Found& found : plans)
+    rows.push_back({found, found.layout, fullest(found), whole_training(found)});
+  std::vector<TextColumn> all;
+  const auto add = [&](TextColumn column, const auto& cell) {
+    for (const Row& row : rows)
+      column.cells.push_back(cell(row));
+    all.push_back(std::move(column));
+  };
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  const auto above_1 = [](std::int64_t value) { return value > 1 ? std::to_string(value) : "-"; };
+  const auto percent_of = [](std::optional<double> share) { return share ? fmt::format("{:.1f}", 100 * *share) : "-"; };
+  add({"#"}, [&](const Row& row) { return number(&row - rows.data() + 1); });
+  add({gpus ? "GPUs" : "devices"}, [&](const Row& row) { return number(row.found.plan.devices()); });
+  add({"GBS"}, [&](const Row& row) { return number(row.found.plan.global_batch_size); });
+  add({"MBS"}, [&](const Row& row) { return number(row.layout.micro_batch_size); });
+  add({.head = "Seq", .drop_zero = true}, [](const Row& row) {
+    const auto tokens = row.found.scenario->training.sequence_length;
+    return tokens ? std::to_string(*tokens) : "-";
+  });
+  add({"TP"}, [&](const Row& row) { return number(row.layout.tensor_parallel); });
+  add({.head = "CP", .drop_zero = true}, [&](const Row& row) { return above_1(row.layout.context_parallel); });
+  add({.head = "EP", .drop_zero = true}, [&](const Row& row) { return above_1(row.layout.expert_parallel); });
+  add({"PP"}, [&](const Row& row) { return number(row.layout.stages); });
+  add({.head = "VP", .drop_zero = true}, [&](const Row& row) { return above_1(row.layout.virtual_stages); });
+  add({"DP"}, [&](const Row& row) { return number(row.layout.data_parallel); });
+  add({.head = "replicas", .left = true, .drop_zero = true},
+      [](const Row& row) { return replicas_text(row.found.plan); });
+  add({.head = "class", .left = true, .drop_zero = true},
+      [&](const Row& row) { return classes ? classes_text(row.found) : "-"; });
+  add({.head = "schedule", .left = true}, [](const Row& row) { return row.layout.schedule; });
+  add({.head = "recompute", .left = true}, [](const Row& row) { return short_recompute(row.found.plan); });
+  add({.head = "ZeRO", .drop_zero = true}, [&](const Row& row) {
+    return row.layout.shard > 0 ? fmt::format("{} by {}", row.layout.zero, row.layout.shard) : number(row.layout.zero);
+  });
+  add({"step s"}, [](const Row& row) { return seconds_text(row.found.report.step_time); });
+  add({"samples/s"}, [](const Row& row) { return fmt::format("{:.4g}", row.found.report.samples_per_s); });
+  add({.head = "tok/s" + each, .drop_zero = true},
+      [](const Row& row) { return figure(tokens_per_s_per_device(row.found), "{:.0f}"); });
+  add({.head = "TFLOP/s" + each, .drop_zero = true},
+      [](const Row& row) { return figure(tflops_per_device(row.found), "{:.0f}"); });
+  add({.head = "MFU %", .drop_zero = true}, [&](const Row& row) { return percent_of(row.found.report.mfu); });
+  add({"bubble %"}, [&](const Row& row) { return percent_of(row.found.report.bubble_fraction); });
+  add({"peak " + sizes.unit()}, [&](const Row& row) { return sizes(row.device.need); });
+  add({"left " + sizes.unit()}, [&](const Row& row) { return sizes(row.device.capacity - row.device.need); });
+  add({.head = "days", .drop_zero = true}, [](const Row& row) { return figure(row.whole.days, "{:.4g}"); });
+  add({.head = "cost", .drop_zero = true},
+      [](const Row& row) { return row.whole.cost ? money_text(*row.whole.cost) : "-"; });
+  add({.head = "goodput %", .drop_zero = true}, [&](const Row& row) { return percent_of(row.whole.goodput); });
   return all;
 }
 
