@@ -225,7 +225,7 @@ void write(JsonFields& json, const std::vector<Outcome>& outcomes, const std::ve
     json.field("scenarios", outcomes.size()).field("judged", s.judged).field("in_interval", s.in_interval);
     json.field("memory_exact", s.exact).field("mean_error", s.mean_error).field("largest_error", s.largest_error);
   });
-  json.when(!written.empty(), [&] { json.field("written", written); });
+  json.when(!written.empty(), "written", written);
 }
 
 std::string json(const std::vector<Outcome>& outcomes, const std::vector<std::string>& written = {}) {

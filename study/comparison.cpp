@@ -209,7 +209,7 @@ std::vector<ComparedWorker> compared_workers(const RunComparison& c) {
 
 void write(JsonFields& json, const RunComparison& c) {
   json.field("scenario", c.predicted.scenario->name);
-  json.when(c.run.synthetic, [&] { json.field("synthetic", kSynthetic); });
+  json.when(c.run.synthetic, "synthetic", kSynthetic);
   json.field("verdict", c.verdict()).field("reason", c.verdict_text()).field("forced", c.forced);
   json.field("tolerance", c.tolerance).object("step", [&] {
     json.field("predicted", c.predicted.report.makespan).field("corrected", c.judgement.predicted);

@@ -20,15 +20,14 @@ void scenario(JsonFields& json, const Scenario& s) {
   json.object("model", [&] {
     json.field("name", s.model.name).field("layers", s.model.layers.size());
     json.field("parameters", parameter_count(s.model));
-    json.when(trained_count(s.model) != parameter_count(s.model),
-              [&] { json.field("trained_parameters", trained_count(s.model)); });
+    json.when(trained_count(s.model) != parameter_count(s.model), "trained_parameters", trained_count(s.model));
     json.field("batch", s.model.batch).field("source", s.model.source);
   });
   json.object("cluster", [&] {
     json.field("name", s.cluster.name).field("nodes", s.cluster.nodes);
     json.field("devices_per_node", s.cluster.devices_per_node).field("device", s.cluster.device.name);
     json.field("device_memory_bytes", s.cluster.device.memory).field("source", s.cluster.source);
-    json.when(s.cluster.host_bandwidth.has_value(), [&] { json.field("host_bandwidth", s.cluster.host_bandwidth); });
+    json.when(s.cluster.host_bandwidth.has_value(), "host_bandwidth", s.cluster.host_bandwidth);
     json.when(s.cluster.classes() > 1, [&] {
       json.list("classes", std::views::iota(0, s.cluster.classes()), [&](int c) {
         const Device& device = s.cluster.device_of(c);
@@ -40,13 +39,11 @@ void scenario(JsonFields& json, const Scenario& s) {
   });
   json.field("precision", s.training.precision).field("optimizer", s.training.optimizer);
   json.field("gradient_precision", s.training.gradient_precision.value_or(s.training.precision));
-  json.when(s.training.moments.value != Moments::Fp32, [&] { json.field("moments", s.training.moments.value); });
-  json.when(s.training.master_weights.value != MasterWeights::Fp32,
-            [&] { json.field("master_weights", s.training.master_weights.value); });
+  json.when(s.training.moments.value != Moments::Fp32, "moments", s.training.moments.value);
+  json.when(s.training.master_weights.value != MasterWeights::Fp32, "master_weights", s.training.master_weights.value);
   json.field("zero", s.training.zero);
-  json.when(s.training.offload_optimizer.value > 0,
-            [&] { json.field("offload_optimizer", s.training.offload_optimizer.value); });
-  json.when(s.training.offload_weights.value, [&] { json.field("offload_weights", true); });
+  json.when(s.training.offload_optimizer.value > 0, "offload_optimizer", s.training.offload_optimizer.value);
+  json.when(s.training.offload_weights.value, "offload_weights", true);
   json.field("sequence_length", s.training.sequence_length).field("cost_source", s.cost);
 }
 
@@ -59,57 +56,49 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
   json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
   json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
-  json.when(p.tensor_overlap.value, [&] { json.field("tensor_overlap", true); });
+  json.when(p.tensor_overlap.value, "tensor_overlap", true);
   json.when(p.context_parallel > 1, [&] {
     json.field("context_parallel", p.context_parallel).field("context_exchange", p.context_exchange.value);
-    json.when(p.context_inner.has_value(), [&] {
-      json.field("context_inner", p.context_inner.value_or(Placed<std::int64_t>{1, {}}).value);
-    });
+    json.given("context_inner", p.context_inner);
     json.field("context_split", p.context_split.value).field("context_imbalance", p.context_imbalance.value);
   });
   json.when(p.split().sends_tokens(), [&] {
     json.field("expert_parallel", p.expert_parallel).field("expert_tensor_parallel", p.split().expert_split());
     json.field("expert_exchange", p.expert_exchange.value).field("expert_imbalance", p.expert_imbalance.value);
-    json.when(p.shared_experts_beside.value, [&] { json.field("shared_experts_beside", true); });
+    json.when(p.shared_experts_beside.value, "shared_experts_beside", true);
   });
-  json.when(p.expert_capacity.has_value(), [&] {
-    json.field("expert_capacity", p.expert_capacity.value_or(Placed<double>{}).value);
-    json.field("expert_padding", p.expert_padding);
-  });
-  json.when(p.kept_for_weights.has_value(),
-            [&] { json.field("kept_for_weights", p.kept_for_weights.value_or(Placed<double>{}).value); });
-  json.when(p.barrier.value != Barrier::Flush, [&] { json.field("barrier", p.barrier.value); });
+  json.given("expert_capacity", p.expert_capacity);
+  json.when(p.expert_capacity.has_value(), "expert_padding", p.expert_padding);
+  json.given("kept_for_weights", p.kept_for_weights);
+  json.when(p.barrier.value != Barrier::Flush, "barrier", p.barrier.value);
   for (const ScheduleKey& key : kScheduleKeys)
-    json.when(p.facts.*key.stated && p.*key.asked,
-              [&] { json.field(key.name, (p.*key.asked).value_or(Placed<std::int64_t>{}).value); });
-  json.when(p.uneven_slices(), [&] { json.field("slice_lengths", p.slice_lengths.value); });
+    json.when(p.facts.*key.stated && p.*key.asked, key.name, (p.*key.asked).value_or(Placed<std::int64_t>{}).value);
+  json.when(p.uneven_slices(), "slice_lengths", p.slice_lengths.value);
   json.when(p.pairs.value != Pairs::Serial, [&] {
     json.field("pairs", p.pairs.value).field("exchange_share", p.exchange_share.value);
-    json.when(p.delay_wgrad.value, [&] { json.field("delay_wgrad", true); });
-    json.when(p.pair_time.has_value(), [&] { json.field("pair_time_s", p.pair_time.value_or(Placed<Time>{}).value); });
+    json.when(p.delay_wgrad.value, "delay_wgrad", true);
+    json.given("pair_time_s", p.pair_time);
   });
-  json.when(p.offload_layers.has_value(), [&] {
-    json.field("offload_layers", p.offload_layers.value_or(Placed<std::int64_t>{}).value);
-    json.when(!p.resharding, [&] { json.field("units", p.units); });
-  });
-  json.when(p.shard > 0, [&] { json.field("data_parallel_shard", p.shard); });
+  json.given("offload_layers", p.offload_layers);
+  json.when(p.offload_layers && !p.resharding, "units", p.units);
+  json.when(p.shard > 0, "data_parallel_shard", p.shard);
   json.when(p.resharding.has_value(), [&] {
     const Resharding when = p.resharding.value_or(Resharding{});
     json.field("units", p.units).field("reshard_after_forward", when.after_forward);
-    json.when(when.over > 0, [&] { json.field("reshard_over", when.over); });
+    json.when(when.over > 0, "reshard_over", when.over);
     json.field("reduce_gradients", p.reduce_each ? ReduceGradients::MicroBatch : ReduceGradients::Step);
   });
   json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);
   json.field("last_micro_batch_size", p.last_micro_batch_size).field("global_batch_size", p.global_batch_size);
   layers(json, p.layers);  // per virtual stage
   json.field("recompute", p.recompute);
-  json.when(p.recompute_modules != Modules{Module::AttentionCore},
-            [&] { json.field("recompute_modules", words(p.recompute_modules, " ")); });
-  json.when(!p.rebuilt.empty(), [&] { json.field("rebuilt_layers", p.rebuilt); });
+  json.when(p.recompute_modules != Modules{Module::AttentionCore}, "recompute_modules",
+            words(p.recompute_modules, " "));
+  json.when(!p.rebuilt.empty(), "rebuilt_layers", p.rebuilt);
   json.field("recompute_except_last", p.recompute_except_last).field("skips", p.skips);
   json.field("gradient_sync", p.gradient_sync).field("scatter_gather", p.scatter_gather);
-  json.when(p.bucket_rule != BucketRule::Size, [&] { json.field("bucket_rule", p.bucket_rule); });
-  json.when(p.bucket_rule == BucketRule::Size, [&] { json.field("bucket_bytes", p.bucket); });
+  json.when(p.bucket_rule != BucketRule::Size, "bucket_rule", p.bucket_rule);
+  json.when(p.bucket_rule == BucketRule::Size, "bucket_bytes", p.bucket);
   json.field("vertical_sync", p.vertical_sync).field("devices", p.device);
 }
 
@@ -147,8 +136,8 @@ void memory(JsonFields& json, const MemoryPeak& peak, const MemoryNeed& need, bo
   json.object("memory_need_bytes", [&] {
     json.field("model", need.model).field("rounding", need.rounding).field("fragmentation", need.fragmentation);
     json.field("with_reserve", need.with_reserve).field("low", need.low).field("high", need.high);
-    json.when(need.fit > 0, [&] { json.field("to_fit", need.to_fit); });
-    json.when(need.communicators > Bytes{}, [&] { json.field("communicators", need.communicators); });
+    json.when(need.fit > 0, "to_fit", need.to_fit);
+    json.when(need.communicators > Bytes{}, "communicators", need.communicators);
     json.when(anchored, [&] {
       json.field("anchored", need.anchored);
       json.word("verdict", memory_verdict(need), {"fits", "at risk", "out of memory"});
@@ -181,7 +170,7 @@ void stages(JsonFields& json, const Answer& answer) {
     idle(json, s.idle);
     memory(json, s.memory, s.need, is_anchored(*answer.scenario));
     const Bytes on_host = in_host_memory(answer.memory, answer.schedule, answer.plan, s.stage);
-    json.when(on_host > Bytes{}, [&] { json.field("host_memory_bytes", on_host); });
+    json.when(on_host > Bytes{}, "host_memory_bytes", on_host);
     const bool limited = s.need.capacity.value > 0;  // a real run need not be
     json.field("capacity_bytes", limited ? std::optional(s.need.capacity) : std::nullopt);
     json.field("fits", !limited || s.need.to_fit <= s.need.capacity);

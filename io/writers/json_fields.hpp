@@ -105,6 +105,14 @@ class JsonFields {
     if (schema_) objects_.back().optional = outer;
     return *this;
   }
+  template <class T>
+  JsonFields& when(bool then, std::string_view name, const T& value) {
+    return when(then, [&] { field(name, value); });
+  }
+  template <class T>  // only where it is stated
+  JsonFields& given(std::string_view name, const std::optional<Placed<T>>& stated) {
+    return when(stated.has_value(), name, stated.value_or(Placed<T>{}).value);
+  }
   // An object about which the schema says nothing.
   JsonFields& anything(std::string_view name, const std::function<void(JsonText&)>& members);
 

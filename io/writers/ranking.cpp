@@ -132,13 +132,13 @@ namespace {
 
 void write_layout(JsonFields& json, const Layout& layout) {
   json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
-  json.when(layout.context_parallel > 1, [&] { json.field("context_parallel", layout.context_parallel); });
-  json.when(layout.expert_parallel > 1, [&] { json.field("expert_parallel", layout.expert_parallel); });
+  json.when(layout.context_parallel > 1, "context_parallel", layout.context_parallel);
+  json.when(layout.expert_parallel > 1, "expert_parallel", layout.expert_parallel);
   json.field("stages", layout.stages).field("virtual_stages", layout.virtual_stages);
   json.field("data_parallel", layout.data_parallel).field("schedule", layout.schedule);
   json.field("micro_batch_size", layout.micro_batch_size).field("micro_batches", layout.micro_batches);
   json.field("zero", layout.zero);
-  json.when(layout.shard > 0, [&] { json.field("data_parallel_shard", layout.shard); });
+  json.when(layout.shard > 0, "data_parallel_shard", layout.shard);
   json.field("placement", layout.placement);
 }
 
@@ -154,7 +154,7 @@ void ranked::write_plan(JsonFields& json, const Found& found) {
   json.when(found.scenario && several_classes(found),
             [&] { json.field("classes", [&] { return classes_of(found); }); });
   json.field("recompute", plan.recompute);
-  json.when(!plan.rebuilt.empty(), [&] { json.field("rebuilt_layers", plan.rebuilt); });
+  json.when(!plan.rebuilt.empty(), "rebuilt_layers", plan.rebuilt);
   json.field("step_time_s", report.step_time).field("samples_per_s", report.samples_per_s);
   json.field("tokens_per_s", report.tokens_per_s).field("mfu", report.mfu).field("hfu", report.hfu);
   json.field("tokens_per_s_per_device", [&] { return tokens_per_s_per_device(found); });
@@ -162,7 +162,7 @@ void ranked::write_plan(JsonFields& json, const Found& found) {
   const Fullest device = found.scenario ? fullest(found) : Fullest{};
   json.field("bubble_fraction", report.bubble_fraction).field("peak_bytes", device.need);
   json.field("capacity_bytes", device.capacity);
-  json.when(device.fit > 0, [&] { json.field("to_fit_bytes", device.to_fit); });
+  json.when(device.fit > 0, "to_fit_bytes", device.to_fit);
   json.field("fit_probability", [&] { return fit_probability(found); }).field("value", found.value);
   json.field("limiting_factor", report.limiting_factor);
   const auto whole = found.scenario ? campaign(*found.scenario, plan, report) : std::nullopt;

@@ -365,8 +365,7 @@ void write_sweep(JsonFields& json, const Sweep& sweep) {
   write_grid(json, question);
   json.list("where", question.where, [](const Comparison& comparison) { return comparison.text; });
   json.field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
-  json.when(!sweep.shard.whole(),
-            [&] { json.field("shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of)); });
+  json.when(!sweep.shard.whole(), "shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
   write_answer(json, sweep);
   const std::vector<SweepFigureName> figures = written_figures(sweep);
   json.list("rows", sweep.rows, [&](const SweepRow& row) {
