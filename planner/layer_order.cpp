@@ -72,8 +72,7 @@ std::vector<Time> work_of(const LayerCosts& layers, Recompute recompute) {
 }
 
 const Place& place_of_order(const Scenario& scenario) {
-  const Place& own = scenario.plan.order.place;
-  return own.file.empty() ? scenario.plan.place : own;
+  return or_else(scenario.plan.order.place, scenario.plan.place);
 }
 
 void check_partition(const Scenario& scenario) {

@@ -62,6 +62,18 @@ std::string on_stages(std::size_t begin, std::size_t end) {
 
 }  // namespace
 
+std::string_view word(Recompute mode) {
+  switch (mode) {
+    case Recompute::None: return "none";
+    case Recompute::Selective: return "selective";
+    case Recompute::Full: return "full";
+    case Recompute::Blocks: return "blocks";
+    case Recompute::Layers: return "layers";
+    case Recompute::Knapsack: return "knapsack";
+  }
+  return "";
+}
+
 std::string recompute_in_words(const Plan& plan) {
   if (plan.rebuilt.empty()) return in_words(plan.recompute);
   std::string text = "recompute " + layers_in_words(plan.rebuilt);
@@ -70,31 +82,20 @@ std::string recompute_in_words(const Plan& plan) {
     while (end < std::ssize(plan.recompute) && plan.recompute[end] == mode)
       ++end;
     if (mode == Recompute::Layers || mode == Recompute::None) continue;
-    text += ", " + in_words({mode}).substr(std::string("recompute ").size()) + on_stages(k, end);
+    text += ", " + std::string(word(mode)) + on_stages(k, end);
   }
   return text;
 }
 
 std::string in_words(const std::vector<Recompute>& recompute) {
-  const auto word = [](Recompute mode) {
-    switch (mode) {
-      case Recompute::None: return "none";
-      case Recompute::Selective: return "selective";
-      case Recompute::Full: return "full";
-      case Recompute::Blocks: return "blocks";
-      case Recompute::Layers: return "layers";
-      case Recompute::Knapsack: return "knapsack";
-    }
-    return "";
-  };
   if (std::adjacent_find(recompute.begin(), recompute.end(), std::not_equal_to<>()) == recompute.end())
-    return std::string("recompute ") + (recompute.empty() ? "none" : word(recompute.front()));
+    return "recompute " + std::string(word(recompute.empty() ? Recompute::None : recompute.front()));
   std::string text = "recompute";
   for (std::size_t begin = 0; begin < recompute.size();) {
     std::size_t end = begin;
     while (end < recompute.size() && recompute[end] == recompute[begin])
       ++end;
-    text += std::string(begin == 0 ? " " : ", ") + word(recompute[begin]) + on_stages(begin, end);
+    text += std::string(begin == 0 ? " " : ", ") + std::string(word(recompute[begin])) + on_stages(begin, end);
     begin = end;
   }
   return text;

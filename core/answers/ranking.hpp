@@ -130,6 +130,8 @@ std::string in_words(const Layout& layout);
 // "no plan found yet: the time limit ended the search after 12 of 57 layouts"
 std::string in_words(const NoPlanYet& none);
 
+std::string_view word(Recompute mode);  // "full"
+
 // "recompute full on stages 0-1, none on stages 2-7"
 std::string in_words(const std::vector<Recompute>& recompute);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,15 +97,21 @@ const char* optimizer_name(Optimizer optimizer) {
 
 using Told = std::function<void(const std::string&)>;
 
+// Says that a field differs, and takes what is there.
+template <class T>
+void replace(T& field, std::type_identity_t<T> by, const Told& differs, const std::string& what) {
+  differs(what);
+  field = std::move(by);
+}
+
 void settle_gradient_precision(Training& training, Framework framework, const Told& differs) {
   const Precision asked = training.gradient_precision.value_or(training.precision);
   // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
   const bool in_fp32 = framework == Framework::Megatron || framework == Framework::Torchtitan ||
                        (framework == Framework::DeepSpeed && training.zero == 0);
-  if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32) {
-    differs("gradient_precision: bf16 training accumulates its gradients in fp32");
-    training.gradient_precision = Precision::Fp32;
-  }
+  if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32)
+    replace(training.gradient_precision, Precision::Fp32, differs,
+            "gradient_precision: bf16 training accumulates its gradients in fp32");
   if (framework == Framework::DeepSpeed && training.precision == Precision::Fp16 && training.zero == 0 &&
       asked != Precision::Fp16) {
     differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
@@ -120,14 +127,12 @@ void settle_gradient_precision(Training& training, Framework framework, const To
 }
 
 void settle_gradient_sync(GradientSync& sync, const std::optional<GradientSync>& has, const Told& differs) {
-  if (has == GradientSync::Blocking && sync == GradientSync::Overlapped) {
-    differs("gradient_sync: gradients are all-reduced behind the last backward; blocking");
-    sync = GradientSync::Blocking;
-  }
-  if (has == GradientSync::Overlapped && sync == GradientSync::Blocking) {
-    differs("gradient_sync: gradients are all-reduced during the backward; overlapped");
-    sync = GradientSync::Overlapped;
-  }
+  if (has == GradientSync::Blocking && sync == GradientSync::Overlapped)
+    replace(sync, GradientSync::Blocking, differs,
+            "gradient_sync: gradients are all-reduced behind the last backward; blocking");
+  if (has == GradientSync::Overlapped && sync == GradientSync::Blocking)
+    replace(sync, GradientSync::Overlapped, differs,
+            "gradient_sync: gradients are all-reduced during the backward; overlapped");
 }
 
 // The nearest stage of ZeRO, and when weights and gradients are exchanged there.
@@ -153,8 +158,8 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
                                          : " with tensor parallelism"));
     training.zero = 1;
   } else if (!has(asked)) {
-    differs(fmt::format("zero: {} is not there; copies are whole (data_parallel_replicate_degree): 0", asked));
-    training.zero = 0;
+    replace(training.zero, 0, differs,
+            fmt::format("zero: {} is not there; copies are whole (data_parallel_replicate_degree): 0", asked));
   }
   // Where zero is still open, what goes with some of it stays: the search refuses it with the others.
   const bool open = training.open.contains("zero");
@@ -175,10 +180,9 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
     plan.reshard_after_forward.reset();
   }
   if (words.framework != Framework::DeepSpeed && plan.reshard_after_forward && plan.reshard_after_forward->value &&
-      plan.reshard_over > 0) {
-    differs(fmt::format("reshard_after_forward: {} is not there; true", plan.reshard_over));
-    plan.reshard_over = 0;
-  }
+      plan.reshard_over > 0)
+    replace(plan.reshard_over, 0, differs,
+            fmt::format("reshard_after_forward: {} is not there; true", plan.reshard_over));
   if (plan.reduce_gradients && stages && plan.reduce_gradients->value == ReduceGradients::MicroBatch) {
     differs("reduce_gradients: micro_batch is not there in a pipeline; step");
     plan.reduce_gradients.reset();
@@ -203,10 +207,8 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
     differs("context_exchange: keys and values are gathered there: all_gather");  // torchtitan: others have all ways
     plan.context_exchange.value = ContextExchange::AllGather, plan.context_inner.reset();
   }
-  if (plan.context_split.value == ContextSplit::Contiguous) {
-    differs("context_split: contiguous is not there; zigzag");
-    plan.context_split.value = ContextSplit::Zigzag;
-  }
+  if (plan.context_split.value == ContextSplit::Contiguous)
+    replace(plan.context_split.value, ContextSplit::Zigzag, differs, "context_split: contiguous is not there; zigzag");
   Training& training = scenario.training;
   if (words.framework == Framework::Torchtitan && training.zero < kGradientsSharded &&
       !training.open.contains("zero")) {
@@ -247,10 +249,9 @@ void settle_host_update(Training& training, Framework framework, const Told& dif
     asked = 0;
     return;
   }
-  if (framework == Framework::DeepSpeed && training.zero < kWeightsSharded && asked < 1) {
-    differs(fmt::format("offload_optimizer: {:.4g} is there with zero: 3 alone; all states are on the host: 1", asked));
-    asked = 1;
-  }
+  if (framework == Framework::DeepSpeed && training.zero < kWeightsSharded && asked < 1)
+    replace(asked, 1, differs,
+            fmt::format("offload_optimizer: {:.4g} is there with zero: 3 alone; all states are on the host: 1", asked));
   if (framework == Framework::Megatron && training.optimizer != Optimizer::Adam) {
     differs(fmt::format("offload_optimizer: is there with adam alone, not with {}; states stay on the device: 0",
                         optimizer_name(training.optimizer)));
@@ -268,18 +269,13 @@ void settle_states(Training& training, Framework framework, const Told& differs)
   MasterWeights& masters = training.master_weights.value;
   if (weight_bytes(training.precision).value == 4) masters = MasterWeights::Fp32;  // of no effect
   const bool aware = framework == Framework::Megatron && training.optimizer == Optimizer::Adam && training.zero > 0;
-  if (moments != Moments::Fp32 && (!aware || moments == Moments::Int8)) {
-    differs("moments: in fewer bits are not there; fp32");
-    moments = Moments::Fp32;
-  }
-  if (masters == MasterWeights::None || (masters != MasterWeights::Fp32 && !aware)) {
-    differs("master_weights: are whole there; fp32");
-    masters = MasterWeights::Fp32;
-  }
-  if (aware && moments != Moments::Fp32 && masters == MasterWeights::Fp32 && training.precision == Precision::Bf16) {
-    differs("master_weights: with moments in fewer bits, the 16 bits that bf16 weights lack are kept; remainder");
-    masters = MasterWeights::Remainder;
-  }
+  if (moments != Moments::Fp32 && (!aware || moments == Moments::Int8))
+    replace(moments, Moments::Fp32, differs, "moments: in fewer bits are not there; fp32");
+  if (masters == MasterWeights::None || (masters != MasterWeights::Fp32 && !aware))
+    replace(masters, MasterWeights::Fp32, differs, "master_weights: are whole there; fp32");
+  if (aware && moments != Moments::Fp32 && masters == MasterWeights::Fp32 && training.precision == Precision::Bf16)
+    replace(masters, MasterWeights::Remainder, differs,
+            "master_weights: with moments in fewer bits, the 16 bits that bf16 weights lack are kept; remainder");
 }
 
 // torchtitan's converters of linear layers: fp8 with a scale per row, and mxfp8, in compiled models.        [torchtitan26]
@@ -294,24 +290,21 @@ void settle_low_precision(Training& training, Framework framework, const Told& d
     asked = LowPrecision::None;
     return;
   }
-  if (asked != LowPrecision::Mxfp8) {
-    differs("low_precision: fp8 has a scale per row there; priced as fp8_tensorwise");
-    asked = LowPrecision::Fp8Tensorwise;
-  }
-  if (training.execution == Execution::Eager) {
-    differs("execution: low_precision wants compiled models there; compiled");
-    training.execution = Execution::Compiled;
-  }
+  if (asked != LowPrecision::Mxfp8)
+    replace(asked, LowPrecision::Fp8Tensorwise, differs,
+            "low_precision: fp8 has a scale per row there; priced as fp8_tensorwise");
+  if (training.execution == Execution::Eager)
+    replace(training.execution, Execution::Compiled, differs,
+            "execution: low_precision wants compiled models there; compiled");
 }
 
 // Whole experts, or the tensor-parallel degree's parts of them: torchtitan's ParallelDims.        [torchtitan26]
 void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
   PlanRequest& plan = scenario.plan;
   const TensorParallel split = plan.split();
-  if (plan.expert_exchange.value != ExpertExchange::AllToAll) {
-    differs("expert_exchange: tokens go to the devices of their experts; all_to_all");
-    plan.expert_exchange.value = ExpertExchange::AllToAll;
-  }
+  if (plan.expert_exchange.value != ExpertExchange::AllToAll)
+    replace(plan.expert_exchange.value, ExpertExchange::AllToAll, differs,
+            "expert_exchange: tokens go to the devices of their experts; all_to_all");
   const std::int64_t c = plan.context_parallel.value;
   const bool whole = split.expert_split() == 1 && split.experts % (c * split.degree) == 0;
   const bool parts = split.expert_split() == split.degree && split.experts % c == 0;
@@ -483,10 +476,9 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   Training& training = scenario.training;
   const bool adam_alone = framework == Framework::Torchtitan && training.optimizer != Optimizer::Adam;
   const bool muon = training.optimizer == Optimizer::Muon && framework != Framework::Megatron;
-  if (adam_alone || muon || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch)) {
-    differs(fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
-    training.optimizer = Optimizer::Adam;
-  }
+  if (adam_alone || muon || (training.optimizer == Optimizer::RmsProp && framework != Framework::Torch))
+    replace(training.optimizer, Optimizer::Adam, differs,
+            fmt::format("optimizer: {} is not there; adam", optimizer_name(training.optimizer)));
   if (framework == Framework::Torchtitan && training.precision == Precision::Fp16) {
     differs("precision: fp16 is not there; bf16");
     training.precision = Precision::Bf16;
@@ -501,10 +493,9 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_early_stop(scenario, words(framework), differs);
   settle_offloading(scenario, framework, stages, differs);
   if (copies) settle_zero(scenario, words(framework), stages, differs);
-  if (training.zero >= kWeightsSharded && scenario.plan.pairs.value == Pairs::Fused) {
-    differs("pairs: fused does not go with weights that are gathered; serial");
-    scenario.plan.pairs.value = Pairs::Serial;
-  }
+  if (training.zero >= kWeightsSharded && scenario.plan.pairs.value == Pairs::Fused)
+    replace(scenario.plan.pairs.value, Pairs::Serial, differs,
+            "pairs: fused does not go with weights that are gathered; serial");
   settle_host_weights(training, framework, differs);
   if (!copies) return settle_host_update(training, framework, differs);
   settle_host_update(training, framework, differs);

@@ -10,6 +10,7 @@
 
 #include "core/answers/ranking.hpp"
 #include "core/check.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/refusals.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
@@ -24,10 +25,6 @@ std::string either(const std::vector<std::string>& values) {
 bool flushes(const std::string& schedule) {
   const ScheduleRule* rule = find_schedule(schedule);
   return rule == nullptr || rule->flush;
-}
-
-std::string recompute_name(Recompute mode) {
-  return in_words(std::vector{mode}).substr(std::string_view("recompute ").size());
 }
 
 class Narrowing {
@@ -59,7 +56,6 @@ class Narrowing {
     return plan().open.contains("data_parallel") || plan().open.contains("context_parallel") ||
            plan().data_parallel.value > 1 || plan().context_parallel.value > 1;
   }
-  const Place& place_of(const Place& own) { return own.file.empty() ? plan().place : own; }
 
   void tell(const std::string& key, const std::string& what) {
     found_.restricted.push_back(what);
@@ -68,8 +64,9 @@ class Narrowing {
   }
   [[noreturn]] void refuse(const Place& place, const std::string& key, const std::string& value,
                            const std::string& way_out) {
-    throw InputError(place_of(place), fmt::format("plan.{}: {}, which {} does not have; {}, or leave --for {} out", key,
-                                                  value, words_.name, way_out, words_.word));
+    throw InputError(or_else(place, plan().place),
+                     fmt::format("plan.{}: {}, which {} does not have; {}, or leave --for {} out", key, value,
+                                 words_.name, way_out, words_.word));
   }
 
   void refuse_replicas() {
@@ -179,12 +176,12 @@ class Narrowing {
   void check_recompute(const std::vector<std::string>& all) {
     const std::vector<Recompute>& modes = plan().recompute.value;
     const auto there = [&](Recompute mode) {
-      const std::string asked = mode == Recompute::Layers ? "knapsack" : recompute_name(mode);
+      const std::string asked = mode == Recompute::Layers ? "knapsack" : std::string(word(mode));
       return mode == Recompute::None || std::find(all.begin(), all.end(), asked) != all.end();
     };
     for (const Recompute mode : modes)
       if (!there(mode))
-        refuse(plan().recompute.place, "recompute", recompute_name(mode), "write auto or " + either(all));
+        refuse(plan().recompute.place, "recompute", std::string(word(mode)), "write auto or " + either(all));
     if (words_.one_recompute && std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end())
       refuse(plan().recompute.place, "recompute", "several modes", "write one for all stages");
   }

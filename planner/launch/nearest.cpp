@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/answers/ranking.hpp"
 #include "core/check.hpp"
 #include "core/plan/plan.hpp"
 #include "planner/find_plan.hpp"
@@ -18,16 +19,8 @@
 namespace pipewright::planner {
 namespace {
 
-std::string mode_name(Recompute mode) {
-  switch (mode) {
-    case Recompute::None: return "none";
-    case Recompute::Selective: return "selective";
-    case Recompute::Full: return "full";
-    case Recompute::Blocks: return "blocks";
-    case Recompute::Layers:
-    case Recompute::Knapsack: break;
-  }
-  return "a set of layers";
+std::string_view mode_name(Recompute mode) {
+  return mode == Recompute::Layers || mode == Recompute::Knapsack ? "a set of layers" : word(mode);
 }
 
 // The scenario with what its plan settled written into it, so that one field can be changed at a time.

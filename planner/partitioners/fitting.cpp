@@ -259,11 +259,7 @@ Bytes least_memory(const Plan& plan, const CostModel& cost) {
 
 FittingPlan fitting_layers(const Plan& plan, const CostModel& cost) {
   StageNeeds needs(plan, cost);
-  const LayerCosts layers = cost.layers(plan.micro_batch_size);
-  CutProblem problem{
-      .load = {}, .replicas = plan.replicas, .fits = {}, .later_needs_less = needs.tensors_do_not_grow()};
-  for (std::size_t i = 0; i < layers.forward.size(); ++i)
-    problem.load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
+  CutProblem problem = problem_of(plan, cost, needs);
   std::vector<Bytes> buffers(at(plan.stages));
   problem.fits = [&](StageId k, LayerRange range) { return needs.need(k, range) + buffers[at(k)] <= needs.capacity(); };
   for (int tries = 0; tries < kMostTries; ++tries) {

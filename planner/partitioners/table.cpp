@@ -9,6 +9,7 @@
 #include "planner/partitioners/block_partition.hpp"
 #include "planner/partitioners/fitting.hpp"
 #include "planner/partitioners/least_step.hpp"
+#include "planner/plan_errors.hpp"
 #include "planner/replicated.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -16,8 +17,7 @@ namespace pipewright::planner {
 namespace {
 
 const Place& place_of_partition(const Scenario& scenario) {
-  const Place& own = scenario.plan.partition.place;
-  return own.file.empty() ? scenario.plan.place : own;
+  return or_else(scenario.plan.partition.place, scenario.plan.place);
 }
 
 void cut_balanced(const Scenario&, const CostModel& cost, Plan& plan) {

@@ -44,7 +44,7 @@ Scenario narrowed(const Scenario& scenario) {
         std::pair{"context_parallel", &plan.context_parallel}})
     if (count->value != 1)
       throw InputError(
-          count->place.file.empty() ? plan.place : count->place, fmt::format("plan.{}", key),
+          or_else(count->place, plan.place), fmt::format("plan.{}", key),
           fmt::format("{}, but replicas that are left open make one pipeline with one chunk per stage; leave "
                       "plan.{} out, or write replicas as a list",
                       count->value, key));
@@ -59,10 +59,10 @@ Scenario narrowed(const Scenario& scenario) {
                                          : std::vector<std::string>{result.plan.schedule.value}) {
     const ScheduleRule* rule = find_schedule(schedule);
     if (rule == nullptr || rule->searched_with_replicas == 0)
-      throw InputError(
-          result.plan.schedule.place.file.empty() ? result.plan.place : result.plan.schedule.place, "plan.replicas",
-          "auto is for schedule " + listed(searched_schedules(&ScheduleRule::searched_with_replicas), "or") +
-              ", not for " + schedule + "; write replicas as a list (and another partition), or another schedule");
+      throw InputError(or_else(result.plan.schedule.place, result.plan.place), "plan.replicas",
+                       "auto is for schedule " +
+                           listed(searched_schedules(&ScheduleRule::searched_with_replicas), "or") + ", not for " +
+                           schedule + "; write replicas as a list (and another partition), or another schedule");
   }
   return result;
 }
@@ -73,7 +73,7 @@ void check_cuts_are_free(const Scenario& scenario) {
   if (!std::holds_alternative<LayerCounts>(plan.partition.value) &&
       !std::holds_alternative<CutLayers>(plan.partition.value))
     return;
-  throw InputError(plan.partition.place.file.empty() ? plan.place : plan.partition.place, "plan.partition",
+  throw InputError(or_else(plan.partition.place, plan.place), "plan.partition",
                    "gives the cuts, but plan.replicas: auto chooses the stages and their cuts, too; "
                    "write partition: auto (--set plan.partition=auto), or the replicas");
 }

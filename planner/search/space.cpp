@@ -224,10 +224,6 @@ std::vector<bool> sequence_parallel_for(const Scenario& scenario, std::int64_t g
   return values;
 }
 
-const Place& place_of(const Scenario& scenario, const Place& own) {
-  return own.file.empty() ? scenario.plan.place : own;
-}
-
 bool has_gradients_apart(const GivenSchedule& given) {
   return std::any_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
     return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
@@ -255,9 +251,10 @@ void check_fixed(const Scenario& scenario) {
   check_host_update(scenario, errors);
   errors.throw_if_any();
   if (const auto refused = overlap_refusal(scenario))
-    throw InputError(place_of(scenario, plan.tensor_overlap.place), fmt::format("plan.{}", refused->key), refused->why);
+    throw InputError(or_else(plan.tensor_overlap.place, plan.place), fmt::format("plan.{}", refused->key),
+                     refused->why);
   if (const auto refused = operators_refusal(scenario))
-    throw InputError(place_of(scenario, plan.recompute.place), fmt::format("plan.{}", refused->key), refused->why);
+    throw InputError(or_else(plan.recompute.place, plan.place), fmt::format("plan.{}", refused->key), refused->why);
   if (is_open(scenario, "data_parallel_shard") && scenario.training.zero == 0 && !is_open(scenario, "zero"))
     throw InputError(
         plan.open.at("data_parallel_shard").place, "plan.data_parallel_shard",
@@ -268,7 +265,7 @@ void check_fixed(const Scenario& scenario) {
   if (layers == 0) throw InputError(scenario.model.place, "model.layers", "the model has no layers; give at least one");
   const auto given = [&](const char* key, std::int64_t value) { return is_open(scenario, key) ? 1 : value; };
   if (!is_open(scenario, "stages") && plan.stages.value > layers)
-    throw InputError(place_of(scenario, plan.stages.place), "plan.stages",
+    throw InputError(or_else(plan.stages.place, plan.place), "plan.stages",
                      fmt::format("{} stages for {} layers; every stage holds at least one: use 1..{}, or "
                                  "auto",
                                  plan.stages.value, layers, layers));
@@ -279,7 +276,7 @@ void check_fixed(const Scenario& scenario) {
   if (stages > devices || copies > devices / stages || group > devices / stages / copies ||
       context > devices / stages / copies / group)
     throw InputError(
-        place_of(scenario, plan.stages.place), "plan",
+        or_else(plan.stages.place, plan.place), "plan",
         fmt::format(
             "{} stages x {} copies x {} (tensor_parallel){} need {} devices, the cluster has {}; make one of them "
             "smaller, or auto",
@@ -293,13 +290,13 @@ void check_fixed(const Scenario& scenario) {
                      "auto is every cut and takes no list; write partition: auto, or one partitioner");
   const ScheduleRule* rule = find_schedule(plan.schedule.value);
   if (!is_open(scenario, "schedule") && rule != nullptr && rule->from_file)
-    throw InputError(place_of(scenario, plan.schedule.place),
+    throw InputError(or_else(plan.schedule.place, plan.place),
                      plan.given ? no_search_beside(*plan.given)
                                 : "plan.schedule: `plan` cannot search when a file states the order; write another "
                                   "schedule, or settle the fields that say auto");
   for (const std::string& schedule : schedules_for(scenario))
     if (find_schedule(schedule) == nullptr)
-      throw InputError(place_of(scenario, plan.schedule.place), "plan.schedule",
+      throw InputError(or_else(plan.schedule.place, plan.place), "plan.schedule",
                        unknown_or_begun(schedule, schedule_names()));
 }
 
@@ -395,7 +392,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shared_layers(const Scenario&
         pairs.emplace_back(t, c);
     }
   if (pairs.empty() && refused)
-    throw InputError(place_of(scenario, plan.context_parallel.place), fmt::format("plan.{}", refused->key),
+    throw InputError(or_else(plan.context_parallel.place, plan.place), fmt::format("plan.{}", refused->key),
                      refused->why);
   return pairs;
 }
@@ -422,7 +419,7 @@ class SpaceOf {
       add_pipelines(layout, t * context);
     }
     if (space_.groups.empty() && refused_ && !space_.left_out.contains(kNoBatch))
-      throw InputError(place_of(scenario_, plan_.expert_parallel.place), fmt::format("plan.{}", refused_->key),
+      throw InputError(or_else(plan_.expert_parallel.place, plan_.place), fmt::format("plan.{}", refused_->key),
                        refused_->why);
     return std::move(space_);
   }
