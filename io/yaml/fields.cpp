@@ -412,24 +412,6 @@ void missing_key(Reader& reader, const At& at, std::string_view key, std::string
 
 // ---- the way back ---------------------------------------------------------------------------------------------------
 
-std::string value_text(Time value) {
-  return to_text(value);
-}
-std::string value_text(Bytes value) {
-  return to_text(value);
-}
-std::string value_text(Flops value) {
-  return to_text(value);
-}
-std::string value_text(Bandwidth value) {
-  return to_text(value);
-}
-std::string value_text(FlopRate value) {
-  return to_text(value);
-}
-std::string value_text(Power value) {
-  return to_text(value);
-}
 std::string value_text(double value) {
   return fmt::format("{}", value);
 }

@@ -23,6 +23,7 @@
 #include "core/units.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/names.hpp"
+#include "io/text/quantity.hpp"
 #include "io/yaml/yaml.hpp"
 
 namespace pipewright::core {
@@ -272,12 +273,10 @@ void read_as(Reader& reader, const At& at, Owner& target) {
 }
 
 // ---- the way back ---------------------------------------------------------------------------------------------------
-std::string value_text(Time value);
-std::string value_text(Bytes value);
-std::string value_text(Flops value);
-std::string value_text(Bandwidth value);
-std::string value_text(FlopRate value);
-std::string value_text(Power value);
+template <class Tag, class Rep>
+std::string value_text(Quantity<Tag, Rep> value) {
+  return to_text(value);
+}
 std::string value_text(double value);
 std::string value_text(std::int64_t value);
 std::string value_text(int value);
