@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/model/families/hybrid.hpp"
 #include "core/model/families/lora.hpp"
@@ -48,10 +52,70 @@ constexpr FamilyParameter kTied{
 constexpr FamilyParameter kUntied{
     .name = "tied", .meaning = "the head uses the embedding's table", .choices = "no | yes"};
 
-// ---- reading them ---------------------------------------------------------------------------------------------------
+// ---- keys, both ways ------------------------------------------------------------------------------------------------
 
-std::int64_t or_else(std::int64_t value, std::int64_t otherwise) {
-  return value > 0 ? value : otherwise;
+// Which key is which member of a Transformer stands once, in the functions `x_keys` below: `Reading` fills the members,
+// `Form` tells the keys whose members differ from `otherwise`, or from the first of the words.
+template <class E>
+using Words = std::initializer_list<std::pair<std::string_view, E>>;
+const Words<bool> kStoredOrFused = {{"materialised", false}, {"flash", true}};
+const Words<bool> kFusedOrStored = {{"flash", true}, {"materialised", false}};
+
+class Reading {
+ public:
+  explicit Reading(const FamilyValues& values) : values_(values) {}
+  void number(const char* name, std::int64_t& member, std::int64_t otherwise = 0) const {
+    member = values_[name] > 0 ? values_[name] : otherwise;
+  }
+  void yes(const char* name, bool& member, bool = false) const { member = values_.is(name, "yes"); }
+  template <class E>
+  void word(const char* name, E& member, Words<E> words) const {
+    for (const auto& [word, value] : words)
+      if (values_.is(name, word)) member = value;
+  }
+
+ private:
+  const FamilyValues& values_;
+};
+
+class Form {
+ public:
+  explicit Form(const Family& family) { form_.family = family.name; }
+  void number(const char* name, std::int64_t member, std::int64_t otherwise = 0) {
+    if (member != otherwise) form_.arguments.emplace_back(name, std::to_string(member));
+  }
+  void yes(const char* name, bool member, bool otherwise = false) {
+    if (member != otherwise) form_.arguments.emplace_back(name, member ? "yes" : "no");
+  }
+  template <class E>
+  void word(const char* name, const E& member, Words<E> words) {
+    for (const auto& [word, value] : words)
+      if (value == member && word != words.begin()->first) form_.arguments.emplace_back(name, word);
+  }
+  void text(const char* name, const std::string& member) {
+    if (!member.empty()) form_.arguments.emplace_back(name, member);
+  }
+  FamilyForm done() { return std::move(form_); }
+
+ private:
+  FamilyForm form_;
+};
+
+void common_keys(auto&& keys, auto& t, Words<bool> attention, bool dropout) {
+  keys.number("layers", t.layers);
+  keys.number("hidden", t.hidden);
+  keys.number("heads", t.heads);
+  keys.word("attention", t.flash, attention);
+  keys.yes("dropout", t.dropout, dropout);
+}
+
+Transformer common(const FamilyValues& values, std::string name) {
+  Transformer t;
+  t.name = std::move(name);
+  common_keys(Reading(values), t, kStoredOrFused, true);
+  t.key_heads = t.heads;
+  t.embedding_dropout = t.attention_dropout = t.dropout;
+  return t;
 }
 
 std::int64_t head_size(const FamilyValues& values, std::int64_t given) {
@@ -62,15 +126,94 @@ std::int64_t head_size(const FamilyValues& values, std::int64_t given) {
   return hidden / heads;
 }
 
-Transformer common(const FamilyValues& values, std::string name) {
-  Transformer t;
-  t.name = std::move(name);
-  t.layers = values["layers"];
-  t.hidden = values["hidden"];
-  t.heads = t.key_heads = values["heads"];
-  t.flash = values.is("attention", "flash");
-  t.dropout = t.embedding_dropout = t.attention_dropout = values.is("dropout", "yes");
-  return t;
+void gpt_keys(auto&& keys, auto& t) {
+  keys.number("head_size", t.head_size, t.hidden / t.heads);
+  keys.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  keys.number("vocabulary", t.vocabulary);
+  keys.number("sequence_length", t.sequence_length);
+  keys.number("positions", t.position_rows, t.sequence_length);
+  keys.yes("tied", t.tied, true);
+}
+
+void bert_keys(auto&& keys, auto& t) {
+  using Head = Transformer::Head;
+  keys.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  keys.number("vocabulary", t.vocabulary);
+  keys.number("sequence_length", t.sequence_length);
+  keys.number("positions", t.position_rows, t.sequence_length);
+  keys.number("token_types", t.token_types);
+  keys.word("head", t.head,
+            {{"pretraining", Head::Pretraining}, {"masked_lm", Head::MaskedToken}, {"pooler", Head::Pooler}});
+  keys.yes("tied", t.tied, true);
+}
+
+void t5_keys(auto&& keys, auto& t) {
+  keys.number("encoder_layers", t.encoder_layers, t.layers);
+  keys.number("head_size", t.head_size);
+  keys.number("feed_forward", t.feed_forward);
+  keys.yes("gated", t.gated);
+  keys.number("vocabulary", t.vocabulary);
+  keys.number("buckets", t.position_rows);
+  keys.number("sequence_length", t.sequence_length);
+  keys.number("target_length", t.target_length);
+  keys.yes("tied", t.tied, true);
+}
+
+void vit_keys(auto&& keys, auto& t) {
+  keys.number("feed_forward", t.feed_forward, 4 * t.hidden);
+  keys.number("image", t.image);
+  keys.number("patch", t.patch);
+  keys.number("channels", t.channels);
+  keys.number("classes", t.classes);
+}
+
+// Those of a decoder, around what follows from more than one member: activation, windows, which blocks are sparse.
+void size_keys(auto&& keys, auto& t) {
+  keys.number("feed_forward", t.feed_forward);
+  keys.number("vocabulary", t.vocabulary);
+  keys.number("sequence_length", t.sequence_length);
+  keys.yes("tied", t.tied);
+}
+
+void block_keys(auto&& keys, auto& t) {
+  using Bias = Transformer::Bias;
+  using Norms = Transformer::Norms;
+  using Positions = Transformer::Positions;
+  using QkNorm = Transformer::QkNorm;
+  keys.yes("gated", t.gated, true);
+  keys.word("norm", t.norm, {{"rms", Norm::Rms}, {"layer", Norm::Layer}});
+  keys.yes("norm_bias", t.norm_bias, true);
+  keys.word(
+      "norms", t.norms,
+      {{"pre", Norms::Pre}, {"post", Norms::Post}, {"sandwich", Norms::Sandwich}, {"reordered", Norms::Reordered}});
+  keys.word("attention_bias", t.attention_bias, {{"none", Bias::None}, {"qkv", Bias::Queries}, {"all", Bias::All}});
+  keys.yes("feed_forward_bias", t.feed_forward_bias);
+  keys.word("qk_norm", t.qk_norm, {{"none", QkNorm::None}, {"head", QkNorm::Head}, {"all", QkNorm::All}});
+  keys.yes("attention_gate", t.attention_gate);
+  keys.word("parts", t.parallel_parts, {{"sequential", false}, {"parallel", true}});
+  keys.word("positions", t.positions, {{"rotary", Positions::Rotary}, {"none", Positions::None}});
+  keys.number("rotary_size", t.rotary_size);
+  keys.yes("attention_soft_cap", t.attention_soft_cap);
+  keys.yes("final_soft_cap", t.final_soft_cap);
+  keys.yes("sinks", t.sinks);
+}
+
+void expert_keys(auto&& keys, auto& moe) {
+  keys.number("experts", moe.experts);
+  keys.number("active_experts", moe.active);
+  keys.number("expert_feed_forward", moe.feed_forward);
+  keys.number("shared_feed_forward", moe.shared_feed_forward);
+  keys.yes("shared_gate", moe.shared_gate);
+  keys.yes("router_bias", moe.router_bias);
+  keys.yes("expert_bias", moe.expert_bias);
+}
+
+void latent_keys(auto&& keys, auto& latent) {
+  keys.number("query_rank", latent.query_rank);
+  keys.number("key_value_rank", latent.rank);
+  keys.number("nope_size", latent.nope_size);
+  keys.number("rope_size", latent.rope_size);
+  keys.number("value_size", latent.value_size);
 }
 
 // ---- transformer: Transformer-L of GPipe ----------------------------------------------------------------------------
@@ -298,12 +441,8 @@ Transformer transformer_mt_of(const FamilyValues& values) {
 Transformer gpt_of(const FamilyValues& values) {
   Transformer t = common(values, "gpt");
   t.head_size = head_size(values, values["head_size"]);
-  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
-  t.sequence_length = values["sequence_length"];
-  t.vocabulary = values["vocabulary"];
-  t.tied = values.is("tied", "yes");
+  gpt_keys(Reading(values), t);
   t.positions = Transformer::Positions::Learned;
-  t.position_rows = or_else(values["positions"], t.sequence_length);
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
   read_lora(values, true, t);
@@ -313,19 +452,11 @@ Transformer gpt_of(const FamilyValues& values) {
 Transformer bert_of(const FamilyValues& values) {
   Transformer t = common(values, "bert");
   t.head_size = head_size(values, 0);
-  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
-  t.sequence_length = values["sequence_length"];
-  t.vocabulary = values["vocabulary"];
-  t.tied = values.is("tied", "yes");
+  bert_keys(Reading(values), t);
   t.head_bias = true;
-  t.token_types = values["token_types"];
   t.embedding_norm = true;
-  t.head = values.is("head", "pretraining") ? Transformer::Head::Pretraining
-           : values.is("head", "masked_lm") ? Transformer::Head::MaskedToken
-                                            : Transformer::Head::Pooler;
   t.norms = Transformer::Norms::Post;
   t.positions = Transformer::Positions::Learned;
-  t.position_rows = or_else(values["positions"], t.sequence_length);
   t.attention_bias = Transformer::Bias::All;
   t.feed_forward_bias = true;
   t.causal = false;
@@ -334,19 +465,11 @@ Transformer bert_of(const FamilyValues& values) {
 
 Transformer t5_of(const FamilyValues& values) {
   Transformer t = common(values, "t5");
-  t.encoder_layers = or_else(values["encoder_layers"], t.layers);
-  t.head_size = values["head_size"];
-  t.feed_forward = values["feed_forward"];
-  t.gated = values.is("gated", "yes");
+  t5_keys(Reading(values), t);
   t.activation = t.gated ? Activation::Gelu : Activation::Relu;
-  t.sequence_length = values["sequence_length"];
-  t.target_length = values["target_length"];
-  t.vocabulary = values["vocabulary"];
-  t.tied = values.is("tied", "yes");
   t.tied_target = true;
   t.norm = Norm::Rms;
   t.positions = Transformer::Positions::RelativeBias;
-  t.position_rows = values["buckets"];
   t.inner_dropout = t.dropout;
   return t;
 }
@@ -354,11 +477,7 @@ Transformer t5_of(const FamilyValues& values) {
 Transformer vit_of(const FamilyValues& values) {
   Transformer t = common(values, "vit");
   t.head_size = head_size(values, 0);
-  t.feed_forward = or_else(values["feed_forward"], 4 * t.hidden);
-  t.image = values["image"];
-  t.patch = values["patch"];
-  t.channels = values["channels"];
-  t.classes = values["classes"];
+  vit_keys(Reading(values), t);
   if (t.image % t.patch != 0)
     values.refuse("patch", "does not divide image " + std::to_string(t.image) + "; use a divisor");
   t.sequence_length = (t.image / t.patch) * (t.image / t.patch) + 1;
@@ -372,59 +491,32 @@ Transformer vit_of(const FamilyValues& values) {
 
 Transformer decoder_of(const FamilyValues& values) {
   Transformer t = common(values, "decoder");
-  t.key_heads = or_else(values["key_heads"], t.heads);
+  const Reading keys(values);
+  keys.number("key_heads", t.key_heads, t.heads);
   if (t.heads % t.key_heads != 0)
     values.refuse("key_heads", "does not divide heads " + std::to_string(t.heads) + "; use a divisor");
-  t.latent = {values["query_rank"], values["key_value_rank"], values["nope_size"], values["rope_size"],
-              values["value_size"]};
-  t.head_size = t.latent.rank > 0 ? or_else(values["head_size"], t.latent.nope_size + t.latent.rope_size)
-                                  : head_size(values, values["head_size"]);
-  t.feed_forward = values["feed_forward"];
-  t.gated = values.is("gated", "yes");
+  latent_keys(keys, t.latent);
+  if (t.latent.rank > 0)
+    keys.number("head_size", t.head_size, t.latent.nope_size + t.latent.rope_size);
+  else
+    t.head_size = head_size(values, values["head_size"]);
+  size_keys(keys, t);
   t.activation = values.is("activation", "silu")   ? Activation::Silu
                  : values.is("activation", "gelu") ? Activation::Gelu
                                                    : Activation::Relu;
   t.squared = values.is("activation", "relu2");
-  t.sequence_length = values["sequence_length"];
-  t.vocabulary = values["vocabulary"];
-  t.tied = values.is("tied", "yes");
-  t.norm = values.is("norm", "rms") ? Norm::Rms : Norm::Layer;
-  t.norm_bias = values.is("norm_bias", "yes");
-  t.norms = values.is("norms", "pre")        ? Transformer::Norms::Pre
-            : values.is("norms", "post")     ? Transformer::Norms::Post
-            : values.is("norms", "sandwich") ? Transformer::Norms::Sandwich
-                                             : Transformer::Norms::Reordered;
-  t.positions = values.is("positions", "rotary") ? Transformer::Positions::Rotary : Transformer::Positions::None;
-  t.attention_bias = values.is("attention_bias", "none")  ? Transformer::Bias::None
-                     : values.is("attention_bias", "qkv") ? Transformer::Bias::Queries
-                                                          : Transformer::Bias::All;
-  t.feed_forward_bias = values.is("feed_forward_bias", "yes");
-  t.qk_norm = values.is("qk_norm", "none")   ? Transformer::QkNorm::None
-              : values.is("qk_norm", "head") ? Transformer::QkNorm::Head
-                                             : Transformer::QkNorm::All;
-  t.attention_gate = values.is("attention_gate", "yes");
+  block_keys(keys, t);
   if (t.attention_gate && t.latent.rank > 0)
     values.refuse("attention_gate", "is not built with key_value_rank; leave one of the two out");
-  t.parallel_parts = values.is("parts", "parallel");
-  t.rotary_size = values["rotary_size"];
   if (t.positions == Transformer::Positions::None && t.rotary_size > 0)
     values.refuse("rotary_size", "is given with positions: none; leave one of the two out");
   if (t.positions == Transformer::Positions::None && t.latent.rank > 0)
     values.refuse("positions", "is not built with key_value_rank, whose heads have rotated features; leave it out");
-  t.attention_soft_cap = values.is("attention_soft_cap", "yes");
-  t.final_soft_cap = values.is("final_soft_cap", "yes");
-  t.sinks = values.is("sinks", "yes");
   t.modules = t.stated_modules = values["next_token_modules"];
   if (const std::int64_t window = values["window"], every = values["full_every"]; window > 0)
     for (std::int64_t i = 0; i < t.layers; ++i)
       t.windows.push_back(every > 0 && (i + 1) % every == 0 ? 0 : window);
-  t.moe.experts = values["experts"];
-  t.moe.active = values["active_experts"];
-  t.moe.feed_forward = values["expert_feed_forward"];
-  t.moe.shared_feed_forward = values["shared_feed_forward"];
-  t.moe.shared_gate = values.is("shared_gate", "yes");
-  t.moe.router_bias = values.is("router_bias", "yes");
-  t.moe.expert_bias = values.is("expert_bias", "yes");
+  expert_keys(keys, t.moe);
   for (const std::string_view needs_experts : {"active_experts", "expert_feed_forward", "shared_feed_forward"})
     if (t.moe.experts == 0 && values[needs_experts] > 0)
       values.refuse(needs_experts, "is given without experts; add experts");
@@ -442,88 +534,6 @@ Transformer decoder_of(const FamilyValues& values) {
 // ---- and back -------------------------------------------------------------------------------------------------------
 
 namespace {
-
-// Collects arguments that differ from a family's defaults.
-class Form {
- public:
-  explicit Form(const Family& family) { form_.family = family.name; }
-  void number(const char* name, std::int64_t value, std::int64_t otherwise = 0) {
-    if (value != otherwise) form_.arguments.emplace_back(name, std::to_string(value));
-  }
-  void word(const char* name, const char* value, const char* otherwise) {
-    if (std::string_view(value) != otherwise) form_.arguments.emplace_back(name, value);
-  }
-  void yes(const char* name, bool value, bool otherwise = false) {
-    word(name, value ? "yes" : "no", otherwise ? "yes" : "no");
-  }
-  FamilyForm done() { return std::move(form_); }
-
- private:
-  FamilyForm form_;
-};
-
-void common_form(Form& form, const Transformer& t, bool flash, bool dropout) {
-  form.number("layers", t.layers);
-  form.number("hidden", t.hidden);
-  form.number("heads", t.heads);
-  form.word("attention", t.flash ? "flash" : "materialised", flash ? "flash" : "materialised");
-  form.yes("dropout", t.dropout, dropout);
-}
-
-FamilyForm gpt_form(const Transformer& t) {
-  Form form(kGptFamily);
-  common_form(form, t, false, true);
-  form.number("head_size", t.head_size, t.hidden / t.heads);
-  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
-  form.number("vocabulary", t.vocabulary);
-  form.number("sequence_length", t.sequence_length);
-  form.number("positions", t.position_rows, t.sequence_length);
-  form.yes("tied", t.tied, true);
-  return form.done();
-}
-
-FamilyForm bert_form(const Transformer& t) {
-  Form form(kBertFamily);
-  common_form(form, t, false, true);
-  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
-  form.number("vocabulary", t.vocabulary);
-  form.number("sequence_length", t.sequence_length);
-  form.number("positions", t.position_rows, t.sequence_length);
-  form.number("token_types", t.token_types);
-  form.word("head",
-            t.head == Transformer::Head::Pooler        ? "pooler"
-            : t.head == Transformer::Head::MaskedToken ? "masked_lm"
-                                                       : "pretraining",
-            "pretraining");
-  form.yes("tied", t.tied, true);
-  return form.done();
-}
-
-FamilyForm t5_form(const Transformer& t) {
-  Form form(kT5Family);
-  common_form(form, t, false, true);
-  form.number("encoder_layers", t.encoder_layers, t.layers);
-  form.number("head_size", t.head_size);
-  form.number("feed_forward", t.feed_forward);
-  form.yes("gated", t.gated);
-  form.number("vocabulary", t.vocabulary);
-  form.number("buckets", t.position_rows);
-  form.number("sequence_length", t.sequence_length);
-  form.number("target_length", t.target_length);
-  form.yes("tied", t.tied, true);
-  return form.done();
-}
-
-FamilyForm vit_form(const Transformer& t) {
-  Form form(kVitFamily);
-  common_form(form, t, false, false);
-  form.number("feed_forward", t.feed_forward, 4 * t.hidden);
-  form.number("image", t.image);
-  form.number("patch", t.patch);
-  form.number("channels", t.channels);
-  form.number("classes", t.classes);
-  return form.done();
-}
 
 // The window of the blocks that have one, and every how many blocks one has none; {0, 0} where there is no such rule.
 std::pair<std::int64_t, std::int64_t> window_rule(const std::vector<std::int64_t>& windows) {
@@ -553,93 +563,56 @@ void mixer_form(Form& form, const Transformer& t) {
   }
 }
 
-FamilyForm decoder_form(const Transformer& t) {
-  using Bias = Transformer::Bias;
-  using Norms = Transformer::Norms;
-  using QkNorm = Transformer::QkNorm;
-  Form form(kDecoderFamily);
-  common_form(form, t, true, false);
+void decoder_form(Form& form, const Transformer& t) {
   form.number("key_heads", t.key_heads, t.heads);
-  const std::int64_t latent_size = t.latent.nope_size + t.latent.rope_size;
   form.number("head_size", t.head_size,
-              t.latent.rank > 0         ? latent_size
+              t.latent.rank > 0         ? t.latent.nope_size + t.latent.rope_size
               : t.hidden % t.heads == 0 ? t.hidden / t.heads
                                         : 0);
-  form.number("feed_forward", t.feed_forward);
-  form.number("vocabulary", t.vocabulary);
-  form.number("sequence_length", t.sequence_length);
-  form.yes("tied", t.tied);
-  form.word("activation",
-            t.squared                          ? "relu2"
-            : t.activation == Activation::Silu ? "silu"
-            : t.activation == Activation::Gelu ? "gelu"
-                                               : "relu",
-            "silu");
-  form.yes("gated", t.gated, true);
-  form.word("norm", t.norm == Norm::Rms ? "rms" : "layer", "rms");
-  form.yes("norm_bias", t.norm_bias, true);
-  form.word("norms",
-            t.norms == Norms::Pre        ? "pre"
-            : t.norms == Norms::Post     ? "post"
-            : t.norms == Norms::Sandwich ? "sandwich"
-                                         : "reordered",
-            "pre");
-  form.word("attention_bias",
-            t.attention_bias == Bias::None      ? "none"
-            : t.attention_bias == Bias::Queries ? "qkv"
-                                                : "all",
-            "none");
-  form.yes("feed_forward_bias", t.feed_forward_bias);
-  form.word("qk_norm", t.qk_norm == QkNorm::None ? "none" : t.qk_norm == QkNorm::Head ? "head" : "all", "none");
-  form.yes("attention_gate", t.attention_gate);
-  form.word("parts", t.parallel_parts ? "parallel" : "sequential", "sequential");
-  form.word("positions", t.positions == Transformer::Positions::None ? "none" : "rotary", "rotary");
-  form.number("rotary_size", t.rotary_size);
-  form.yes("attention_soft_cap", t.attention_soft_cap);
-  form.yes("final_soft_cap", t.final_soft_cap);
-  form.yes("sinks", t.sinks);
+  size_keys(form, t);
+  form.word("activation", std::pair(t.activation, t.squared),
+            {{"silu", {Activation::Silu, false}},
+             {"gelu", {Activation::Gelu, false}},
+             {"relu", {Activation::Relu, false}},
+             {"relu2", {Activation::Relu, true}}});
+  block_keys(form, t);
   const auto [window, full_every] = window_rule(t.windows);
   form.number("window", window);
   form.number("full_every", full_every);
-  form.number("experts", t.moe.experts);
-  form.number("active_experts", t.moe.active);
-  form.number("expert_feed_forward", t.moe.feed_forward);
-  form.number("shared_feed_forward", t.moe.shared_feed_forward);
-  form.yes("shared_gate", t.moe.shared_gate);
-  form.yes("router_bias", t.moe.router_bias);
-  form.yes("expert_bias", t.moe.expert_bias);
+  expert_keys(form, t.moe);
   if (const auto first = std::find(t.sparse.begin(), t.sparse.end(), 1); first != t.sparse.end()) {
     const auto next = std::find(first + 1, t.sparse.end(), 1);
     const std::int64_t step = next == t.sparse.end() ? 1 : next - first;
     form.number("dense_layers", step == 1 ? first - t.sparse.begin() : 0);
     form.number("sparse_step", step, 1);
   }
-  form.number("query_rank", t.latent.query_rank);
-  form.number("key_value_rank", t.latent.rank);
-  form.number("nope_size", t.latent.nope_size);
-  form.number("rope_size", t.latent.rope_size);
-  form.number("value_size", t.latent.value_size);
+  latent_keys(form, t.latent);
   form.number("next_token_modules", t.modules);
-  form.word("pattern", t.pattern.c_str(), "");
+  form.text("pattern", t.pattern);
   mixer_form(form, t);
-  return form.done();
 }
 
 }  // namespace
 
 std::optional<FamilyForm> family_form(const Transformer& t) {
-  FamilyForm form;
   Transformer (*of)(const FamilyValues&) = nullptr;
+  const auto form_of = [&](const Family& family, Words<bool> attention, bool dropout, const auto& own_keys) {
+    Form form(family);
+    common_keys(form, t, attention, dropout);
+    own_keys(form);
+    return form.done();
+  };
+  FamilyForm form;
   if (t.image > 0)
-    form = vit_form(t), of = vit_of;
+    form = form_of(kVitFamily, kStoredOrFused, false, [&](Form& keys) { vit_keys(keys, t); }), of = vit_of;
   else if (t.encoder_layers > 0)
-    form = t5_form(t), of = t5_of;
+    form = form_of(kT5Family, kStoredOrFused, true, [&](Form& keys) { t5_keys(keys, t); }), of = t5_of;
   else if (!t.causal)
-    form = bert_form(t), of = bert_of;
+    form = form_of(kBertFamily, kStoredOrFused, true, [&](Form& keys) { bert_keys(keys, t); }), of = bert_of;
   else if (t.positions == Transformer::Positions::Learned)
-    form = gpt_form(t), of = gpt_of;
+    form = form_of(kGptFamily, kStoredOrFused, true, [&](Form& keys) { gpt_keys(keys, t); }), of = gpt_of;
   else
-    form = decoder_form(t), of = decoder_of;
+    form = form_of(kDecoderFamily, kFusedOrStored, false, [&](Form& keys) { decoder_form(keys, t); }), of = decoder_of;
   FamilyArguments arguments;
   for (const auto& [name, value] : form.arguments)
     arguments[name] = {value, {}};
