@@ -4,7 +4,6 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/campaign_options.hpp"
 #include "cli/commands.hpp"
@@ -70,10 +69,13 @@ OrderCap memory_cap(const Arguments& arguments) {
 // The command that simulates the same plan with the order.
 std::string reading(const Arguments& arguments, const ScheduleAnswer& found, const std::string& file) {
   std::string command = "pipewright simulate " + shell_path(arguments.positional.front());
-  for (const std::string& change : arguments.all("--set"))
+  std::vector<std::string> changes = arguments.all("--set");
+  std::erase_if(changes, [](const std::string& change) {  // --schedule says it
+    return change.starts_with("plan.schedule=") || change.starts_with("plan.schedule.");
+  });
+  changes.insert(changes.end(), found.pinned.begin(), found.pinned.end());
+  for (const std::string& change : changes)
     command += " --set " + shell_word(change);
-  if (!found.cut.empty())
-    command += " --set " + shell_word(fmt::format("plan.partition={{layers: [{}]}}", fmt::join(found.cut, ", ")));
   return command + " --schedule " + shell_path(file);
 }
 

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "core/answers/ranking.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
@@ -28,6 +30,10 @@ namespace {
 void check_findable(const Scenario& scenario, const Plan& plan) {
   const Place place = or_else(scenario.plan.schedule.place, scenario.plan.place);
   const auto refuse = [&](const std::string& key, const std::string& why) { throw InputError(place, key, why); };
+  if (std::holds_alternative<SuffixDp>(scenario.plan.partition.value))
+    throw InputError(or_else(scenario.plan.partition.place, scenario.plan.place), "plan.partition",
+                     "suffix_dp chooses stages and replicas, too; write its plan with: pipewright plan SCENARIO -o "
+                     "FILE.yaml");
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   const auto searched = [](const ScheduleRule& each) {
     return each.flush && (each.splits_backward || both_ways(each.chunk_order));
@@ -162,7 +168,7 @@ std::vector<OrderRow> rows_of(const OrderProblem& problem, const FoundOrder& fou
   return rows;
 }
 
-// 0.5, 0.75, 1, 1.5 and 2 times K micro-batches, as far as they differ.
+// Some multiples of K micro-batches, as far as they differ.
 std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
   std::vector<CapRow> rows;
   for (const double times : {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
@@ -179,31 +185,53 @@ std::vector<CapRow> cap_rows(OrderProblem problem, const OrderBudget& search) {
   return rows;
 }
 
-// Layers of each chunk, where the scenario leaves them to a partitioner, which would cut otherwise for another order.
-std::vector<std::int64_t> cut_of(const Scenario& scenario, const Plan& plan) {
-  const Partition& partition = scenario.plan.partition.value;
+// What was chosen for the plan's own order, and would be chosen otherwise for another one: the layers of each chunk, unless the
+// scenario says them, and the layers that a knapsack recomputes.
+std::vector<std::string> pin(Scenario& scenario, const Plan& plan) {
+  std::vector<std::string> pinned;
+  PlanRequest& request = scenario.plan;
+  const Partition& partition = request.partition.value;
   const bool stated = std::holds_alternative<LayerCounts>(partition) || std::holds_alternative<CutLayers>(partition) ||
                       std::holds_alternative<EqualLayers>(partition) || std::holds_alternative<EqualBlocks>(partition);
-  std::vector<std::int64_t> cut;
-  if (stated || scenario.plan.order.value.kind == LayerOrder::Kind::Graph) return cut;
-  for (const LayerRange& chunk : plan.uncut())
-    cut.push_back(chunk.size());
-  return cut;
+  if (!stated) {
+    LayerCounts counts;
+    for (const LayerRange& chunk : plan.uncut())
+      counts.counts.push_back(chunk.size());
+    // No scenario can state the cuts of an order that is still to be found: it is listed from here on.
+    if (request.order.value.kind == LayerOrder::Kind::Graph)
+      request.order.value.kind = LayerOrder::Kind::Listed;
+    else
+      pinned.push_back(fmt::format("plan.partition={{layers: [{}]}}", fmt::join(counts.counts, ", ")));
+    request.partition.value = std::move(counts);
+  }
+  if (std::ranges::count(request.recompute.value, Recompute::Knapsack) == 0) return pinned;
+  request.recompute.value = plan.recompute;
+  request.recompute_layers.assign(plan.recompute.size(), {});
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v)
+    for (const LayerId layer : plan.rebuilt)
+      if (layer >= plan.layers[v].begin && layer < plan.layers[v].end)
+        request.recompute_layers[at(plan.stage_of(v))].value.push_back(layer);
+  std::vector<std::string> modes;
+  for (StageId k = 0; k < plan.stages; ++k) {
+    const std::vector<std::int64_t>& layers = request.recompute_layers[at(k)].value;
+    modes.push_back(layers.empty() ? std::string(word(plan.recompute[k]))
+                                   : fmt::format("{{layers: [{}]}}", fmt::join(layers, ", ")));
+  }
+  pinned.push_back(fmt::format("plan.recompute=[{}]", fmt::join(modes, ", ")));
+  return pinned;
 }
 
-Scenario with_order(const Scenario& scenario, const OrderProblem& problem, const FoundOrder& found,
-                    const std::vector<std::int64_t>& cut) {
+// `scenario` with the order in place of its schedule.
+Scenario with_order(Scenario scenario, const OrderProblem& problem, const FoundOrder& found) {
   GivenSchedule order;
   order.file = "the order that was found";
   const ScheduleShape shape = shape_of_ops(problem);
   order.stages = shape.stages, order.virtual_stages = shape.virtual_stages;
   order.micro_batches = shape.micro_batches, order.chunk_order = shape.chunk_order;
   order.compute = ops_of(problem, found.order.codes);
-  Scenario with = scenario;
-  with.plan.schedule.value = kGivenSchedule;
-  with.plan.given = std::make_shared<const GivenSchedule>(std::move(order));
-  if (!cut.empty()) with.plan.partition.value = LayerCounts{cut};
-  return with;
+  scenario.plan.schedule.value = kGivenSchedule;
+  scenario.plan.given = std::make_shared<const GivenSchedule>(std::move(order));
+  return scenario;
 }
 
 }  // namespace
@@ -226,8 +254,10 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const Answer planned = price(plan, cost, Engine::Auto);
   problem.cap = caps(problem, question.cap, planned, scenario);
   const FoundOrder found = find_order(problem, question.search);
-  const std::vector<std::int64_t> cut = cut_of(scenario, plan);
-  auto answered = answer(with_order(scenario, problem, found, cut), {.engine = Engine::Auto, .ignore_memory = true});
+  Scenario same_plan = cost.scenario();
+  std::vector<std::string> pinned = pin(same_plan, plan);
+  auto answered =
+      answer(with_order(std::move(same_plan), problem, found), {.engine = Engine::Auto, .ignore_memory = true});
   ScheduleAnswer result{.measure = measure,
                         .stages = problem.stages,
                         .chunks = plan.virtual_stages,
@@ -242,7 +272,7 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
                         .jitter = question.jitter,
                         .pareto = {},
                         .answer = std::move(std::get<Answer>(answered)),
-                        .cut = cut,
+                        .pinned = std::move(pinned),
                         .flush = plan.barrier.value == Barrier::Flush,
                         .planned = plan.schedule,
                         .planned_step = planned.report.step_time};

@@ -36,10 +36,11 @@ struct ScheduleAnswer {
   bool stopped = false;
   double jitter = 0;
   std::vector<CapRow> pareto;
-  Answer answer;                  // the scenario's plan with the order that was found
-  std::vector<std::int64_t> cut;  // layers of each chunk, where they were balanced for the plan's own order
-  bool flush = true;              // plan.barrier
-  std::string planned;            // the schedule that the plan names, and the step with it
+  Answer answer;  // the scenario's plan with the order that was found
+  // Cuts and recomputed layers that were chosen for the plan's own order, as --set takes them: "plan.partition={layers: [4, 4]}".
+  std::vector<std::string> pinned;
+  bool flush = true;    // plan.barrier
+  std::string planned;  // the schedule that the plan names, and the step with it
   Time planned_step;
 
   double gap() const { return 1 - ratio(bound, value()); }  // share of the step that another order may save

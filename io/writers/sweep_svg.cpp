@@ -245,7 +245,7 @@ class Plot {
             largest = std::max(largest, *figure(*row, figure_));
             least = std::min(least, *figure(*row, figure_));
           }
-    if (least < kFromZeroBelow * largest || !(largest - least > 1e-3 * largest)) least = std::min(0.0, least);
+    if (least < kFromZeroBelow * largest || !(largest - least > 5e-3 * largest)) least = std::min(0.0, least);
     if (least > largest) least = 0;  // there are no figures
     const SweepFigureName& chosen = name_of(figure_);
     label_ = std::string(chosen.name);

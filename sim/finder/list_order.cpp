@@ -24,7 +24,7 @@ ListScheduler::ListScheduler(const OrderProblem& problem)
   winner_.resize(2 * leaves_);
   forward_at_.resize(chunks * at(problem.micro_batches)), input_at_.resize(chunks * at(problem.micro_batches));
   forwards_.resize(chunks), inputs_.resize(chunks), weights_.resize(chunks);
-  const OrderProblem passes = problem.without_pairs();
+  const OrderProblem passes = problem.without_recomputation().without_pairs();
   growth_.resize(stages_.size());
   for (StageId k = 0; k < problem.stages; ++k) {
     least_work_.push_back(passes.work(k));

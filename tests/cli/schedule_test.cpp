@@ -40,6 +40,41 @@ TEST_CASE("What schedule finds, simulate runs: as fast as it said, and no slower
   }
 }
 
+// The words of a command line, quoted by ' where they hold spaces.
+std::vector<std::string> words_of(const std::string& command) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (const char c : command) {
+    if (c == '\'')
+      quoted = !quoted;
+    else if (c == ' ' && !quoted)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
+}
+
+TEST_CASE("The command that schedule prints simulates the same plan, with its cut and its changes") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("v.schedule.csv");
+  const ProgramRun run =
+      run_program({"schedule", kQuickstart, "--evaluations", "500", "--json", "-o", file, "--set", "plan.schedule=zbv",
+                   "--set", "plan.virtual_stages=2", "--set", "plan.recompute=full"});
+  REQUIRE(run.status == 0);
+  const std::size_t from = run.err.find("pipewright simulate "), to = run.err.rfind(')');
+  REQUIRE(from != std::string::npos);
+  std::vector<std::string> words = words_of(run.err.substr(from, to - from));
+  CHECK(contains(run.err, "plan.partition={layers: ["));
+  words.erase(words.begin());
+  words.emplace_back("--json");
+  const ProgramRun simulated = run_program(words);
+  CAPTURE(simulated.err);
+  REQUIRE(simulated.status == 0);
+  CHECK(nlohmann::json::parse(simulated.out).at("step_time_s").get<double>() ==
+        doctest::Approx(1e-9 * nlohmann::json::parse(run.out).at("simulated_step_ns").get<double>()).epsilon(1e-9));
+}
+
 TEST_CASE("More memory never makes the order worse, and a search with the same seed says the same") {
   const auto answer = found({"--measure", "span", "--memory-cap", "1x", "--pareto"});
   std::int64_t before = std::numeric_limits<std::int64_t>::max();

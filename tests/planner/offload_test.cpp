@@ -198,5 +198,20 @@ TEST_CASE("finder: a bound with recomputations holds where these run before the 
   }
 }
 
+TEST_CASE("finder: what a knapsack recomputes for the plan's own order stays recomputed") {
+  Scenario scenario = offloading(16, 4, 0);
+  for (Layer& layer : scenario.model.layers)
+    layer.stash = Bytes{300'000'000};
+  scenario.cluster.device.memory = Bytes{4'000'000'000};
+  scenario.training.micro_batches = Placed<std::int64_t>{8, {}};
+  scenario.plan.recompute.value = {Recompute::Knapsack};
+  const ScheduleAnswer found =
+      find_schedule_of(scenario, {.cap = {.times_stages = 2}, .search = {.evaluations = 2000}});
+  REQUIRE(found.pinned.size() >= 1);
+  CHECK(found.pinned.back().starts_with("plan.recompute=[{layers: ["));
+  CHECK(found.answer.plan.rebuilt == answered_offload(scenario).plan.rebuilt);
+  CHECK(found.answer.report.makespan == found.value());
+}
+
 }  // namespace
 }  // namespace pipewright::tests
