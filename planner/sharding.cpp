@@ -264,7 +264,7 @@ void check_units(const Scenario& scenario, const Plan& plan) {
     throw InputError(
         scenario.plan.offload_layers->place, "plan.offload_layers",
         fmt::format("blocks leave one by one where all chunks of layers have as many parts, and here one has "
-                    "{}, so that those of stage {} hold up to {}; cut the model evenly",
+                    "{}, so that those of stage {} hold up to {}; write plan.partition: equal_blocks",
                     plan.units, plan.stage_of(v), blocks));
   }
 }

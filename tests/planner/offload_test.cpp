@@ -103,7 +103,7 @@ TEST_CASE("what cannot be offloaded says why") {
         }) ==
         "s.yaml:7:3: plan.offload_layers: blocks leave one by one where all chunks of layers have as many parts, and "
         "here "
-        "one has 2, so that those of stage 1 hold up to 3; cut the model evenly");
+        "one has 2, so that those of stage 1 hold up to 3; write plan.partition: equal_blocks");
 }
 
 TEST_CASE("who searches layouts refuses what moves") {
