@@ -5,7 +5,7 @@ usage: commands_test.py SOURCE_ROOT BINARY
 
 Commands are the lines of ```sh blocks, and the lines of ```console blocks that begin with `$ `. They run one after the
 other, page by page, in a folder that has scenarios/ and configs/ of the source, so that a command finds what one before it
-wrote. A ```yaml block that begins with `# NAME.yaml` is there as that file. A trailing `# exit N` states the status that is expected (0 unless given).
+wrote. A ```yaml or ```csv block that begins with `# NAME.yaml` or `# NAME.csv` is there as that file. A trailing `# exit N` states the status that is expected (0 unless given).
 """
 import os
 import pathlib
@@ -31,7 +31,7 @@ ELSEWHERE = {
 BLOCK = re.compile(r"^```(sh|console)\n(.*?)^```", re.S | re.M)
 
 
-FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.S | re.M)
+FILE = re.compile(r"^```(?:yaml|csv)\n# (\S+\.(?:yaml|csv))\n(.*?)^```", re.S | re.M)
 
 
 def commands(text):
