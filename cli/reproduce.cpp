@@ -291,7 +291,7 @@ constinit const Command kReproduce{
     .summary = "published tables next to predictions, with the error of each cell",
     .details =
         "NAME is a table that ships with pipewright (without an argument: their list), FILE a scenario with an\n"
-        "expect: block. Exit status 1: a cell without a status misses its tolerance.\n"
+        "expect: or a measured: block. Exit status 1: a cell without a status misses its tolerance.\n"
         "  pipewright reproduce zero-bubble\n"
         "  pipewright reproduce --all --md > accuracy.md\n"
         "  pipewright reproduce gpipe-memory --csv > curve.csv\n",

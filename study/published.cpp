@@ -125,8 +125,9 @@ std::vector<TableResult> reproduced_tables(const std::vector<const ScenarioFile*
     const ScenarioFile& file = *each;
     const std::string& path = file.path();
     if (file.expectations().empty())
-      throw InputError(Place{path, 0, 0},
-                       "has no expect: block, so there is nothing to compare; see docs/reference/scenario.md");
+      throw InputError(
+          Place{path, 0, 0},
+          "has no expect: and no measured: block, so there is nothing to compare; see docs/guide/by-task.md");
     const VariantSource variants{
         .scenario =
             [&](int changes, const std::vector<std::string>& set) {

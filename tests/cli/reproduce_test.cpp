@@ -90,7 +90,7 @@ TEST_CASE("What cannot be reproduced is refused with a way out") {
     return run.err;
   };
   CHECK(contains(error({"reproduce", "zero-buble"}), "did you mean \"zero-bubble\"?"));
-  CHECK(contains(error({"reproduce", "scenarios/quickstart.yaml"}), "has no expect: block"));
+  CHECK(contains(error({"reproduce", "scenarios/quickstart.yaml"}), "has no expect: and no measured: block"));
   CHECK(contains(error({"reproduce", "--all", "zero-bubble"}), "exclude each other"));
   CHECK(contains(error({"reproduce", "none.yaml"}), "none.yaml"));
 }
