@@ -95,7 +95,7 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
     if (short_of <= 0) continue;
     const std::string needs = fmt::format("stage {} has room for {} of activations{}, and one micro-batch {} {}", k,
                                           bytes_text(Bytes{std::max<std::int64_t>(0, caps[at(k)])}),
-                                          cap.times_stages ? "" : " beside all else that it holds",
+                                          cap.times_stages ? "" : " next to all else that it holds",
                                           problem.two_ways ? "each way needs" : "holds", bytes_text(Bytes{least}));
     if (cap.times_stages)
       throw InputError(Place{}, "--memory-cap",

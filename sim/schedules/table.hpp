@@ -44,7 +44,7 @@ struct ScheduleRule {
   bool splits_backward = false;  // W apart from B: no other stage waits for W
   // The passes of every worker, in order: F, B, W and BW.
   Schedule (*compute)(const ScheduleShape&);
-  // What of a shape is refused beside what the traits below say; nullptr: nothing.
+  // What else of a shape is refused, which the traits below do not say; nullptr: nothing.
   std::string (*also_refused)(const ScheduleShape&) = nullptr;
   // Bubble fraction of makespan for equal stages and free communication; none, or nullptr, where no formula is known.
   std::optional<Formula> (*bubble)(const ScheduleShape&) = nullptr;

@@ -157,7 +157,7 @@ TEST_CASE("A line whose layout takes other devices than it says is not priced, a
   CHECK_THROWS_AS(fit(fitted, {wrong}, uniform()), InputError);
 }
 
-TEST_CASE("A figure of a stage that the plan does not have is left out, and one that was measured is told") {
+TEST_CASE("A figure of a stage that the plan does not have is left out, and one that was measured is reported") {
   MeasuredTable staged = table();
   staged.figures.push_back({"second stage",
                             {.text = "forward_s", .figure = Figure::ForwardTime, .where = Where::Stage, .stage = 1},
