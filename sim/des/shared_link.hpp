@@ -85,27 +85,28 @@ class SharedLinks {
     std::uint64_t seen = 0;  // MaxMin: stamp of the last settling that it was part of
     std::uint32_t owner = 0;
     bool at_full_rate = true;  // all its life
-    bool fixed = false;
+    bool open = false;         // while filling: without a rate yet
   };
   struct FlowOnLink {
     FlowId flow = 0;
-    std::uint32_t use = 0;  // index into Flow::uses
+    std::uint32_t limiter = 0;  // a link, or what stands in place of one
     double weight = 1;
-    // Copies of the flow's, which are looked at most.
-    double rate = 0;
-    std::uint32_t limiter = 0;
+    double rate = 0;  // of the flow; 0 while it has none
   };
-  struct Link {
+  // What filling looks at, in one cache line.
+  struct alignas(64) Link {
     std::vector<FlowOnLink> flows;  // MaxMin: flows that run
     double capacity = 0;            // bytes per nanosecond
     double left = 0, weight = 0;    // while filling: capacity and weight not yet given away
-    std::uint32_t open = 0;         // while filling: flows of the part without a rate yet
-    std::uint32_t part = 0;         // likewise: index into links_of_part_
     std::uint64_t seen = 0;         // stamp of the settling that filled it
-    std::uint64_t joined = 0;       // likewise: that joined all flows which it limited
+    std::uint32_t open = 0;         // while filling: flows of the part without a rate yet
+    std::uint32_t part = 0;         // likewise, while there are any: index into links_of_part_
+  };
+  struct LinkMarks {
+    std::uint64_t joined = 0;  // MaxMin: stamp of the settling in which all flows joined that it limited
+    std::uint64_t asked = 0;   // Fifo: stamp of the settling in which an earlier flow waits for it
     bool touched = false;
-    bool busy = false;        // Fifo: held by a flow
-    std::uint64_t asked = 0;  // Fifo: stamp of the settling in which an earlier flow waits for it
+    bool busy = false;  // Fifo: held by a flow
   };
 
   void touch(std::uint32_t link);
@@ -113,7 +114,7 @@ class SharedLinks {
   void settle_fair(Time now);
   void join(FlowId flow);
   void join_limited_by(std::uint32_t link, std::uint32_t also);
-  void share_again(const Link& link);
+  void share_again(Link& link);
   bool reach_limits(double share);
   void fill();
   void fix(Flow& flow, double rate, std::uint32_t limiter);
@@ -122,20 +123,22 @@ class SharedLinks {
   void settle_fifo(Time now);
 
   std::vector<Link> links_;
+  std::vector<LinkMarks> marks_;
   LinkPolicy policy_;
   std::vector<Flow> flows_;
   std::vector<Time> end_;  // by FlowId; kNever: waits or free slot
   std::vector<FlowId> free_;
   std::vector<FlowId> queue_;  // Fifo: flows that wait, in the order in which they asked
   std::vector<std::uint32_t> touched_;
-  std::vector<FlowId> part_;  // flows that are being filled; the others keep their rates
-  std::size_t open_ = 0;      // of them, without a rate yet
-  double level_ = 0;          // up to which rate all is filled
-  double lowest_limit_ = 0;   // at most the smallest full rate among open flows
-  std::vector<std::uint32_t> links_of_part_;
-  std::vector<double> share_;  // of these links: rate at which it will be full, as things stand
+  std::vector<FlowId> part_;                  // flows that are being filled; the others keep their rates
+  std::size_t open_ = 0;                      // of them, without a rate yet
+  double level_ = 0;                          // up to which rate all is filled
+  double lowest_limit_ = 0;                   // at most the smallest full rate among open flows
+  std::vector<std::uint32_t> links_of_part_;  // that have open flows
+  std::vector<double> share_;                 // of these links: rate at which it will be full, as things stand
   std::vector<Done> done_;
   Time next_end_ = kNever;
+  std::vector<FlowId> ending_;  // that end then
   std::size_t live_ = 0;
   std::uint64_t orders_ = 0, stamp_ = 0, filling_ = 0;
 };
