@@ -110,8 +110,34 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   return std::nullopt;
 }
 
-std::optional<Refusal> overlap_refusal(const Scenario& scenario) {
+namespace {
+
+std::optional<Refusal> tensor_links_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
+  const auto refuse = [](std::string why) { return Refusal{"tensor_links", "shared " + std::move(why)}; };
+  const auto without = [&](std::string_view key) {
+    return refuse(fmt::format("is not simulated with {}; leave one of the two out", key));
+  };
+  if (plan.tensor_links.value != TensorLinks::Shared) return {};
+  if (plan.tensor_parallel.value < 2 && !plan.open.contains("tensor_parallel"))
+    return refuse(
+        "is about what a tensor-parallel group exchanges; give plan.tensor_parallel: 2 or more, or leave it out");
+  if (scenario.cost != CostSourceKind::Roofline)
+    return refuse("needs cost: roofline, which knows what a group exchanges; write that, or leave it out");
+  if (plan.pairs.value == Pairs::Fused) return without("plan.pairs: fused");
+  if (plan.uneven_slices()) return without("plan.slice_lengths: even");
+  bool contends = scenario.cluster.device.contention.any();
+  for (const DeviceClass& other : scenario.cluster.others)
+    contends |= other.device.contention.any();
+  if (contends) return without("device.contention");
+  return {};
+}
+
+}  // namespace
+
+std::optional<Refusal> tensor_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  if (auto refused = tensor_links_refusal(scenario)) return refused;
   if (!plan.tensor_overlap.value || plan.sequence_parallel.value || plan.open.contains("sequence_parallel")) return {};
   return Refusal{"tensor_overlap",
                  "true runs beside products what sequence parallelism gathers and scatters; write "

@@ -149,8 +149,10 @@ void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
     errors.add(or_else(plan.sequence_parallel.place, plan.place), "plan.sequence_parallel",
                "true divides the sequence among the devices of a tensor-parallel group; give "
                "plan.tensor_parallel: 2 or more, or leave it out");
-  if (const auto refused = overlap_refusal(scenario))
-    errors.add(or_else(plan.tensor_overlap.place, plan.place), fmt::format("plan.{}", refused->key), refused->why);
+  if (const auto refused = tensor_refusal(scenario))
+    errors.add(
+        or_else(refused->key == "tensor_links" ? plan.tensor_links.place : plan.tensor_overlap.place, plan.place),
+        fmt::format("plan.{}", refused->key), refused->why);
   if (plan.tensor_parallel.value < 2) return;
   const auto stated = std::find_if(scenario.model.layers.begin(), scenario.model.layers.end(),
                                    [](const Layer& layer) { return layer.work < 0; });

@@ -24,9 +24,9 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
 // Nothing: the experts of all layers can be divided as the plan asks.
 //                                        tests/planner/expert_parallel_test.cpp "what cannot divide experts"
 std::optional<Refusal> expert_refusal(const Scenario& scenario);
-// Nothing: exchanges of tensor parallelism can run beside products, where plan.tensor_overlap asks for it.
-//                                        tests/planner/tensor_parallel_test.cpp
-std::optional<Refusal> overlap_refusal(const Scenario& scenario);
+// Nothing: exchanges of tensor parallelism can run beside products, where plan.tensor_overlap asks for it, and share links,
+// where plan.tensor_links does.          tests/planner/tensor_parallel_test.cpp
+std::optional<Refusal> tensor_refusal(const Scenario& scenario);
 // Nothing: plan.recompute_modules is not [operators], or what these save of the model is known.
 //                                        tests/planner/replay_test.cpp "what operators do not know"
 // Whether some stage has, or may get, checkpoints by operator.

@@ -2,7 +2,8 @@
 //
 //   compute      an op ends, the next one of the stream starts once what it needs is there
 //   messages     an op that ends posts its messages; each leaves, travels and arrives
-//   links        with shared links, when a message leaves depends on who else is under way (sim/des/shared_link)
+//   links        with shared links, when a message leaves depends on who else is under way (sim/des/shared_link), and
+//                so does when an op computes that begins with a flow of its tensor-parallel group
 //   collectives  a member joins when its part is ready; the last one starts the collective for all
 //
 // Where collectives contend with computing (sim/contention), ends move while things run: an event of an end that has
@@ -64,6 +65,8 @@ class EventOrder {
     Time work;
   };
 
+  enum class Exchanging : std::uint8_t { No, First, Computes, Second };
+
   struct Worker {
     const Op* ops = nullptr;
     const StreamLinks* links = nullptr;
@@ -77,7 +80,8 @@ class EventOrder {
     std::size_t next_message = 0;
     CopyId copy = 0;
     bool gated = false;            // idle until its communication streams have gone on
-    std::vector<Pending> pending;  // contention: what its op makes complete
+    Exchanging exchanging{};       // links shared: which part of its op runs
+    std::vector<Pending> pending;  // contention, flows of ops: what its op makes complete
     static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
     void find_gate() { gate_op = next_gate < links->gates.size() ? links->gates[next_gate].op : kNone; }
@@ -145,6 +149,8 @@ class EventOrder {
       return cell_starts(w, cell);
     const Time end = now() + costs_.time_of(worker.ops[worker.op]);
     spans.push_back({now(), end});
+    if (const Time sent = links_ ? costs_.sent_by(worker.ops[worker.op]) : Time{}; sent > Time{})
+      return exchange_starts(w, sent);
     if (contention_)
       contention_->op_starts(w, now(), end - now(), slower_of(worker.ops[worker.op]));
     else
@@ -153,6 +159,56 @@ class EventOrder {
     fetch(spans.data() + spans.size() + kAhead);
     fetch(transfers_.data() + worker.next_message);
     if (worker.op == worker.trigger_op) trigger(w, {now(), end}, contention_.has_value());
+  }
+
+  // An op of a tensor-parallel group: half of what it exchanges, as one flow; then it computes; then the other half.
+  void exchange(std::uint32_t w, Exchanging half, Time sent) {
+    workers_[w].exchanging = half;
+    const auto& [rate, links] = costs_.tensor_flows->rings[w];
+    route_weights_.clear();
+    for (const auto& [link, weight] : links)
+      route_weights_.push_back({static_cast<std::uint32_t>(link), weight});
+    start_flow({rate.value / 1e9 * static_cast<double>(sent.value), rate, sent, about(What::OpEnds, w)}, {});
+  }
+  static Time first_half(Time sent) { return sent - second_half(sent); }
+  static Time second_half(Time sent) { return {sent.value / 2}; }
+
+  void exchange_starts(std::uint32_t w, Time sent) {
+    Worker& worker = workers_[w];
+    exchange(w, Exchanging::First, first_half(sent));
+    if (worker.op == worker.trigger_op) trigger(w, times_[w].compute.back(), true);
+    parts_within(w, first_half(sent), {});
+  }
+  void exchange_ends(std::uint32_t w) {
+    Worker& worker = workers_[w];
+    const Op& op = worker.ops[worker.op];
+    Span& span = times_[w].compute.back();
+    if (worker.exchanging == Exchanging::Second) {
+      span.end = now();
+      parts_within(w, kNever, span.end - span.start - costs_.time_of(op));
+      return end_op(w);
+    }
+    const Time sent = costs_.sent_by(op), late = now() - (span.start + first_half(sent));
+    worker.exchanging = Exchanging::Computes;
+    span.end = now() + costs_.time_of(op) - sent;
+    queue_.push(span.end, Rank::Finish, about(What::OpEnds, w));
+    parts_within(w, costs_.time_of(op) - Time{1}, late);
+  }
+  void computed_between_exchanges(std::uint32_t w) {
+    const Time left = second_half(costs_.sent_by(workers_[w].ops[workers_[w].op]));
+    if (left > Time{}) return exchange(w, Exchanging::Second, left);
+    workers_[w].exchanging = Exchanging::Second;
+    exchange_ends(w);
+  }
+  // What the op makes complete within so much of its work is so then, and so much later. What is complete before the end is not
+  // waited for because of the second half.
+  void parts_within(std::uint32_t w, Time work, Time late) {
+    const Time start = times_[w].compute.back().start;
+    std::erase_if(workers_[w].pending, [&](const Pending& part) {
+      if (part.work > work) return false;
+      part_ready(part.stream, part.communication, start + part.work + late);
+      return true;
+    });
   }
 
   static std::span<const Op> next_ops(const Worker& worker) {
@@ -193,12 +249,19 @@ class EventOrder {
 
   void op_ends(std::uint32_t w) {
     Worker& worker = workers_[w];
+    if (worker.exchanging == Exchanging::Computes) return computed_between_exchanges(w);
     if (contention_) {
       if (!contention_->op_ends_at(w, now())) return;
       contention_->op_ends(w);
       worker.pending.clear();
       times_[w].compute.back().end = now();
     }
+    end_op(w);
+  }
+
+  void end_op(std::uint32_t w) {
+    Worker& worker = workers_[w];
+    worker.exchanging = Exchanging::No;
     for (const Op& op : cell_of(costs_, next_ops(worker))) {
       ++worker.op;
       if (rule(op.kind).forward)
@@ -401,10 +464,11 @@ class EventOrder {
     if (wake_ == now()) wake_ = kNever;
     for (const SharedLinks::Done& done : links_->take_finished(now())) {
       const auto subject = done.owner & ((std::uint32_t{1} << kSubjectBits) - 1);
-      if (static_cast<What>(done.owner >> kSubjectBits) == What::MessageLeaves)
-        advance(depart(subject, done.begin));
-      else
-        wait_for_phase(subject, flow_latency_[done.flow]);
+      switch (static_cast<What>(done.owner >> kSubjectBits)) {
+        case What::MessageLeaves: advance(depart(subject, done.begin)); break;
+        case What::OpEnds: exchange_ends(subject); break;
+        default: wait_for_phase(subject, flow_latency_[done.flow]);
+      }
     }
   }
 

@@ -34,6 +34,16 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
     for (const int link : costs.routes[static_cast<std::size_t>(message.route)].links)
       use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
   }
+  for (std::size_t w = 0; costs.tensor_flows && w < timeline.workers.size(); ++w) {
+    const auto& ops = schedule.positions[w % schedule.positions.size()].compute;
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      if (const Time sent = costs.sent_by(ops[i]); sent > Time{})
+        for (const auto& [link, weight] : costs.tensor_flows->rings[w].links) {
+          const auto [start, end] = timeline.workers[w].compute[i];
+          use(static_cast<std::size_t>(link), start, start + (sent - Time{sent.value / 2}));
+          use(static_cast<std::size_t>(link), end - Time{sent.value / 2}, end);
+        }
+  }
   const Seating seating = schedule.seating();
   for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
     for (StreamId s = 0; s < kStreams.size(); ++s) {

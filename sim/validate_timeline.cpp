@@ -21,7 +21,8 @@ class Check {
         costs_(costs),
         positions_(static_cast<int>(schedule.positions.size())),
         on_host_(schedule.shape.weights_on_host()),
-        contended_(costs.contention && timeline.engine == EngineRan::EventQueue) {}
+        contended_(costs.contention && timeline.engine == EngineRan::EventQueue),
+        slowed_(costs.tensor_flows && timeline.engine == EngineRan::EventQueue) {}
 
   std::string run() {
     if (timeline_.workers.size() != at(workers())) return "wrong number of workers";
@@ -216,6 +217,7 @@ class Check {
   bool takes_its_time(WorkerId worker, std::size_t i) const {
     const Time alone = costs_.time_of(lane(worker).compute[i]);
     const Span span = times(worker).compute[i];
+    if (slowed_ && costs_.sent_by(lane(worker).compute[i]) > Time{}) return span.end - span.start >= alone;
     return contended_ ? is_then(done(worker, i, span.end), alone) : span.end - span.start == alone;
   }
 
@@ -379,8 +381,13 @@ class Check {
       const Span span = times(worker).compute[i];
       const Time before = costs_.ready_before_end_of(ops[i], reduce.bucket);
       const bool in_cell = behind_in_cell(ops, i) || last_of_cell(ops, i) > i;  // which nothing slows
-      ready = contended_ && !in_cell ? reached(worker, i, costs_.time_of(ops[i]) - before)
-                                     : std::max(span.start, span.end - before);
+      const Time work = costs_.time_of(ops[i]) - before;                        // that makes them
+      if (contended_ && !in_cell)
+        ready = reached(worker, i, work);
+      else if (slowed_ && before > Time{})  // beside what is exchanged behind it
+        ready = std::max(span.start, span.start + work);
+      else
+        ready = std::max(span.start, span.end - before);
     }
     return ready;
   }
@@ -463,7 +470,7 @@ class Check {
   const StepCosts& costs_;
   int positions_;
   bool on_host_;                         // shards of weights and gradients
-  bool contended_;                       // by an engine that knows of it
+  bool contended_, slowed_;              // by an engine that knows of it
   std::vector<std::vector<Span>> busy_;  // contended: by worker
   std::map<Key, const Transfer*> arrived_;
   std::map<std::tuple<StreamId, std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;

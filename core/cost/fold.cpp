@@ -296,7 +296,7 @@ bool stays_whole(const Plan& plan, const CostModel& cost, Alike alike) {
   if (plan.copies() < 3 || pairs_of_workers(plan) > kMostPairs) return true;
   if (alike == Alike::InTime) return false;
   const Scenario& scenario = cost.scenario();
-  return scenario.cluster.sharing == Sharing::Fifo ||
+  return scenario.cluster.sharing == Sharing::Fifo || scenario.plan.tensor_links.value == TensorLinks::Shared ||
          (scenario.cluster.classes() == 1 && !cost.source().loads().empty());
 }
 

@@ -20,8 +20,8 @@
 //     [BertsekasGallager92]
 //
 // First come, first served has no such proof (who comes first of two at one instant is a matter of numbers), and
-// neither have ops whose time depends on how many workers compute (StepCosts::loads): with these, all copies are
-// simulated.
+// neither have ops whose time depends on how many workers compute (StepCosts::loads), or that begin with a flow of their own
+// (StepCosts::tensor_flows): with these, all copies are simulated.
 //
 // Worked: TP8, 16 stages and 128 copies on 2048 nodes of 8 devices with a NIC each. Every worker has a node, every copy
 // is a component of its own. The rings of the all-reduces load all NICs alike, their trees those of the first and the

@@ -14,6 +14,7 @@
 #include "core/cost/moves.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/cost/tensor_flows.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -403,6 +404,13 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
     costs.contention = contention_of(plan, cost, costs.duration, [&](const CostModel& beside) {
       return durations(plan, OnStages(plan, beside, plan.micro_batch_size), beside);
     });
+  costs.tensor_flows = tensor_flows(
+      plan, cost, costs,
+      [&](const CostModel& without, bool of_last) {
+        const auto size = of_last ? plan.last_micro_batch_size : plan.micro_batch_size;
+        return durations(plan, OnStages(plan, without, size), without);
+      },
+      [&](WorkerId worker) { return placed.device(worker); });
   if (scenario.cluster.classes() == 1)
     for (const int active : loads_for(plan.workers(), cost.source().loads())) {
       StepCosts::Load load{active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost), {}};

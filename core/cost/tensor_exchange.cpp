@@ -47,6 +47,8 @@ TensorExchange::TensorExchange(const Scenario& scenario, const Topology& topolog
       members.push_back(static_cast<DeviceId>(lead + member));
     Exchange found =
         exchange(scenario, AllReduceGroup(std::move(members), topology, cluster.devices_per_node, &cluster));
+    for (Way& way : found.ways)
+      if (scenario.plan.tensor_links.value == TensorLinks::Free) way.rate = 0;
     if (std::find(rings_.begin(), rings_.end(), found) == rings_.end()) rings_.push_back(std::move(found));
   };
   if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {

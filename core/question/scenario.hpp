@@ -51,6 +51,12 @@ enum class ContextExchange : std::uint8_t {
   AllToAll,   // each device gets the whole sequence of a part of the heads                             [Ulysses23]
   TwoLevel,   // all-to-all among plan.context_inner devices, rings between them                        [USP24]
 };
+// Whether what tensor-parallel groups exchange may be slowed by other traffic.           core/cost/tensor_flows.hpp
+enum class TensorLinks : std::uint8_t {
+  Alone,   // each exchange as if alone on its links, a part of its layer's time
+  Shared,  // of each op a flow that shares links with messages and collectives
+  Free,    // not written in files: bytes in no time, for what is left without them
+};
 // Where buckets of gradients end.                                               core/cost/buckets.hpp
 enum class BucketRule : std::uint8_t { Size, PyTorch, Megatron, DeepSpeed };
 // How tokens reach the devices of their experts.                                       core/cost/expert_exchange.hpp
@@ -208,6 +214,7 @@ struct RuntimePolicy {
   Placed<SliceLengths> slice_lengths{SliceLengths::Balanced, {}};
   // Of plan.tensor_parallel: a product runs in t parts beside what its group sends.            core/cost/tensor_overlap.hpp
   Placed<bool> tensor_overlap{false, {}};
+  Placed<TensorLinks> tensor_links{TensorLinks::Alone, {}};  // likewise
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};
   std::optional<Placed<std::int64_t>> context_inner;  // of TwoLevel, a divisor of c

@@ -473,6 +473,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      "what a tensor-parallel group gathers and scatters runs beside the products next to it, in tensor_parallel parts "
      "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
      changed<&PlanRequest::tensor_overlap>},
+    {"tensor_links", "alone | shared",
+     "what a tensor-parallel group exchanges: as if alone on its links, a part of its layers' times; or, of each op, a "
+     "flow "
+     "that shares links with messages and collectives; default: alone",
+     changed<&PlanRequest::tensor_links>},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "
      "part of the heads (Ulysses); all_to_all among context_inner devices and rings between them; default: ring",

@@ -132,6 +132,9 @@ template <>
 inline constexpr Name<ContextSplit> kNames<ContextSplit>[] = {{"zigzag", ContextSplit::Zigzag},
                                                               {"contiguous", ContextSplit::Contiguous}};
 template <>
+inline constexpr Name<TensorLinks> kNames<TensorLinks>[] = {{"alone", TensorLinks::Alone},
+                                                            {"shared", TensorLinks::Shared}};
+template <>
 inline constexpr Name<ExpertExchange> kNames<ExpertExchange>[] = {{"all_to_all", ExpertExchange::AllToAll},
                                                                   {"all_gather", ExpertExchange::AllGather},
                                                                   {"per_node", ExpertExchange::PerNode}};

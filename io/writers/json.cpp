@@ -57,6 +57,7 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
   json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
   json.when(p.tensor_overlap.value, "tensor_overlap", true);
+  json.when(p.tensor_links.value != TensorLinks::Alone, "tensor_links", p.tensor_links.value);
   json.when(p.context_parallel > 1, [&] {
     json.field("context_parallel", p.context_parallel).field("context_exchange", p.context_exchange.value);
     json.given("context_inner", p.context_inner);

@@ -250,9 +250,10 @@ void check_fixed(const Scenario& scenario) {
   PlanErrors errors;
   check_host_update(scenario, errors);
   errors.throw_if_any();
-  if (const auto refused = overlap_refusal(scenario))
-    throw InputError(or_else(plan.tensor_overlap.place, plan.place), fmt::format("plan.{}", refused->key),
-                     refused->why);
+  if (const auto refused = tensor_refusal(scenario))
+    throw InputError(
+        or_else(refused->key == "tensor_links" ? plan.tensor_links.place : plan.tensor_overlap.place, plan.place),
+        fmt::format("plan.{}", refused->key), refused->why);
   if (const auto refused = operators_refusal(scenario))
     throw InputError(or_else(plan.recompute.place, plan.place), fmt::format("plan.{}", refused->key), refused->why);
   if (is_open(scenario, "data_parallel_shard") && scenario.training.zero == 0 && !is_open(scenario, "zero"))
@@ -599,6 +600,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
   request.sequence_parallel.value = layout.sequence_parallel;
   request.tensor_overlap.value &= layout.sequence_parallel;
+  if (layout.tensor_parallel == 1) request.tensor_links.value = TensorLinks::Alone;
   request.context_parallel.value = layout.context_parallel;
   request.expert_parallel.value = layout.expert_parallel;
   request.schedule.value = layout.schedule;

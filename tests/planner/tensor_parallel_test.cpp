@@ -79,6 +79,74 @@ TEST_CASE("stated layers cannot be shared, and sequence parallelism needs a grou
         "plan.sequence_parallel: true, or leave it out");
 }
 
+TEST_CASE("exchanges that share links are a flow of each op over the ring of its group") {
+  Scenario scenario = blocks(2, {2, false});
+  const auto costs_of = [](const Scenario& of) { return step_costs(plan_of(of), CostModel(of)); };
+  const StepCosts alone = costs_of(scenario);
+  CHECK_FALSE(alone.tensor_flows.has_value());
+  scenario.plan.tensor_links.value = TensorLinks::Shared;
+  const StepCosts shared = costs_of(scenario);
+  REQUIRE(shared.tensor_flows.has_value());
+  CHECK(validate(shared) == "");
+  CHECK((shared.duration == alone.duration));
+  // Two all-reduces in each of two blocks: 2 x 256 x 512 values of 2 B at 100 GB/s; their latencies are no bytes.
+  for (const VirtualStageId stage : {0, 1})
+    for (const Kind kind : {Kind::F, Kind::R, Kind::BW}) {
+      const Time sent = shared.tensor_flows->sent[at(stage) * kKinds + at(static_cast<int>(kind))];
+      CHECK(std::abs(sent.value - 20'972) <= 2);
+    }
+  CHECK(shared.tensor_flows->sent[at(static_cast<int>(Kind::W))] == Time{});
+  REQUIRE(shared.tensor_flows->rings.size() == 2);
+  for (const int worker : {0, 1}) {
+    const auto& [rate, links] = shared.tensor_flows->rings[at(worker)];
+    CHECK(rate == Bandwidth{100e9});
+    CHECK(links.size() == 4);  // both ports of both devices
+    for (const auto& [link, weight] : links)
+      CHECK(weight == 1);
+  }
+  // Messages to the other stage pass the first of them, too. The report says what all links carry.
+  const Answer answer = answered(scenario);
+  CHECK(answer.timeline.makespan > answered(blocks(2, {2, false})).timeline.makespan);
+  CHECK(answer.report.links.size() == 8);
+}
+
+TEST_CASE("an exchange between nodes gives way to messages that pass the same NIC") {
+  Scenario scenario = blocks(2, {4, false});
+  scenario.cluster.nodes = 4, scenario.cluster.devices_per_node = 2;
+  scenario.cluster.network = Network{.bandwidth = Bandwidth{10e9}, .latency = Time{2000}};
+  const Time alone = answered(scenario).timeline.makespan;
+  scenario.plan.tensor_links.value = TensorLinks::Shared;
+  const Answer shared = answered(scenario);
+  CHECK(shared.timeline.engine == EngineRan::EventQueue);
+  CHECK(validate(shared.timeline, shared.schedule, shared.costs) == "");
+  CHECK(shared.timeline.makespan > alone);
+  CHECK(shared.costs.fold == nullptr);
+}
+
+TEST_CASE("exchanges that share links: what is refused") {
+  const auto refused = [](const auto& change) {
+    Scenario scenario = blocks(2, {2, true});
+    scenario.plan.tensor_links = {TensorLinks::Shared, {"s.yaml", 8, 3}};
+    change(scenario);
+    return error_of(scenario);
+  };
+  CHECK(refused([](Scenario& scenario) {
+          scenario.plan.sequence_parallel.value = false, scenario.plan.tensor_parallel.value = 1;
+        }) ==
+        "s.yaml:8:3: plan.tensor_links: shared is about what a tensor-parallel group exchanges; give "
+        "plan.tensor_parallel: "
+        "2 or more, or leave it out");
+  CHECK(refused([](Scenario& scenario) { scenario.plan.pairs.value = Pairs::Fused; })
+            .find("s.yaml:8:3: plan.tensor_links: shared is not simulated with plan.pairs: fused; leave one of the two "
+                  "out") != std::string::npos);
+  CHECK(refused([](Scenario& scenario) {
+          scenario.cluster.device.contention.memory = 1.1;
+        }).find("shared is not simulated with device.contention; leave one of the two out") != std::string::npos);
+  CHECK(refused([](Scenario& scenario) {
+          scenario.cost = CostSourceKind::Uniform;
+        }).find("shared needs cost: roofline, which knows what a group exchanges") != std::string::npos);
+}
+
 TEST_CASE("devices count for MFU and efficiency, and the references divide no layer") {
   const Answer answer = answered(blocks(2, {2, false}));
   const Report& report = answer.report;
