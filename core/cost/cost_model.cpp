@@ -211,8 +211,9 @@ class LayersPriced {
     double more = low_ ? here(work.inputs_by_linear) * narrow : 0, dropped = 0;
     for (const KeptTensors& kept : work.kept_tensors) {
       const double whole = here(kept.amount);
+      const double beside = training_.framework.megatron() ? here(kept.before_shares) : 0;
       const double held =
-          (whole + (low_ ? here(kept.by_linear) * (narrow - 1) + here(kept.by_linear_too) * narrow : 0)) *
+          (whole + beside + (low_ ? here(kept.by_linear) * (narrow - 1) + here(kept.by_linear_too) * narrow : 0)) *
           (kept.expert ? fullest_ : 1);
       more += held - whole;
       if (dropped_with(kept, plan_.recompute_modules)) dropped += held;

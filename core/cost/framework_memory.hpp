@@ -11,6 +11,8 @@
 //     copied_inputs         2 u with t > 1: queries, keys and values are three products, and each keeps a copy of its
 //                           input, PaddlePaddle's c_identity (fleet/layers/mpu: ColumnParallelLinear), where others have one
 //     gate_kept             2 T f / t: activation(gate) beside gate, value and product
+//     experts without gate  2 R f / x of R rows on a device: the activation beside its product with the router's shares, which
+//                           with a gate one kernel makes (transformer/mlp.py, moe/experts.py)
 //
 // While the loss and its backward run (once: the last stage has one micro-batch between them):
 //

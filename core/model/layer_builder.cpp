@@ -123,6 +123,7 @@ void LayerBuilder::add_kept(const KeptTensors& kept) {
   for (KeptTensors& each : work_.kept_tensors)
     if (each.made_by == kept.made_by && each.read_by == kept.read_by && each.expert == kept.expert) {
       each.amount += kept.amount, each.by_linear += kept.by_linear, each.by_linear_too += kept.by_linear_too;
+      each.before_shares += kept.before_shares;
       return;
     }
   work_.kept_tensors.push_back(kept);

@@ -419,15 +419,15 @@ LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
   combine.forward_flops = combine.input_flops = 2 * sent.gathered_values, combine.gathered = true;
   combine.expert = true, combine.sent = tokens;
   combine.forward_bytes = combine.input_bytes = sent + values(y);
-  const auto kept = [&](Module made_by, const Amount& amount, const Amount& by_linear) {
-    add_kept({.made_by = made_by, .read_by = {module_}, .expert = true, .amount = amount, .by_linear = by_linear});
+  const auto kept = [&](Module made_by, const Amount& amount, const Amount& by_linear, const Amount& before = {}) {
+    add_kept({made_by, {module_}, true, amount, by_linear, {}, before});
   };
   if (frozen_) {
     keep_again(x);
     kept(module_, opened, {});
   } else {
     kept(module_, sent + opened, sent);
-    kept(of_activation, inner_values, inner_values);
+    kept(of_activation, inner_values, inner_values, spec.gated ? Amount{} : inner_values);
   }
   work_.reduced_by_experts += values(y), ++work_.expert_layers;
   kept(module_, sent, {});  // the experts' outputs: the gradient of the router's weights reads them

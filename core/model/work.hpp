@@ -216,6 +216,7 @@ struct KeptTensors {
   // Of it: what the backward of linear layers alone reads, and what other operators' reads, too. Where products are
   // computed in fewer bits these layers keep a copy in them, and the first need not be kept.
   Amount by_linear, by_linear_too;
+  Amount before_shares;  // kept beside where the router's shares multiply what is read in an operator of their own
   bool operator==(const KeptTensors&) const = default;
 };
 

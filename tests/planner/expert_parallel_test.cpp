@@ -21,16 +21,21 @@
 namespace pipewright::tests {
 namespace {
 
-// Four blocks with 8 experts each, 2 per token, in bf16 on 8 devices behind a switch.
-Scenario experts(std::int64_t copies, std::int64_t e, std::int64_t t = 1, std::int64_t x = 0) {
-  Scenario scenario =
-      block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048, .flash = true}, 4, 8, {});
+// Four blocks with 8 experts each, 2 per token.
+Transformer four_blocks() {
   Transformer model;
   model.layers = 4, model.hidden = 512, model.heads = model.key_heads = 8, model.head_size = 64;
   model.feed_forward = 1024, model.gated = true, model.activation = Activation::Silu, model.norm = Norm::Rms;
   model.sequence_length = 256, model.vocabulary = 1024, model.positions = Transformer::Positions::Rotary;
   model.moe = {.experts = 8, .active = 2, .feed_forward = 1024};
-  scenario.model = build(model);
+  return model;
+}
+
+// In bf16 on 8 devices behind a switch.
+Scenario experts(std::int64_t copies, std::int64_t e, std::int64_t t = 1, std::int64_t x = 0) {
+  Scenario scenario =
+      block_scenario({.sequence = 256, .hidden = 512, .heads = 8, .inner = 2048, .flash = true}, 4, 8, {});
+  scenario.model = build(four_blocks());
   scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{100e9}, .latency = Time{1000}};
   scenario.training.micro_batch_size = Placed<std::int64_t>{2, {}};
   scenario.training.micro_batches = Placed<std::int64_t>{4, {}};
@@ -67,6 +72,42 @@ TEST_CASE("a device holds its experts, and a share of their states with those th
   // Tensor parallelism of 2 with whole experts: 8 devices hold them once.
   CHECK(plan_of(experts(4, 8, 2, 1)).expert_copies() == 1);
   CHECK(plan_of(experts(4, 2, 2)).expert_copies() == 2);
+}
+
+// What Megatron-LM keeps of a block beside what operators do, and with selective recomputation.
+struct Beside {
+  Bytes kept, selective;
+};
+Beside beside_operators(Scenario scenario, bool gated) {
+  Transformer model = four_blocks();
+  model.gated = gated;
+  scenario.model = build(model);
+  settle(scenario.model, Bytes{2}, scenario.plan.split());
+  const auto block = [](const Scenario& of) {
+    const LayerCosts costs = CostModel(of).layers(2);
+    return Beside{costs.stash[1], costs.selective[1]};
+  };
+  const Beside operators = block(scenario);
+  scenario.training.framework.tensors = FrameworkTensors::Megatron;
+  const Beside megatron = block(scenario);
+  return {megatron.kept - operators.kept, megatron.selective - operators.selective};
+}
+
+TEST_CASE("experts without a gate keep their activation beside its product with the router's shares") {
+  Scenario scenario = experts(8, 4);
+  // 2 samples of 256 tokens to 2 experts each: 1024 rows of 1024 values of 2 B.
+  constexpr Bytes kRows{2 * 1024 * 1024};
+  const auto more = [&] {
+    const Beside without = beside_operators(scenario, false), with = beside_operators(scenario, true);
+    return Beside{without.kept - with.kept, without.selective - with.selective};
+  };
+  CHECK(more().kept == kRows);
+  CHECK(more().selective == kRows);
+  scenario.plan.recompute_modules = Modules{Module::ExpertActivation};
+  CHECK(more().kept == kRows);
+  CHECK(more().selective == Bytes{});
+  scenario.plan.expert_imbalance.value = 1.5;
+  CHECK(more().kept == Bytes{kRows.value * 3 / 2});
 }
 
 TEST_CASE("tokens that are sent take time, and uneven ones more") {
