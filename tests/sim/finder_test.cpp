@@ -1,4 +1,5 @@
-// The finder of orders: its prices against the engine's, its bound and its orders against all orders of small problems.
+// The finder of orders: its prices against the engine's, its orders beside the published ones. finder_orders_test.cpp has all
+// orders of small problems.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,146 +7,19 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "core/cost/step_costs.hpp"
 #include "core/plan/given_schedule.hpp"
-#include "core/random.hpp"
 #include "sim/finder/find_order.hpp"
-#include "sim/finder/windows.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
-#include "tests/support/rounds.hpp"
+#include "tests/sim/finder_problems.hpp"
 
 namespace pipewright::tests {
 namespace {
-
-struct Passes4 {
-  std::int64_t f, b, w, hop;
-};
-
-OrderProblem alike(int stages, int chunks, int micro_batches, Passes4 times, std::int64_t held, std::int64_t kept,
-                   std::int64_t cap) {
-  OrderProblem problem{.stages = stages, .virtual_stages = chunks, .micro_batches = micro_batches};
-  if (chunks == 2) problem.chunk_order = ChunkOrder::V;
-  const std::size_t all = at(problem.chunks());
-  problem.forward.assign(all, times.f), problem.input.assign(all, times.b), problem.weights.assign(all, times.w);
-  problem.held.assign(all, held), problem.kept_after_input.assign(all, kept);
-  problem.cap.assign(at(stages), cap);
-  for (VirtualStageId v = 0; v + 1 < problem.chunks(); ++v)
-    problem.down.push_back(problem.seating().stage_of(v) == problem.seating().stage_of(v + 1) ? 0 : times.hop);
-  problem.up = problem.down;
-  return problem;
-}
-
-std::int64_t number_between(Random& chance, int low, int high) {
-  return low + static_cast<std::int64_t>(chance.bits() % static_cast<std::uint64_t>(high - low + 1));
-}
-
-// Two chunks on each stage, there and back or in two directions; room for one micro-batch or more.
-OrderProblem two_by_chance(Random& chance, int stages, bool two_ways, int micro_batches = 1) {
-  OrderProblem problem = alike(stages, 2, micro_batches, {}, 0, 0, 0);
-  problem.two_ways = two_ways;
-  for (std::size_t v = 0; v < at(problem.chunks()); ++v) {
-    problem.forward[v] = number_between(chance, 1, 9), problem.input[v] = number_between(chance, 1, 9);
-    problem.weights[v] = number_between(chance, 0, 9);
-    problem.held[v] = number_between(chance, 1, 4);
-    problem.kept_after_input[v] = number_between(chance, 0, static_cast<int>(problem.held[v]));
-    if (v + 1 < at(problem.chunks()))
-      problem.down[v] = number_between(chance, 0, 4), problem.up[v] = number_between(chance, 0, 4);
-  }
-  for (StageId k = 0; k < stages; ++k)
-    problem.cap[at(k)] = least_cap(problem, k) + number_between(chance, 0, 2);
-  return problem;
-}
-
-// Times, memory and hops by chance; room for 1 to M micro-batches.
-OrderProblem by_chance(Random& chance, int stages, int micro_batches) {
-  const auto between = [&](int low, int high) { return number_between(chance, low, high); };
-  OrderProblem problem = alike(stages, 1, micro_batches, {}, 0, 0, 0);
-  for (StageId k = 0; k < stages; ++k) {
-    const std::size_t s = at(k);
-    problem.forward[s] = between(1, 9), problem.input[s] = between(1, 9), problem.weights[s] = between(0, 9);
-    problem.held[s] = between(1, 4), problem.kept_after_input[s] = between(0, static_cast<int>(problem.held[s]));
-    problem.cap[s] = between(1, micro_batches) * problem.held[s] + between(0, 2);
-    if (k + 1 < stages) problem.down[s] = between(0, 4), problem.up[s] = between(0, 4);
-  }
-  return problem;
-}
-
-// All orders of a stage that keep to its cap. `done`: by code.
-void all_orders(const OrderProblem& problem, const OrderPricer& pricer, StageId stage, std::vector<int>& done,
-                PassCodes& codes, std::vector<PassCodes>& all) {
-  const int M = problem.micro_batches, v = problem.virtual_stages;
-  if (pricer.peak(stage, codes) > problem.cap[at(stage)]) return;
-  if (std::accumulate(done.begin(), done.end(), 0) == 3 * v * M) return all.push_back(codes);
-  for (int code = 0; code < 3 * v; ++code) {
-    if (done[at(code)] >= (code < v ? M : done[at(code - v)])) continue;
-    ++done[at(code)];
-    codes.push_back(static_cast<std::uint8_t>(code));
-    all_orders(problem, pricer, stage, done, codes, all);
-    codes.pop_back();
-    --done[at(code)];
-  }
-  for (int f = 0; f < (problem.pair.empty() ? 0 : v); ++f)
-    for (int b = 0; b < v; ++b) {
-      int &inputs = done[at(v + b)], &weights = done[at(2 * v + b)];
-      if (done[at(f)] >= M || inputs >= done[at(b)] || weights != inputs) continue;
-      ++done[at(f)], ++inputs, ++weights;
-      codes.push_back(code_of({f, b}, v));
-      all_orders(problem, pricer, stage, done, codes, all);
-      codes.pop_back();
-      --done[at(f)], --inputs, --weights;
-    }
-}
-
-// Cells of a forward and a backward that take from `least` percent of their passes to all of it.
-void with_cells(Random& chance, OrderProblem& problem, int least) {
-  const OrderPricer pricer(problem);
-  for (VirtualStageId f = 0; f < problem.chunks(); ++f)
-    for (int row = 0; row < problem.virtual_stages; ++row) {
-      const std::size_t b = at(pricer.chunk_at(pricer.stage_of(f), row));
-      const auto all = static_cast<int>(problem.forward[at(f)] + problem.input[b] + problem.weights[b]);
-      problem.pair.push_back(number_between(chance, all * least / 100, all));
-    }
-}
-
-// The least measure of all of them.
-std::int64_t best_of_all(const OrderProblem& problem) {
-  OrderPricer pricer(problem);
-  std::vector<std::vector<PassCodes>> by_stage(at(problem.stages));
-  PassCodes none;
-  std::vector<int> done(at(3 * problem.virtual_stages));
-  for (StageId k = 0; k < problem.stages; ++k)
-    all_orders(problem, pricer, k, done, none, by_stage[at(k)]);
-  std::int64_t best = std::numeric_limits<std::int64_t>::max();
-  PricedOrder order;
-  order.codes.resize(at(problem.stages));
-  const auto go = [&](const auto& self, StageId stage) -> void {
-    if (stage == problem.stages) {
-      if (pricer.price(order)) best = std::min(best, order.of(problem.measure));
-      return;
-    }
-    for (const PassCodes& codes : by_stage[at(stage)])
-      order.codes[at(stage)] = codes, self(self, stage + 1);
-  };
-  go(go, 0);
-  return best;
-}
-
-std::int64_t value(const FoundOrder& found, OrderMeasure measure) {
-  return found.order.of(measure);
-}
-
-void check_kept(const OrderProblem& problem, const FoundOrder& found) {
-  const OrderPricer pricer(problem);
-  for (StageId k = 0; k < problem.stages; ++k)
-    CHECK(pricer.peak(k, found.order.codes[at(k)]) <= problem.cap[at(k)]);
-  CHECK(found.bound.value <= value(found, problem.measure));
-}
 
 struct PublishedSetting {
   int stages, micro_batches;
@@ -254,58 +128,6 @@ TEST_CASE("finder: an order costs what the engine says, for every schedule with 
   CHECK(compared >= 10);
 }
 
-TEST_CASE("finder: of all orders of 400 small problems none beats the bound, and the best one is found") {
-  Random chance(1);
-  int found_best = 0, proven = 0, problems = 0;
-  for (int i = 0; i < rounds(400); ++i) {
-    const int stages = 1 + i % 3, micro_batches = stages == 3 ? 2 + i / 3 % 2 : 1 + i / 3 % 4;
-    OrderProblem problem = by_chance(chance, stages, micro_batches);
-    problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
-    const std::int64_t best = best_of_all(problem);
-    if (best == std::numeric_limits<std::int64_t>::max()) continue;
-    CAPTURE(i);
-    const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
-    REQUIRE_FALSE(found.order.begin.empty());
-    CHECK(found.bound.value <= best);
-    CHECK(value(found, problem.measure) >= best);
-    check_kept(problem, found);
-    ++problems, found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
-  }
-  CHECK(problems >= rounds(390));
-  CHECK(found_best >= problems * 99 / 100);
-  CHECK(proven >= problems / 2);
-}
-
-TEST_CASE("finder: likewise with two chunks on each stage, there and back and in two directions") {
-  Random chance(2);
-  for (const bool two_ways : {false, true}) {
-    int found_best = 0, proven = 0;
-    constexpr int kProblems = rounds(300);
-    for (int i = 0; i < kProblems; ++i) {
-      OrderProblem problem = two_by_chance(chance, i % 60 == 0 ? 4 : 1 + i % 3, two_ways);
-      problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
-      const std::int64_t best = best_of_all(problem);
-      CAPTURE(i);
-      CAPTURE(two_ways);
-      const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
-      REQUIRE_FALSE(found.order.begin.empty());
-      CHECK(found.bound.value <= best);
-      CHECK(value(found, problem.measure) >= best);
-      check_kept(problem, found);
-      found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
-    }
-    CHECK(found_best >= kProblems * 95 / 100);
-    CHECK(proven >= kProblems / 2);
-  }
-}
-
-// Recomputations of all micro-batches, or of all but the last one.
-void with_recomputation(Random& chance, OrderProblem& problem) {
-  for (VirtualStageId v = 0; v < problem.chunks(); ++v)
-    problem.again.push_back(number_between(chance, 0, 9));
-  problem.again_count = problem.micro_batches - static_cast<int>(number_between(chance, 0, 1));
-}
-
 TEST_CASE("finder: in a loop with little room a micro-batch that has begun finds room to go on") {
   for (const int room : {2, 4, 15}) {
     OrderProblem problem = alike(8, 2, 24, {10, 12, 8, 1}, 1, 1, room);
@@ -317,52 +139,6 @@ TEST_CASE("finder: in a loop with little room a micro-batch that has begun finds
     CAPTURE(found.order.step());
     CAPTURE(found.bound.value);
     CHECK(100 * found.order.step() <= 120 * found.bound.value);
-  }
-}
-
-TEST_CASE("finder: likewise with recomputations, which may run before the gradient is there") {
-  Random chance(11);
-  int found_best = 0, problems = 0, waited = 0;
-  for (int i = 0; i < rounds(400); ++i) {
-    const int stages = 1 + i % 3;
-    OrderProblem problem = i % 2 == 0 ? by_chance(chance, stages, stages == 3 ? 2 : 1 + i / 3 % 3)
-                                      : two_by_chance(chance, stages, i % 4 == 1);
-    problem.measure = i / 2 % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
-    with_recomputation(chance, problem);
-    if (i % 8 == 7) with_cells(chance, problem, 70);
-    const std::int64_t best = best_of_all(problem);
-    if (best == std::numeric_limits<std::int64_t>::max()) continue;
-    CAPTURE(i);
-    const FoundOrder found = find_order(problem, {.evaluations = 3000, .seed = 1});
-    REQUIRE_FALSE(found.order.begin.empty());
-    CHECK(found.bound.value <= best);
-    CHECK(value(found, problem.measure) >= best);
-    check_kept(problem, found);
-    ++problems, found_best += value(found, problem.measure) == best;
-    OrderProblem in_order = problem;  // as if each waited for its gradient
-    for (VirtualStageId v = 0; v < problem.chunks(); ++v)
-      in_order.input[at(v)] += problem.again_of(v);
-    in_order.again.clear(), in_order.again_count = 0, in_order.pair.clear();
-    if (problem.again_count == problem.micro_batches && problem.pair.empty())
-      waited += order_bound(in_order).value > best;
-  }
-  CHECK(problems >= rounds(380));
-  CHECK(found_best >= problems * 95 / 100);
-  CHECK(waited > rounds(20));  // bounds that would have been false
-}
-
-TEST_CASE(
-    "finder: the least room is that of one micro-batch at a time, each chunk's backward behind the one after it") {
-  Random chance(12);
-  for (int i = 0; i < 60; ++i) {
-    OrderProblem problem = two_by_chance(chance, 1 + i % 2, false);
-    for (std::size_t v = 0; v < at(problem.chunks()); ++v)
-      problem.kept_after_input[v] = number_between(chance, 0, 9);
-    for (StageId k = 0; k < problem.stages; ++k)
-      problem.cap[at(k)] = least_cap(problem, k);
-    CHECK_FALSE(find_order(problem, {.evaluations = 10, .seed = 1}).order.begin.empty());
-    --problem.cap.front();
-    CHECK(best_of_all(problem) == std::numeric_limits<std::int64_t>::max());
   }
 }
 
@@ -401,28 +177,6 @@ TEST_CASE("finder: a stage ends after the passes of its critical path and their 
   CHECK(changes_of_stage > 1000);
 }
 
-TEST_CASE("finder: two chunks on one stage, one micro-batch: a wait for the hop is all that no order avoids") {
-  // F of 4, a hop of 1, F of 5, B of 8, B of 1, W of 3 and of 0: 22, by hand.
-  OrderProblem problem = alike(1, 2, 1, {}, 4, 4, 8);
-  problem.forward = {4, 5}, problem.input = {1, 8}, problem.weights = {3, 0};
-  problem.down = {1};
-  CHECK(best_of_all(problem) == 22);
-  CHECK(order_bound(problem).value == 22);
-}
-
-// All 5266 times 17500 orders were tried once: the best one takes 114. With the most Ws left the last B is early; with fewer
-// Ws and more Bs it is earlier still.
-TEST_CASE("finder: two chunks and two micro-batches: the bound leaves open whether Ws or Bs are left at the end") {
-  OrderProblem problem{.stages = 2, .virtual_stages = 2, .micro_batches = 2, .chunk_order = ChunkOrder::V};
-  problem.forward = {7, 6, 6, 6}, problem.input = {3, 3, 8, 7}, problem.weights = {4, 7, 4, 5};
-  problem.down = {0, 0, 5}, problem.up = {1, 0, 10};
-  problem.held = {2, 2, 2, 3}, problem.kept_after_input = {2, 1, 1, 0}, problem.cap = {5, 6};
-  CHECK(order_bound(problem).value <= 114);
-  const FoundOrder found = find_order(problem, {.evaluations = 20'000, .seed = 1});
-  CHECK(found.order.span() == 114);
-  CHECK(found.bound.value <= 114);
-}
-
 // As with recomputation: what comes back for W is more than what waited for B.
 TEST_CASE("finder: orders keep to their room where a micro-batch holds more from B to W than from F to B") {
   Random chance(7);
@@ -437,61 +191,6 @@ TEST_CASE("finder: orders keep to their room where a micro-batch holds more from
     for (StageId k = 0; k < problem.stages; ++k)
       CHECK(pricer.peak(k, found.order.codes[at(k)]) <= problem.cap[at(k)]);
   }
-}
-
-TEST_CASE("finder: windows of time refute no value that an order has, and most of those that none has") {
-  Random chance(3);
-  int problems = 0, refuted = 0;
-  for (int i = 0; i < rounds(1200); ++i) {
-    const int stages = 1 + i / 3 % 3;
-    OrderProblem problem = i % 3 == 0 ? by_chance(chance, stages, stages == 3 ? 2 + i / 9 % 2 : 1 + i / 9 % 4)
-                                      : two_by_chance(chance, stages, i % 3 == 1);
-    problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
-    const std::int64_t best = best_of_all(problem);
-    if (best == std::numeric_limits<std::int64_t>::max()) continue;
-    CAPTURE(i);
-    PassWindows windows(problem);
-    for (const bool both_orders : {false, true}) {
-      std::int64_t effort = 100'000'000;
-      CHECK_FALSE(windows.refutes(best, both_orders, effort));
-      CHECK(effort > 0);
-    }
-    std::int64_t effort = 100'000'000;
-    ++problems, refuted += windows.refutes(best - 1, true, effort);
-  }
-  CHECK(problems >= rounds(1150));
-  CHECK(refuted >= problems * 8 / 10);
-}
-
-TEST_CASE(
-    "finder: with cells of a forward and a backward: none of all orders beats the bound, and the best one is found") {
-  Random chance(4);
-  int problems = 0, shorter = 0, found_best = 0, proven = 0;
-  for (int i = 0; i < rounds(600); ++i) {
-    const int stages = 1 + i / 3 % 3;
-    OrderProblem problem = i % 3 == 0   ? by_chance(chance, stages, stages == 3 ? 2 : 3)
-                           : i % 3 == 1 ? two_by_chance(chance, stages, true)
-                                        : two_by_chance(chance, 1, false, 2);
-    if (i % 3 == 2) problem.cap[0] += number_between(chance, 0, 6);
-    problem.measure = i % 2 == 0 ? OrderMeasure::Span : OrderMeasure::Step;
-    const std::int64_t without = best_of_all(problem);
-    with_cells(chance, problem, i % 4 == 0 ? 0 : 60);
-    const std::int64_t best = best_of_all(problem);
-    if (best == std::numeric_limits<std::int64_t>::max()) continue;
-    CAPTURE(i);
-    CHECK(best <= without);
-    const FoundOrder found = find_order(problem, {.evaluations = 1000, .seed = 1});
-    check_kept(problem, found);
-    CHECK(found.bound.value <= best);
-    CHECK(value(found, problem.measure) >= best);
-    CHECK(codes_of(problem, ops_of(problem, found.order.codes), shape_of_ops(problem).seating()) == found.order.codes);
-    ++problems, shorter += best < without;
-    found_best += value(found, problem.measure) == best, proven += found.bound.value == best;
-  }
-  CHECK(problems >= rounds(590));
-  CHECK(shorter >= problems / 3);
-  CHECK(found_best >= problems * 8 / 10);
-  CHECK(proven >= problems / 10);
 }
 
 TEST_CASE("finder: dualpipe's cells cost what its authors say and the engine, and others are better") {
