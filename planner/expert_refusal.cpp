@@ -119,17 +119,16 @@ std::optional<Refusal> tensor_links_refusal(const Scenario& scenario) {
     return refuse(fmt::format("is not simulated with {}; leave one of the two out", key));
   };
   if (plan.tensor_links.value != TensorLinks::Shared) return {};
-  if (plan.tensor_parallel.value < 2 && !plan.open.contains("tensor_parallel"))
-    return refuse(
-        "is about what a tensor-parallel group exchanges; give plan.tensor_parallel: 2 or more, or leave it out");
   if (scenario.cost != CostSourceKind::Roofline)
     return refuse("needs cost: roofline, which knows what a group exchanges; write that, or leave it out");
   if (plan.pairs.value == Pairs::Fused) return without("plan.pairs: fused");
   if (plan.uneven_slices()) return without("plan.slice_lengths: even");
-  bool contends = scenario.cluster.device.contention.any();
-  for (const DeviceClass& other : scenario.cluster.others)
-    contends |= other.device.contention.any();
-  if (contends) return without("device.contention");
+  const auto any_device = [&](const auto& is) {
+    return is(scenario.cluster.device) || std::any_of(scenario.cluster.others.begin(), scenario.cluster.others.end(),
+                                                      [&](const DeviceClass& other) { return is(other.device); });
+  };
+  if (any_device([](const Device& device) { return device.contention.any(); })) return without("device.contention");
+  if (any_device([](const Device& device) { return device.measured != nullptr; })) return without("device.measured");
   return {};
 }
 

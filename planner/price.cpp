@@ -29,6 +29,7 @@ std::optional<SteadyState> steady_state_of(const Schedule& schedule, const StepC
   longer.duration_last = longer.duration;
   longer.settled.clear();  // fill and drain are short there
   longer.messages_last = longer.messages;
+  if (longer.tensor_flows) longer.tensor_flows->of_last = longer.tensor_flows->of_full;
   longer.ready_before_end_last.clear();
   const Schedule repeated = find_schedule(schedule.name)->generate(longer.shape);
   PP_CHECK(validate(repeated).empty());

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "core/cost/cells.hpp"
+#include "core/cost/tensor_flows.hpp"
 #include "core/plan/schedule.hpp"
 #include "sim/contention.hpp"
 #include "sim/dependencies.hpp"
@@ -149,8 +150,8 @@ class EventOrder {
       return cell_starts(w, cell);
     const Time end = now() + costs_.time_of(worker.ops[worker.op]);
     spans.push_back({now(), end});
-    if (const Time sent = links_ ? costs_.sent_by(worker.ops[worker.op]) : Time{}; sent > Time{})
-      return exchange_starts(w, sent);
+    if (links_ && costs_.tensor_flows)
+      if (const Time sent = costs_.sent_by(worker.ops[worker.op]).time; sent > Time{}) return exchange_starts(w, sent);
     if (contention_)
       contention_->op_starts(w, now(), end - now(), slower_of(worker.ops[worker.op]));
     else
@@ -162,22 +163,22 @@ class EventOrder {
   }
 
   // An op of a tensor-parallel group: half of what it exchanges, as one flow; then it computes; then the other half.
-  void exchange(std::uint32_t w, Exchanging half, Time sent) {
-    workers_[w].exchanging = half;
-    const auto& [rate, links] = costs_.tensor_flows->rings[w];
+  void exchange(std::uint32_t w, Exchanging half, Time time) {
+    Worker& worker = workers_[w];
+    worker.exchanging = half;
     route_weights_.clear();
-    for (const auto& [link, weight] : links)
+    for (const auto& [link, weight] : costs_.tensor_flows->links[w])
       route_weights_.push_back({static_cast<std::uint32_t>(link), weight});
-    start_flow({rate.value / 1e9 * static_cast<double>(sent.value), rate, sent, about(What::OpEnds, w)}, {});
+    const StepCosts::TensorFlows::Sent sent = costs_.sent_by(worker.ops[worker.op]);
+    const double rate = sent.bytes / static_cast<double>(sent.time.value);
+    start_flow({rate * static_cast<double>(time.value), Bandwidth{rate * 1e9}, time, about(What::OpEnds, w)}, {});
   }
-  static Time first_half(Time sent) { return sent - second_half(sent); }
-  static Time second_half(Time sent) { return {sent.value / 2}; }
 
   void exchange_starts(std::uint32_t w, Time sent) {
     Worker& worker = workers_[w];
     exchange(w, Exchanging::First, first_half(sent));
     if (worker.op == worker.trigger_op) trigger(w, times_[w].compute.back(), true);
-    parts_within(w, first_half(sent), {});
+    parts_within(w, std::min(first_half(sent), costs_.time_of(worker.ops[worker.op]) - Time{1}), {});
   }
   void exchange_ends(std::uint32_t w) {
     Worker& worker = workers_[w];
@@ -188,14 +189,14 @@ class EventOrder {
       parts_within(w, kNever, span.end - span.start - costs_.time_of(op));
       return end_op(w);
     }
-    const Time sent = costs_.sent_by(op), late = now() - (span.start + first_half(sent));
+    const Time sent = costs_.sent_by(op).time, late = now() - (span.start + first_half(sent));
     worker.exchanging = Exchanging::Computes;
     span.end = now() + costs_.time_of(op) - sent;
     queue_.push(span.end, Rank::Finish, about(What::OpEnds, w));
     parts_within(w, costs_.time_of(op) - Time{1}, late);
   }
   void computed_between_exchanges(std::uint32_t w) {
-    const Time left = second_half(costs_.sent_by(workers_[w].ops[workers_[w].op]));
+    const Time left = second_half(costs_.sent_by(workers_[w].ops[workers_[w].op]).time);
     if (left > Time{}) return exchange(w, Exchanging::Second, left);
     workers_[w].exchanging = Exchanging::Second;
     exchange_ends(w);

@@ -8,6 +8,11 @@
 #include "sim/run_length.hpp"
 
 namespace pipewright::sim {
+namespace {
+
+constexpr std::size_t kMostPassed = 500'000'000;  // links by flows of ops: some minutes
+
+}  // namespace
 
 EventOrder::EventOrder(const Schedule& schedule, const StepCosts& costs, LinkUse links)
     : schedule_(schedule), costs_(costs), wiring_(schedule, costs) {
@@ -118,6 +123,13 @@ void EventOrder::check_size() const {
   if (std::max(transfers_.size(), streams_.size()) >> kSubjectBits != 0)
     throw InputError("the event queue holds at most 2^29 transfers, this schedule has " +
                      std::to_string(transfers_.size()) + "; use fewer micro-batches");
+  std::size_t passed = 0;
+  for (std::size_t w = 0; costs_.tensor_flows && w < workers_.size(); ++w)
+    passed += workers_[w].ops_end * costs_.tensor_flows->links[w].size();
+  if (passed > kMostPassed)
+    throw InputError("plan.tensor_links: shared: the exchanges of all ops pass " + std::to_string(passed) +
+                     " links, at most " + std::to_string(kMostPassed) +
+                     " are simulated; use fewer micro-batches, or write alone");
 }
 
 void EventOrder::prepare_links() {

@@ -1,6 +1,9 @@
 // Do transfers meet on a link? Where they do, the static engine's answer is not exact.
 #include <algorithm>
+#include <array>
+#include <span>
 
+#include "core/cost/tensor_flows.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright::sim {
@@ -22,8 +25,8 @@ std::vector<std::int32_t> links_of(const Collective& collective) {
   return links;
 }
 
-// Calls `use(link, start, end)` for every interval in which something occupies a link. A collective occupies its links
-// from its start to its end.
+// Calls `use(link, start, end)` for every interval in which a message or a collective occupies a link, the latter from its
+// start to its end.
 template <class Use>
 void for_each_use(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs, const Use& use) {
   for (const Transfer& transfer : timeline.transfers) {
@@ -33,16 +36,6 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
     if (message.route < 0) continue;
     for (const int link : costs.routes[static_cast<std::size_t>(message.route)].links)
       use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
-  }
-  for (std::size_t w = 0; costs.tensor_flows && w < timeline.workers.size(); ++w) {
-    const auto& ops = schedule.positions[w % schedule.positions.size()].compute;
-    for (std::size_t i = 0; i < ops.size(); ++i)
-      if (const Time sent = costs.sent_by(ops[i]); sent > Time{})
-        for (const auto& [link, weight] : costs.tensor_flows->rings[w].links) {
-          const auto [start, end] = timeline.workers[w].compute[i];
-          use(static_cast<std::size_t>(link), start, start + (sent - Time{sent.value / 2}));
-          use(static_cast<std::size_t>(link), end - Time{sent.value / 2}, end);
-        }
   }
   const Seating seating = schedule.seating();
   for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
@@ -63,6 +56,53 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
   }
 }
 
+// Flows of ops (StepCosts::tensor_flows). Those of a worker follow one another, on all links of its ring, and there are as many
+// as ops: looked up in its times, not listed.
+class OpFlows {
+ public:
+  OpFlows(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs)
+      : timeline_(timeline), schedule_(schedule), costs_(costs), on_(costs.tensor_flows ? costs.links.size() : 0) {
+    for (WorkerId w = 0; costs.tensor_flows && at(w) < timeline.workers.size(); ++w)
+      for (const auto& [link, weight] : costs.tensor_flows->links[at(w)])
+        on_[at(link)].push_back(w);
+  }
+
+  bool meet_on(std::size_t link, std::span<const Use> others) const {
+    if (on_.empty()) return false;
+    const std::vector<WorkerId>& workers = on_[link];
+    for (const WorkerId worker : workers)
+      for (const Use& other : others)
+        if (runs_within(worker, other)) return true;
+    for (const WorkerId worker : workers)
+      for (std::size_t i = 0; workers.size() > 1 && i < spans(worker).size(); ++i)
+        for (const Use& half : halves(worker, i))
+          for (const WorkerId other : workers)
+            if (other > worker && half.start < half.end && runs_within(other, half)) return true;
+    return false;
+  }
+
+ private:
+  const std::vector<Span>& spans(WorkerId worker) const { return timeline_.workers[at(worker)].compute; }
+  std::array<Use, 2> halves(WorkerId worker, std::size_t i) const {
+    const Time sent = costs_.sent_by(schedule_.positions[at(worker) % schedule_.positions.size()].compute[i]).time;
+    const auto [start, end] = spans(worker)[i];
+    return {Use{start, start + first_half(sent)}, Use{end - second_half(sent), end}};
+  }
+  bool runs_within(WorkerId worker, const Use& time) const {
+    const std::vector<Span>& all = spans(worker);
+    const auto from = std::partition_point(all.begin(), all.end(), [&](Span span) { return span.end <= time.start; });
+    for (auto span = from; span != all.end() && span->start < time.end; ++span)
+      for (const Use& half : halves(worker, at(span - all.begin())))
+        if (half.start < time.end && time.start < half.end && half.start < half.end) return true;
+    return false;
+  }
+
+  const Timeline& timeline_;
+  const Schedule& schedule_;
+  const StepCosts& costs_;
+  std::vector<std::vector<WorkerId>> on_;  // by link
+};
+
 }  // namespace
 
 int first_shared_link(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
@@ -76,12 +116,14 @@ int first_shared_link(const Timeline& timeline, const Schedule& schedule, const 
   for_each_use(timeline, schedule, costs, [&](std::size_t link, Time start, Time end) {
     uses[next[link]++] = {start, end};
   });
+  const OpFlows flows(timeline, schedule, costs);
   for (std::size_t link = 0; link < costs.links.size(); ++link) {
     const auto begin = uses.begin() + static_cast<std::ptrdiff_t>(first[link]);
     const auto end = uses.begin() + static_cast<std::ptrdiff_t>(first[link + 1]);
     if (!std::is_sorted(begin, end)) std::stable_sort(begin, end);
     for (auto use = begin; use != end && use + 1 != end; ++use)
       if ((use + 1)->start < use->end) return static_cast<int>(link);
+    if (flows.meet_on(link, {begin, end})) return static_cast<int>(link);
   }
   return -1;
 }

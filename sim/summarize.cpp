@@ -216,11 +216,10 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
       bytes[at(link)] += static_cast<double>(transfer.bytes.value);
   }
   for (std::size_t w = 0; costs.tensor_flows && w < timeline.workers.size(); ++w) {
-    const auto& [rate, links] = costs.tensor_flows->rings[w];
     double sent = 0;
     for (const Op& op : schedule.positions[w % schedule.positions.size()].compute)
-      sent += seconds(costs.sent_by(op)) * rate.value;
-    for (const auto& [link, weight] : links)
+      sent += costs.sent_by(op).bytes;
+    for (const auto& [link, weight] : costs.tensor_flows->links[w])
       bytes[at(link)] += sent * weight;
   }
   const auto add = [&](const Collective& collective) {

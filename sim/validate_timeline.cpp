@@ -217,7 +217,7 @@ class Check {
   bool takes_its_time(WorkerId worker, std::size_t i) const {
     const Time alone = costs_.time_of(lane(worker).compute[i]);
     const Span span = times(worker).compute[i];
-    if (slowed_ && costs_.sent_by(lane(worker).compute[i]) > Time{}) return span.end - span.start >= alone;
+    if (slowed_ && costs_.sent_by(lane(worker).compute[i]).time > Time{}) return span.end - span.start >= alone;
     return contended_ ? is_then(done(worker, i, span.end), alone) : span.end - span.start == alone;
   }
 

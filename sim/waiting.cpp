@@ -291,7 +291,8 @@ class WalkBack {
         const Span& span = times.compute[trigger->op];
         const Op& last = schedule_.positions[member].compute[trigger->op];
         Time ready = trigger->ready(costs_, last, op, span.start, span.end);
-        if (costs_.contention) ready = std::min(ready, start);  // the end of an op that was slowed later says too much
+        if (costs_.contention || costs_.tensor_flows)
+          ready = std::min(ready, start);  // the end of an op that was slowed later says too much
         keep_later(best, {worker, kCompute, static_cast<int>(trigger->op), ready}, start);
       }
       if (here.op > 0)

@@ -94,7 +94,7 @@ std::vector<CollectiveWay> ways_between(const CollectiveCurve& curve, Collective
   const auto tree = tuner_latency(CollectiveShape::Tree, kind, n, p, 1, span.nic_us);
   add(tree[0], std::min(kTree * bus / 2, kTreeLowLatency * low)), add(tree[1], kTree * ll128);
   add(tree[2], kTree * bus);
-  if (curve.in_switch.empty() || g < kSwitchTreeMembers) return ways;
+  if (curve.in_switch.empty() || g < kSwitchTreeMembers || span.nominal <= 0) return ways;
   const double cap = curve.in_switch.front().share * span.nominal;
   const double reached = (p == 2 ? kSwitchTreeOn2 : kSwitchTree) * span.nics;
   add(kSwitchTreeStart + 2 * (kSwitchTreeHop + 2 * span.nic_us) * std::log2(p), std::min(cap, reached));

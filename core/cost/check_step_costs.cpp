@@ -9,6 +9,32 @@
 namespace pipewright::core {
 namespace {
 
+std::string check_tensor_flows(const StepCosts& costs, std::size_t expected) {
+  const auto& [of_full, of_last, links] = *costs.tensor_flows;
+  if (of_full.size() != expected || of_last.size() != expected) return "tensor flows: one per op of a chunk is needed";
+  if (links.size() != at(costs.shape.data_parallel * costs.shape.seating().positions()))
+    return "tensor flows: one ring per worker is needed";
+  if (!costs.slices.empty() || !costs.loads.empty() || costs.together || costs.contention)
+    return "tensor flows: not where ops take other times than their durations";
+  double fastest = 0;  // bytes per second
+  for (const bool last : {false, true})
+    for (std::size_t i = 0; i < expected; ++i) {
+      const auto& [time, bytes] = (last ? of_last : of_full)[i];
+      if (time < Time{} || (last ? costs.duration_last : costs.duration)[i] < time || !(bytes >= 0) ||
+          (time > Time{}) != (bytes > 0))
+        return "tensor flows: less than nothing, or longer than their op";
+      if (bytes > 0) fastest = std::max(fastest, bytes / static_cast<double>(time.value) * 1e9);
+    }
+  for (const auto& ring : links) {
+    if (ring.empty()) return "tensor flows: a ring without links";
+    for (const auto& [link, weight] : ring)
+      if (link < 0 || at(link) >= costs.links.size() || !(weight > 0) ||
+          weight * fastest > costs.links[at(link)].bandwidth.value * (1 + 1e-9))
+        return "tensor flows: no such link, or more than it carries";
+  }
+  return {};
+}
+
 std::string check_durations(const StepCosts& costs) {
   const auto expected = static_cast<std::size_t>(costs.shape.chunks()) * kKinds;
   std::vector<const std::vector<Time>*> tables = {&costs.duration, &costs.duration_last};
@@ -48,26 +74,8 @@ std::string check_durations(const StepCosts& costs) {
       for (const double times : *slower)
         if (!(times >= 1 && times < HUGE_VAL)) return "contention: " + std::to_string(times) + " times as long";
   }
-  if (costs.tensor_flows) {
-    const auto& [sent, sent_last, rings] = *costs.tensor_flows;
-    if (sent.size() != expected || sent_last.size() != expected)
-      return "tensor flows: one time per op of a chunk is needed";
-    for (std::size_t i = 0; i < expected; ++i)
-      for (const Time left :
-           {sent[i], costs.duration[i] - sent[i], sent_last[i], costs.duration_last[i] - sent_last[i]})
-        if (left < Time{}) return "tensor flows: less than no time, or more than their op's";
-    if (!costs.slices.empty() || !costs.loads.empty() || costs.together || costs.contention)
-      return "tensor flows: not where ops take other times than their durations";
-    if (rings.size() != at(costs.shape.data_parallel * costs.shape.seating().positions()))
-      return "tensor flows: one ring per worker is needed";
-    for (const StepCosts::TensorFlows::Ring& ring : rings) {
-      if (ring.links.empty() || !(ring.rate.value > 0)) return "tensor flows: a ring without links or rate";
-      for (const auto& [link, weight] : ring.links)
-        if (link < 0 || at(link) >= costs.links.size() || !(weight > 0) ||
-            weight * ring.rate.value > costs.links[at(link)].bandwidth.value * (1 + 1e-9))
-          return "tensor flows: no such link, or more than it carries";
-    }
-  }
+  if (costs.tensor_flows)
+    if (std::string wrong = check_tensor_flows(costs, expected); !wrong.empty()) return wrong;
   if (!costs.settled.empty() && costs.settled.size() != expected * static_cast<std::size_t>(costs.shape.micro_batches))
     return "settled durations: one per op is needed";
   return {};

@@ -98,12 +98,13 @@ struct StepCosts {
   // What ops of a tensor-parallel group exchange, where it shares links with other traffic (core/cost/tensor_flows.hpp): of an
   // op's duration a flow takes `sent` alone, half of it before and half of it behind what is computed. None: no flow of its own.
   struct TensorFlows {
-    struct Ring {
-      Bandwidth rate{0};                                   // alone
-      std::vector<std::pair<std::int32_t, double>> links;  // link, weight: each carries weight * rate
+    struct Sent {
+      Time time;         // alone
+      double bytes = 0;  // that every member of the ring passes on
+      bool operator==(const Sent&) const = default;
     };
-    std::vector<Time> sent, sent_last;  // as `duration`; full micro-batches and the last one
-    std::vector<Ring> rings;            // by worker
+    std::vector<Sent> of_full, of_last;                               // as `duration`: micro-batches
+    std::vector<std::vector<std::pair<std::int32_t, double>>> links;  // [worker]: link, weight
   };
   std::optional<TensorFlows> tensor_flows;
   // What `settle` (sim/at_load.hpp) made of them, by op: [(chunk * kKinds + kind) * micro_batches + m]; empty: nothing.
@@ -144,11 +145,14 @@ struct StepCosts {
     const auto& table = is_last(op) && op.kind != Kind::Update ? duration_last : duration;
     return table[row];
   }
-  // How long the flow of an op takes alone.
-  Time sent_by(const Op& op) const {
+  // What the flow of an op sends. Where the op takes less than it was priced at (what-ifs), no longer than that.
+  TensorFlows::Sent sent_by(const Op& op) const {
     if (!tensor_flows) return {};
-    const auto& table = is_last(op) && op.kind != Kind::Update ? tensor_flows->sent_last : tensor_flows->sent;
-    return table[static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind)];
+    const auto& table = is_last(op) && op.kind != Kind::Update ? tensor_flows->of_last : tensor_flows->of_full;
+    TensorFlows::Sent sent =
+        table[static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind)];
+    if (sent.time > Time{}) sent.time = std::min(sent.time, time_of(op));
+    return sent;
   }
   // How long before the end of `gradient`, the op that completes a round's gradients, those of `bucket` are complete.
   // Which micro-batch comes last is the schedule's choice: GPipe's last backward is that of micro-batch 0.

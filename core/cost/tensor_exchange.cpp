@@ -15,11 +15,12 @@ std::int64_t different_blocks(const Cluster& cluster, std::int64_t block) {
   return std::min(cluster.devices() / block, leaf / std::gcd(leaf, block));
 }
 
-double TensorExchange::Exchange::time(double bytes) const {
-  double least = ways.front().time(bytes);
-  for (const Way& way : ways)
-    least = std::min(least, way.time(bytes));
-  return times * least;
+double TensorExchange::Exchange::time(double bytes, TensorLinks links) const {
+  const auto least = std::min_element(ways.begin(), ways.end(),
+                                      [&](const Way& a, const Way& b) { return a.time(bytes) < b.time(bytes); });
+  if (links == TensorLinks::Free) return times * least->latency;
+  if (links == TensorLinks::Counted) return times * (least->latency + least->share * bytes * kPerByte);
+  return times * least->time(bytes);
 }
 
 // Sequence parallelism exchanges by a reduce-scatter and an all-gather, which have ways of their own.
@@ -36,7 +37,8 @@ TensorExchange::Exchange TensorExchange::exchange(const Scenario& scenario, cons
   return result;
 }
 
-TensorExchange::TensorExchange(const Scenario& scenario, const Topology& topology) {
+TensorExchange::TensorExchange(const Scenario& scenario, const Topology& topology)
+    : links_(scenario.plan.tensor_links.value) {
   const Cluster& cluster = scenario.cluster;
   const std::int64_t t = scenario.plan.tensor_parallel.value, devices = cluster.devices();
   if (t < 2 || t > devices) return;
@@ -47,8 +49,6 @@ TensorExchange::TensorExchange(const Scenario& scenario, const Topology& topolog
       members.push_back(static_cast<DeviceId>(lead + member));
     Exchange found =
         exchange(scenario, AllReduceGroup(std::move(members), topology, cluster.devices_per_node, &cluster));
-    for (Way& way : found.ways)
-      if (scenario.plan.tensor_links.value == TensorLinks::Free) way.rate = 0;
     if (std::find(rings_.begin(), rings_.end(), found) == rings_.end()) rings_.push_back(std::move(found));
   };
   if (const auto* leads = std::get_if<std::vector<std::int64_t>>(&scenario.plan.placement)) {
@@ -64,7 +64,7 @@ double TensorExchange::time(double bytes, int count, double skew) const {
   double longest = 0;
   if (count > 0)
     for (const Exchange& ring : rings_)
-      longest = std::max(longest, count * ring.time(bytes / count));
+      longest = std::max(longest, count * ring.time(bytes / count, links_));
   return longest > 0 ? longest + count * skew : 0;
 }
 

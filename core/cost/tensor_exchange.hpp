@@ -13,6 +13,8 @@ namespace pipewright::core {
 
 class AllReduceGroup;
 
+constexpr double kPerByte = 1000;  // ns, of TensorLinks::Counted
+
 class TensorExchange {
  public:
   TensorExchange(const Scenario& scenario, const Topology& topology);
@@ -31,11 +33,12 @@ class TensorExchange {
     int times = 1;
     std::vector<Way> ways;
     bool operator==(const Exchange&) const = default;
-    double time(double bytes) const;
+    double time(double bytes, TensorLinks links) const;
   };
   static Exchange exchange(const Scenario& scenario, const AllReduceGroup& group);
 
   std::vector<Exchange> rings_;  // of groups that lie differently
+  TensorLinks links_;
 };
 
 // How many of the blocks of so many consecutive devices lie differently: those that begin at the same place of a leaf

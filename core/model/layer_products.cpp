@@ -427,8 +427,9 @@ LayerBuilder::Value LayerBuilder::price_experts(Value x, const Experts& spec) {
     kept(module_, opened, {});
   } else {
     kept(module_, sent + opened, sent);
-    kept(of_activation, inner_values, inner_values, spec.gated ? Amount{} : inner_values);
+    kept(of_activation, inner_values, inner_values);
   }
+  if (!spec.gated) kept(of_activation, {}, {}, inner_values);
   work_.reduced_by_experts += values(y), ++work_.expert_layers;
   kept(module_, sent, {});  // the experts' outputs: the gradient of the router's weights reads them
   work_.shards = std::gcd(work_.shards, spec.hidden);

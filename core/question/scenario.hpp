@@ -56,6 +56,7 @@ enum class TensorLinks : std::uint8_t {
   Alone,   // each exchange as if alone on its links, a part of its layer's time
   Shared,  // of each op a flow that shares links with messages and collectives
   Free,    // not written in files: bytes in no time, for what is left without them
+  Counted  // likewise: each byte that a device passes on in kPerByte
 };
 // Where buckets of gradients end.                                               core/cost/buckets.hpp
 enum class BucketRule : std::uint8_t { Size, PyTorch, Megatron, DeepSpeed };

@@ -39,6 +39,7 @@ class WithoutEffect {
     add_division();
     add_training();
     add_modules();
+    add_tensor_links();
     add_experts();
     add_pairs();
     add_tensors();
@@ -121,6 +122,11 @@ class WithoutEffect {
   void add_modules() {
     if (scenario_.plan.recompute_modules != Modules{Module::AttentionCore} && !recomputes(Recompute::Selective))
       lines_.push_back("plan.recompute_modules has no effect: no stage has recompute: selective");
+  }
+
+  void add_tensor_links() {
+    if (scenario_.plan.tensor_links.value == TensorLinks::Shared && plan_.tensor_parallel == 1)
+      lines_.push_back("plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel");
   }
 
   void add_experts() {

@@ -73,13 +73,14 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     flow.uses.push_back({use.link, 0, use.weight});
   // Sums of doubles depend on their order: with the links in one order, the order of a route never shows in a result.
   std::sort(flow.uses.begin(), flow.uses.end(), [](const Use& a, const Use& b) { return a.link < b.link; });
-  for (Use& use : flow.uses) {
+  for (std::uint32_t i = 0; i < flow.uses.size(); ++i) {
+    Use& use = flow.uses[i];
     Link& link = links_[use.link];
     flow.full_rate = std::min(flow.full_rate, link.capacity / use.weight);
     touch(use.link);
     if (policy_ == LinkPolicy::Fifo) continue;
     use.place = static_cast<std::uint32_t>(link.flows.size());
-    link.flows.push_back({id, kNotYetKnown, use.weight, 0});
+    link.flows.push_back({id, i, use.weight, 0, kNotYetKnown});
   }
   flow.unslowed = flow.full_rate;
   if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
@@ -145,8 +146,7 @@ void SharedLinks::detach(Flow& flow) {
     if (policy_ == LinkPolicy::Fifo) continue;
     const FlowOnLink moved = link.flows.back();
     link.flows[use.place] = moved;
-    for (Use& other : flows_[moved.flow].uses)
-      if (other.link == use.link) other.place = use.place;
+    flows_[moved.flow].uses[moved.use].place = use.place;
     link.flows.pop_back();
   }
 }

@@ -89,9 +89,10 @@ class SharedLinks {
   };
   struct FlowOnLink {
     FlowId flow = 0;
-    std::uint32_t limiter = 0;  // a link, or what stands in place of one
+    std::uint32_t use = 0;  // index into Flow::uses
     double weight = 1;
-    double rate = 0;  // of the flow; 0 while it has none
+    double rate = 0;            // of the flow; 0 while it has none
+    std::uint32_t limiter = 0;  // a link, or what stands in place of one
   };
   // What filling looks at, in one cache line.
   struct alignas(64) Link {

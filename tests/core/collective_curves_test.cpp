@@ -131,6 +131,15 @@ TEST_CASE("Between nodes a larger message is never cheaper either, by any collec
       }
 }
 
+TEST_CASE("Between nodes without a switch inside them nothing is summed in one") {
+  NodeSpan bridged = kEightNodes;
+  bridged.nominal = 0;
+  const std::vector<CollectiveWay> ways = ways_between(kCurveH100, CollectiveKind::AllReduce, bridged);
+  CHECK(ways.size() == 6);
+  for (const CollectiveWay& way : ways)
+    CHECK(way.rate > 0);
+}
+
 TEST_CASE("On a network that others use every collective takes as many times as long") {
   NodeSpan shared = kEightNodes;
   shared.slower = 2;

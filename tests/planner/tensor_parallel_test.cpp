@@ -92,14 +92,14 @@ TEST_CASE("exchanges that share links are a flow of each op over the ring of its
   // Two all-reduces in each of two blocks: 2 x 256 x 512 values of 2 B at 100 GB/s; their latencies are no bytes.
   for (const VirtualStageId stage : {0, 1})
     for (const Kind kind : {Kind::F, Kind::R, Kind::BW}) {
-      const Time sent = shared.tensor_flows->sent[at(stage) * kKinds + at(static_cast<int>(kind))];
-      CHECK(std::abs(sent.value - 20'972) <= 2);
+      const auto& [time, bytes] = shared.tensor_flows->of_full[at(stage) * kKinds + at(static_cast<int>(kind))];
+      CHECK(std::abs(time.value - 20'972) <= 2);
+      CHECK(bytes == doctest::Approx(4 * 2 * 256 * 512 * 2).epsilon(1e-4));
     }
-  CHECK(shared.tensor_flows->sent[at(static_cast<int>(Kind::W))] == Time{});
-  REQUIRE(shared.tensor_flows->rings.size() == 2);
+  CHECK(shared.tensor_flows->of_full[at(static_cast<int>(Kind::W))].time == Time{});
+  REQUIRE(shared.tensor_flows->links.size() == 2);
   for (const int worker : {0, 1}) {
-    const auto& [rate, links] = shared.tensor_flows->rings[at(worker)];
-    CHECK(rate == Bandwidth{100e9});
+    const auto& links = shared.tensor_flows->links[at(worker)];
     CHECK(links.size() == 4);  // both ports of both devices
     for (const auto& [link, weight] : links)
       CHECK(weight == 1);
@@ -123,6 +123,33 @@ TEST_CASE("an exchange between nodes gives way to messages that pass the same NI
   CHECK(shared.costs.fold == nullptr);
 }
 
+TEST_CASE("exchanges that share links: their bytes are those of the group, whatever way they take") {
+  const auto sent = [](bool halves, LinkKind kind) {
+    Scenario scenario = blocks(1, {4, halves});
+    scenario.cluster.links.kind = kind;
+    scenario.plan.tensor_links.value = TensorLinks::Shared;
+    const StepCosts costs = step_costs(plan_of(scenario), CostModel(scenario));
+    return costs.tensor_flows->of_full[at(static_cast<int>(Kind::F))].bytes;
+  };
+  // 8 all-reduces of 2 x 256 x 512 values of 2 B: 2 x 3/4 of them pass each port.
+  constexpr double kPassed = 8 * 1.5 * 2 * 256 * 512 * 2;
+  CHECK(sent(false, LinkKind::Nvswitch) == doctest::Approx(kPassed).epsilon(1e-4));
+  CHECK(sent(true, LinkKind::Nvswitch) == doctest::Approx(kPassed).epsilon(1e-4));
+  CHECK(sent(false, LinkKind::Pcie) == doctest::Approx(kPassed).epsilon(1e-4));
+}
+
+TEST_CASE("exchanges that share links: what limits the step is found") {
+  Scenario scenario = blocks(2, {2, false});
+  scenario.plan.data_parallel.value = 2;
+  scenario.plan.tensor_links.value = TensorLinks::Shared;
+  const Answer shared = answered(scenario);
+  CHECK(shared.timeline.engine == EngineRan::EventQueue);
+  Time waiting;
+  for (const CriticalPart& part : shared.report.critical_path)
+    if (part.kind == CriticalPart::Class::Waiting) waiting += part.time;
+  CHECK(10 * waiting < shared.timeline.makespan);
+}
+
 TEST_CASE("exchanges that share links: what is refused") {
   const auto refused = [](const auto& change) {
     Scenario scenario = blocks(2, {2, true});
@@ -130,12 +157,13 @@ TEST_CASE("exchanges that share links: what is refused") {
     change(scenario);
     return error_of(scenario);
   };
-  CHECK(refused([](Scenario& scenario) {
-          scenario.plan.sequence_parallel.value = false, scenario.plan.tensor_parallel.value = 1;
-        }) ==
-        "s.yaml:8:3: plan.tensor_links: shared is about what a tensor-parallel group exchanges; give "
-        "plan.tensor_parallel: "
-        "2 or more, or leave it out");
+  // Without a group there is nothing to share, which the answer says.
+  Scenario alone = blocks(2, {1, false});
+  alone.plan.tensor_links.value = TensorLinks::Shared;
+  const std::vector<std::string> warnings = answered(alone).report.warnings;
+  CHECK(std::find(warnings.begin(), warnings.end(),
+                  "plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel") !=
+        warnings.end());
   CHECK(refused([](Scenario& scenario) { scenario.plan.pairs.value = Pairs::Fused; })
             .find("s.yaml:8:3: plan.tensor_links: shared is not simulated with plan.pairs: fused; leave one of the two "
                   "out") != std::string::npos);

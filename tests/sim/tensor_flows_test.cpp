@@ -34,11 +34,12 @@ struct TwoStages {
     for (auto* table : {&costs.messages, &costs.messages_last})
       for (Message& message : *table)
         if (message.channel == 0) message.route = 0, message.bytes = {10}, message.occupancy = {10};
-    StepCosts::TensorFlows flows{std::vector<Time>(2 * kKinds), std::vector<Time>(2 * kKinds), {}};
+    StepCosts::TensorFlows flows;
+    flows.of_full.resize(2 * kKinds);
     for (const int chunk : {0, 1})
-      flows.sent[at(chunk) * kKinds + at(static_cast<int>(Kind::F))] = {8};
-    flows.sent_last = flows.sent;
-    flows.rings = {{kByteANanosecond, {{0, 1.0}}}, {kByteANanosecond, {{add_link(costs), 1.0}}}};
+      flows.of_full[at(chunk) * kKinds + at(static_cast<int>(Kind::F))] = {Time{8}, 8};
+    flows.of_last = flows.of_full;
+    flows.links = {{{0, 1.0}}, {{add_link(costs), 1.0}}};
     costs.tensor_flows = flows;
   }
   Timeline run(Engine engine = Engine::Auto) const {
@@ -48,6 +49,21 @@ struct TwoStages {
     return timeline;
   }
 };
+
+// Of each op a part of its time, at a byte a nanosecond or less.
+StepCosts::TensorFlows by_chance(const StepCosts& costs, std::mt19937& random) {
+  StepCosts::TensorFlows flows;
+  for (const bool last : {false, true})
+    for (std::size_t i = 0; i < costs.duration.size(); ++i) {
+      const Time whole = (last ? costs.duration_last : costs.duration)[i];
+      const auto time = static_cast<std::int64_t>(random() % static_cast<unsigned>(whole.value + 1));
+      const bool sends = i % kKinds != at(static_cast<int>(Kind::Update)) && time > 0;
+      const double bytes = static_cast<double>(time) / static_cast<double>(1 + random() % 2);
+      (last ? flows.of_last : flows.of_full)
+          .push_back(sends ? StepCosts::TensorFlows::Sent{Time{time}, bytes} : StepCosts::TensorFlows::Sent{});
+    }
+  return flows;
+}
 
 }  // namespace
 
@@ -62,6 +78,26 @@ TEST_CASE("an op whose exchange meets the message of the op before it takes long
   CHECK(timeline.transfers[0].sent == Time{34});  // 4 by 28, 6 alone
   // The next stage has a link to itself. Its backward's message takes no time.
   CHECK(timeline.workers[1].compute[0] == Span{Time{34}, Time{54}});
+}
+
+TEST_CASE("an exchange that needs a fifth of the link gives way to nothing, and a message to a fifth") {
+  TwoStages step;
+  for (auto* const flows : {&step.costs.tensor_flows->of_full, &step.costs.tensor_flows->of_last})
+    for (auto& sent : *flows)
+      sent.bytes /= 5;
+  const Timeline timeline = step.run();
+  CHECK(timeline.workers[0].compute[1] == Span{Time{20}, Time{40}});
+  CHECK(timeline.transfers[0].sent == Time{31});  // 3.2 by 24, 6.8 alone
+}
+
+TEST_CASE("an op that takes less than it was priced at exchanges no longer than it takes") {
+  TwoStages step;
+  for (auto* const durations : {&step.costs.duration, &step.costs.duration_last})
+    for (Time& duration : *durations)
+      duration = {duration.value / 4};
+  const Timeline timeline = simulate(step.schedule, step.costs);
+  CHECK(validate(timeline, step.schedule, step.costs) == "");
+  CHECK(timeline.workers[0].compute[0] == Span{Time{0}, Time{5}});
 }
 
 TEST_CASE("one after the other on links: an exchange waits for the message before it") {
@@ -86,10 +122,11 @@ TEST_CASE("the last backward's reduction meets what is exchanged behind it") {
   };
   step.costs.collectives[0] = {reduce(10), reduce(6)};
   step.costs.ready_before_end[0] = {Time{6}, Time{0}};
-  StepCosts::TensorFlows flows{std::vector<Time>(kKinds), {}, {}};
-  flows.sent[at(static_cast<int>(Kind::BW))] = {8};
-  flows.sent_last = flows.sent;
-  flows.rings = {{kByteANanosecond, {{link, 1.0}}}, {kByteANanosecond, {{other, 1.0}}}};
+  StepCosts::TensorFlows flows;
+  flows.of_full.resize(kKinds);
+  flows.of_full[at(static_cast<int>(Kind::BW))] = {Time{8}, 8};
+  flows.of_last = flows.of_full;
+  flows.links = {{{link, 1.0}}, {{other, 1.0}}};
   step.costs.tensor_flows = flows;
   const Timeline timeline = step.run();
   // Alone the backward of worker 0 runs from 20 to 50. Its first bucket is complete at 44, and takes the link alone for 2; from
@@ -112,16 +149,9 @@ TEST_CASE("flows of ops that meet nothing change no time, whatever the schedule"
                                                    : 30);
     add_links(costs, random, LinkLayout::Private);
     const Timeline without = static_order(schedule, costs);
-    StepCosts::TensorFlows flows;
-    for (const auto& [durations, sent] :
-         {std::pair{&costs.duration, &flows.sent}, {&costs.duration_last, &flows.sent_last}})
-      for (const Time whole : *durations)
-        sent->push_back({static_cast<std::int64_t>(random() % static_cast<unsigned>(whole.value + 1))});
-    for (auto* const sent : {&flows.sent, &flows.sent_last})
-      for (std::size_t i = at(static_cast<int>(Kind::Update)); i < sent->size(); i += kKinds)
-        (*sent)[i] = {};
+    StepCosts::TensorFlows flows = by_chance(costs, random);
     for (std::size_t worker = 0; worker < without.workers.size(); ++worker)
-      flows.rings.push_back({kByteANanosecond, {{add_link(costs), 1.0}}});
+      flows.links.push_back({{add_link(costs), 1.0}});
     costs.tensor_flows = flows;
     const Timeline timeline = event_order(schedule, costs, LinkUse::Shared);
     CHECK(timeline.makespan == without.makespan);
@@ -146,13 +176,10 @@ TEST_CASE("flows of ops over links of others: the checker finds no fault, and no
     StepCosts costs = random_costs(schedule.shape, random, Wires::Chain, 30);
     add_links(costs, random, LinkLayout::Shared);
     if (seed % 4 == 0) costs.sharing = Sharing::Fifo;
-    StepCosts::TensorFlows flows{costs.duration, costs.duration_last, {}};
-    for (auto* const sent : {&flows.sent, &flows.sent_last})
-      for (std::size_t i = 0; i < sent->size(); ++i)
-        (*sent)[i] = {i % kKinds == at(static_cast<int>(Kind::Update)) ? 0 : (*sent)[i].value / 2};
+    StepCosts::TensorFlows flows = by_chance(costs, random);
     const std::size_t workers = schedule.positions.size() * at(schedule.shape.data_parallel);
     for (std::size_t worker = 0; worker < workers; ++worker)
-      flows.rings.push_back({kByteANanosecond, {{static_cast<int>(random() % costs.links.size()), 1.0}}});
+      flows.links.push_back({{static_cast<int>(random() % costs.links.size()), 1.0}});
     costs.tensor_flows = flows;
     const Timeline timeline = event_order(schedule, costs, LinkUse::Shared);
     CHECK(validate(timeline, schedule, costs) == "");
