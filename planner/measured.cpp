@@ -208,9 +208,17 @@ std::vector<ErrorSummary> error_summaries(const MeasuredTable& table, const std:
   return summaries;
 }
 
-std::vector<double> left_out_needed(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+namespace {
+
+bool of_speed(const MeasuredTable& table) {
   const Dimension of = dimension(table.figures.front().sought.figure);
-  if (of != Dimension::Duration && of != Dimension::Rate) return {};
+  return of == Dimension::Duration || of == Dimension::Rate;
+}
+
+}  // namespace
+
+std::vector<double> left_out_needed(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  if (!of_speed(table)) return {};
   std::vector<double> needed;
   for (const PredictedRun& each : runs) {
     const auto error = each.error(0);
@@ -225,15 +233,20 @@ std::vector<double> left_out_needed(const MeasuredTable& table, const std::vecto
 }
 
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  if (!of_speed(table)) return {};  // who takes less memory is not the better for it
   const bool rate = is_rate(table);
   const auto slowness = [&](double figure) { return rate ? 1 / figure : figure; };
   std::map<std::vector<std::string>, std::vector<const PredictedRun*>> groups;
   std::vector<std::vector<std::string>> order;
+  // Where rows state the number of micro-batches, their size is a part of the batch.
+  const bool sets_batch = std::any_of(table.columns.begin(), table.columns.end(),
+                                      [](const auto& column) { return column.key == "training.micro_batches"; });
   for (const PredictedRun& each : runs) {
     if (!each.error(0)) continue;
     std::vector<std::string> key = {each.run.group, std::to_string(each.run.devices)};
     for (std::size_t i = 0; i < table.columns.size(); ++i)
-      if (!of_layout(table.columns[i].key)) key.push_back(each.run.values[i]);
+      if (!of_layout(table.columns[i].key) || (sets_batch && table.columns[i].key == "training.micro_batch_size"))
+        key.push_back(each.run.values[i]);
     for (const std::string& set : each.run.set)
       if (set.starts_with("model.")) key.push_back(set);
     auto& group = groups[key];

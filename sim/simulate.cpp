@@ -6,6 +6,25 @@
 #include "sim/static_order.hpp"
 
 namespace pipewright::sim {
+namespace {
+
+// Of whose ops take longest for it.
+std::string slowed_most(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
+  Time most;
+  std::size_t who = 0;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const auto& ops = schedule.positions[w % schedule.positions.size()].compute;
+    Time longer;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Span span = timeline.workers[w].compute[i];
+      longer += span.end - span.start - costs.time_of(ops[i]);
+    }
+    if (longer > most) most = longer, who = w;
+  }
+  return most > Time{} ? fmt::format("; the ops of worker {} take {:.4g} ms longer", who, 1e3 * seconds(most)) : "";
+}
+
+}  // namespace
 
 Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engine) {
   if (engine == Engine::EventQueue) {
@@ -36,7 +55,11 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     return timeline;
   }
   timeline = event_order(schedule, costs);
-  timeline.engine_reason = fmt::format("transfers meet on {}", costs.links[static_cast<std::size_t>(shared)].name);
+  const std::string& link = costs.links[static_cast<std::size_t>(shared)].name;
+  timeline.engine_reason = costs.tensor_flows
+                               ? fmt::format("transfers and exchanges of tensor-parallel groups meet on {}{}", link,
+                                             slowed_most(timeline, schedule, costs))
+                               : fmt::format("transfers meet on {}", link);
   return timeline;
 }
 

@@ -474,9 +474,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
      changed<&PlanRequest::tensor_overlap>},
     {"tensor_links", "alone | shared",
-     "what a tensor-parallel group exchanges: as if alone on its links, a part of its layers' times; or, of each op, a "
-     "flow "
-     "that shares links with messages and collectives; default: alone",
+     "alone: what a tensor-parallel group exchanges takes the time that it would take alone on its links; shared: it "
+     "shares "
+     "them with messages and collectives, and ops take longer where they meet. Needs cost: roofline; not with pairs: "
+     "fused, slice_lengths: even, device.contention or device.measured; default: alone",
      changed<&PlanRequest::tensor_links>},
     {"context_exchange", "ring | all_gather | all_to_all | two_level",
      "how: keys and values go round while attention runs; all of them first; every device gets the whole sequence of a "

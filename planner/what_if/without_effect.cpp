@@ -126,7 +126,8 @@ class WithoutEffect {
 
   void add_tensor_links() {
     if (scenario_.plan.tensor_links.value == TensorLinks::Shared && plan_.tensor_parallel == 1)
-      lines_.push_back("plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel");
+      lines_.push_back(
+          "plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel: 2 or more");
   }
 
   void add_experts() {

@@ -208,6 +208,19 @@ TEST_CASE("Of a rate, more is faster") {
   runs[1].run.figures = {2}, runs[1].figures = {3};
   CHECK(ranking(rates, runs).at(0).place.line == 3);
   CHECK(ranking(table(), runs).at(0).place.line == 2);
+  // Of memory, nothing is ranked.
+  MeasuredTable memory = table();
+  memory.figures[0].sought.figure = Figure::Memory;
+  CHECK(ranking(memory, runs).empty());
+}
+
+TEST_CASE("Rows of micro-batches of other sizes have another batch, if they state how many there are") {
+  MeasuredTable by_count = table();
+  by_count.columns[1].key = "training.micro_batch_size";
+  const std::vector<PredictedRun> runs = {run(2, 8, 1, 0), run(3, 8, 2, 0)};  // sizes 1 and 2
+  CHECK(ranking(by_count, runs).size() == 1);
+  by_count.columns[0].key = "training.micro_batches";
+  CHECK(ranking(by_count, runs).empty());
 }
 
 TEST_CASE("Errors by figure, subset, text of a column and value of a key") {

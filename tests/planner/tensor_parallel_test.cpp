@@ -161,8 +161,9 @@ TEST_CASE("exchanges that share links: what is refused") {
   Scenario alone = blocks(2, {1, false});
   alone.plan.tensor_links.value = TensorLinks::Shared;
   const std::vector<std::string> warnings = answered(alone).report.warnings;
-  CHECK(std::find(warnings.begin(), warnings.end(),
-                  "plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel") !=
+  CHECK(std::find(
+            warnings.begin(), warnings.end(),
+            "plan.tensor_links has no effect: no group exchanges anything; it needs plan.tensor_parallel: 2 or more") !=
         warnings.end());
   CHECK(refused([](Scenario& scenario) { scenario.plan.pairs.value = Pairs::Fused; })
             .find("s.yaml:8:3: plan.tensor_links: shared is not simulated with plan.pairs: fused; leave one of the two "
