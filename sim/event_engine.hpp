@@ -20,7 +20,6 @@
 #include <utility>
 
 #include "core/cost/cells.hpp"
-#include "core/cost/tensor_flows.hpp"
 #include "core/plan/schedule.hpp"
 #include "sim/contention.hpp"
 #include "sim/dependencies.hpp"
@@ -163,54 +162,11 @@ class EventOrder {
   }
 
   // An op of a tensor-parallel group: half of what it exchanges, as one flow; then it computes; then the other half.
-  void exchange(std::uint32_t w, Exchanging half, Time time) {
-    Worker& worker = workers_[w];
-    worker.exchanging = half;
-    route_weights_.clear();
-    for (const auto& [link, weight] : costs_.tensor_flows->links[w])
-      route_weights_.push_back({static_cast<std::uint32_t>(link), weight});
-    const StepCosts::TensorFlows::Sent sent = costs_.sent_by(worker.ops[worker.op]);
-    const double rate = sent.bytes / static_cast<double>(sent.time.value);
-    start_flow({rate * static_cast<double>(time.value), Bandwidth{rate * 1e9}, time, about(What::OpEnds, w)}, {});
-  }
-
-  void exchange_starts(std::uint32_t w, Time sent) {
-    Worker& worker = workers_[w];
-    exchange(w, Exchanging::First, first_half(sent));
-    if (worker.op == worker.trigger_op) trigger(w, times_[w].compute.back(), true);
-    parts_within(w, std::min(first_half(sent), costs_.time_of(worker.ops[worker.op]) - Time{1}), {});
-  }
-  void exchange_ends(std::uint32_t w) {
-    Worker& worker = workers_[w];
-    const Op& op = worker.ops[worker.op];
-    Span& span = times_[w].compute.back();
-    if (worker.exchanging == Exchanging::Second) {
-      span.end = now();
-      parts_within(w, kNever, span.end - span.start - costs_.time_of(op));
-      return end_op(w);
-    }
-    const Time sent = costs_.sent_by(op).time, late = now() - (span.start + first_half(sent));
-    worker.exchanging = Exchanging::Computes;
-    span.end = now() + costs_.time_of(op) - sent;
-    queue_.push(span.end, Rank::Finish, about(What::OpEnds, w));
-    parts_within(w, costs_.time_of(op) - Time{1}, late);
-  }
-  void computed_between_exchanges(std::uint32_t w) {
-    const Time left = second_half(costs_.sent_by(workers_[w].ops[workers_[w].op]).time);
-    if (left > Time{}) return exchange(w, Exchanging::Second, left);
-    workers_[w].exchanging = Exchanging::Second;
-    exchange_ends(w);
-  }
-  // What the op makes complete within so much of its work is so then, and so much later. What is complete before the end is not
-  // waited for because of the second half.
-  void parts_within(std::uint32_t w, Time work, Time late) {
-    const Time start = times_[w].compute.back().start;
-    std::erase_if(workers_[w].pending, [&](const Pending& part) {
-      if (part.work > work) return false;
-      part_ready(part.stream, part.communication, start + part.work + late);
-      return true;
-    });
-  }
+  void exchange(std::uint32_t w, Exchanging half, Time time);
+  void exchange_starts(std::uint32_t w, Time sent);
+  void exchange_ends(std::uint32_t w);
+  void computed_between_exchanges(std::uint32_t w);
+  void parts_within(std::uint32_t w, Time work, Time late);
 
   static std::span<const Op> next_ops(const Worker& worker) {
     return {worker.ops + worker.op, worker.ops + worker.ops_end};
