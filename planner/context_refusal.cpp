@@ -135,7 +135,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     if (plan.context_imbalance.value != 1)
       return refuse("context_imbalance", "is not what a run was measured with; leave it out, or write cost: roofline");
   }
-  if (may_save_operators(plan))
+  if (must_save_operators(plan))
     return refuse("context_parallel",
                   fmt::format("{}: what checkpoints by operator save of attention over a shared sequence is not known; "
                               "use 1, or recompute: blocks without recompute_modules",

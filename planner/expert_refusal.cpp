@@ -149,6 +149,12 @@ bool may_save_operators(const PlanRequest& plan) {
   return plan.recompute_modules.has(Module::Operators) && (selective || plan.open.contains("recompute"));
 }
 
+bool must_save_operators(const PlanRequest& plan) {
+  const auto open = plan.open.find("recompute");
+  return may_save_operators(plan) &&
+         (open == plan.open.end() || open->second.among == std::vector<std::string>{"selective"});
+}
+
 std::optional<Refusal> operators_refusal(const Scenario& scenario) {
   if (!may_save_operators(scenario.plan)) return {};
   const auto refuse = [](const std::string& why) {

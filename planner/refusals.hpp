@@ -31,6 +31,7 @@ std::optional<Refusal> tensor_refusal(const Scenario& scenario);
 //                                        tests/planner/replay_test.cpp "what operators do not know"
 // Whether some stage has, or may get, checkpoints by operator.
 bool may_save_operators(const PlanRequest& plan);
+bool must_save_operators(const PlanRequest& plan);  // there is no other recomputation to choose
 std::optional<Refusal> operators_refusal(const Scenario& scenario);
 
 }  // namespace pipewright::planner

@@ -299,6 +299,12 @@ void settle_low_precision(Training& training, Framework framework, const Told& d
 }
 
 // Whole experts, or the tensor-parallel degree's parts of them: torchtitan's ParallelDims.        [torchtitan26]
+bool torchtitan_divides(const TensorParallel& split, std::int64_t context) {
+  const bool whole = split.expert_split() == 1 && split.experts % (context * split.degree) == 0;
+  const bool parts = split.expert_split() == split.degree && split.experts % context == 0;
+  return split.experts == 1 || whole || parts;
+}
+
 void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
   PlanRequest& plan = scenario.plan;
   const TensorParallel split = plan.split();
@@ -306,9 +312,7 @@ void torchtitan_experts(Scenario& scenario, bool stages, const Told& differs) {
     replace(plan.expert_exchange.value, ExpertExchange::AllToAll, differs,
             "expert_exchange: tokens go to the devices of their experts; all_to_all");
   const std::int64_t c = plan.context_parallel.value;
-  const bool whole = split.expert_split() == 1 && split.experts % (c * split.degree) == 0;
-  const bool parts = split.expert_split() == split.degree && split.experts % c == 0;
-  if (split.experts > 1 && !whole && !parts) {
+  if (!torchtitan_divides(split, c)) {
     differs(
         fmt::format("expert_parallel: {} is not there with tensor_parallel: {} and context_parallel: {}, which it must "
                     "be a multiple "
@@ -448,6 +452,20 @@ const FrameworkWords* find_framework(std::string_view word) {
   return found == kFrameworks.end() ? nullptr : &*found;
 }
 
+std::string lacks(Framework framework, const Layout& layout, int expert_tensor) {
+  if (framework == Framework::Torchtitan) {
+    const TensorParallel split{layout.tensor_parallel, layout.sequence_parallel, layout.expert_parallel, expert_tensor};
+    if (layout.zero < kGradientsSharded && (layout.context_parallel > 1 || split.sends_tokens()))
+      return "context_parallel or expert_parallel without zero: 3";
+    if (!torchtitan_divides(split, layout.context_parallel))
+      return "expert_parallel that is not a multiple of what torchtitan divides experts by";
+  }
+  if (layout.zero < kGradientsSharded || words(framework).zeros_in_pipelines) return {};
+  if (layout.stages > 1) return "zero: 2 or 3 in a pipeline";
+  const bool engine_alone = framework == Framework::DeepSpeed && layout.tensor_parallel > 1;
+  return engine_alone ? "zero: 2 or 3 with tensor parallelism" : "";
+}
+
 void check_model(const Scenario& scenario, Framework framework) {
   const Model& model = scenario.model;
   if (!model.order.empty() || scenario.plan.order.value.unsettled())
@@ -501,6 +519,8 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_host_update(training, framework, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
   const bool scattered = training.zero >= kGradientsSharded;
+  if (training.open.contains("zero") && words(framework).gradient_sync)
+    scenario.plan.sync_of_scattered = GradientSync::Overlapped;
   if (training.optimizer == Optimizer::Muon && scenario.plan.gradient_sync == GradientSync::Overlapped) {
     differs("gradient_sync: gradients are all-reduced behind the last backward with muon; blocking");
     scenario.plan.gradient_sync = GradientSync::Blocking;

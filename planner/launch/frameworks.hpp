@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/answers/ranking.hpp"
 #include "core/question/scenario.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -40,6 +41,10 @@ std::vector<std::string> schedules_of(const FrameworkWords& words);
 const FrameworkWords& words(Framework framework);
 std::string_view name(Framework framework);
 const FrameworkWords* find_framework(std::string_view word);  // nullptr: none is called so
+
+// What of a layout the framework does not have, for a count of layouts: "context_parallel without zero: 3"; empty:
+// nothing. `expert_tensor`: TensorParallel::expert_tensor.
+std::string lacks(Framework framework, const Layout& layout, int expert_tensor);
 
 // Throws InputError where the framework cannot train the model at all, or not in the order that the plan gives.
 void check_model(const Scenario& scenario, Framework framework);

@@ -39,7 +39,6 @@ class Narrowing {
            words_.runs == nullptr ? std::vector<std::string>{} : schedules_of(words_));
     if (!words_.chunks) one_chunk();
     if (words_.own_cuts) cut_evenly();
-    divide_weights();
     experts();
     context();
     recompute();
@@ -134,10 +133,9 @@ class Narrowing {
     }
     if (!plan().open.contains("recompute") || found_.scenario.origins.contains("plan.recompute_modules")) return;
     const Modules before = std::exchange(plan().recompute_modules, Modules{Module::Operators});
-    const bool refused = operators_refusal(found_.scenario).has_value();
-    // Shared sequences are not checkpointed so: where they are asked for, or open, the other ways are left.
-    const bool shared = plan().context_parallel.value > 1 || plan().open.contains("context_parallel");
-    if (refused || shared) plan().recompute_modules = before;
+    // Shared sequences are not checkpointed so: the other ways are left.
+    const bool shared = plan().context_parallel.value > 1 && !plan().open.contains("context_parallel");
+    if (shared || operators_refusal(found_.scenario)) plan().recompute_modules = before;
   }
 
   // What the model has, too: blocks, and attention cores that can be rebuilt alone.
@@ -208,24 +206,14 @@ class Narrowing {
     }
   }
 
-  // Where the scenario leaves zero open itself, torchtitan's own way: with divided weights sequences may be shared, and experts
-  // divided. Opened by plan: auto alone, both 0 and 3 are searched, with whole sequences and experts.
-  void divide_weights() {
-    Training& training = found_.scenario.training;
-    const auto open = training.open.find("zero");
-    if (words_.framework != Framework::Torchtitan || open == training.open.end() || !open->second.among.empty()) return;
-    if (!plan().open.contains("context_parallel") && !plan().open.contains("expert_parallel")) return;
-    if (open->second.place == plan().place) return;
-    training.open.erase(open);
-    training.zero = kWeightsSharded;
-    tell("training.zero", "zero: 3, as sequences are shared and experts divided with divided weights alone");
-  }
-
-  // torchtitan has them only where weights are divided among the copies.
+  // torchtitan shares sequences and divides experts only where weights are divided among the copies.
   bool lacks_sharding() {
     const Training& training = found_.scenario.training;
-    return words_.framework == Framework::Torchtitan &&
-           (training.zero < kGradientsSharded || training.open.contains("zero"));
+    if (words_.framework != Framework::Torchtitan) return false;
+    const auto open = training.open.find("zero");
+    if (open == training.open.end()) return training.zero < kGradientsSharded;
+    const std::vector<std::string>& among = open->second.among;
+    return !among.empty() && std::find(among.begin(), among.end(), "3") == among.end();
   }
 
   // What is open without a list becomes 1.
@@ -244,13 +232,10 @@ class Narrowing {
             none ? "" : "; more needs zero: 3 there, which --set training.zero=3 searches");
   }
 
-  // How experts and sequences divide the same devices there, the search does not know.
   void shared_sequences() {
     if (lacks_sharding())
       close("context_parallel", &PlanRequest::context_parallel,
             "; more needs zero: 3 there, which --set training.zero=3 searches");
-    else if (words_.framework == Framework::Torchtitan && plan().open.contains("expert_parallel"))
-      close("context_parallel", &PlanRequest::context_parallel, "; more is not searched where experts are divided");
   }
 
   void training() {
@@ -272,21 +257,16 @@ class Narrowing {
     if (open == training.open.end()) return;
     std::vector<std::string>& among = open->second.among;
     std::vector<std::string> left;
-    const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
-    const auto has = [&](int zero) {
-      return std::find(words_.zeros.begin(), words_.zeros.end(), zero) != words_.zeros.end();
-    };
-    // Megatron-LM has what the search opens by itself: 2 and 3 on one stage alone. DeepSpeed has them without tensor
-    // parallelism only.
-    if (among.empty() && words_.framework == Framework::Megatron) return;
-    const std::vector<std::string> usual =
-        has(1) ? std::vector<std::string>{"0", "1"} : std::vector<std::string>{"0", "3"};
-    for (const std::string& value : among.empty() ? usual : among)
-      if (stages && !words_.zeros_in_pipelines && (value == "2" || value == "3"))
-        continue;  // the framework has it without a pipeline alone, and stages are open
-      else if (std::any_of(words_.zeros.begin(), words_.zeros.end(),
-                           [&](std::int64_t zero) { return value == std::to_string(zero); }))
-        left.push_back(value);
+    const bool stages = !plan().open.contains("stages") && plan().stages.value > 1;
+    // What the search opens by itself they have: 2 and 3 on one stage alone.
+    if (among.empty() && words_.zeros.size() == 4) return;
+    std::vector<std::string> usual;
+    for (const std::int64_t zero : words_.zeros)
+      usual.push_back(std::to_string(zero));
+    for (const std::string& value : among.empty() ? usual : among) {
+      const bool in_stages = words_.zeros_in_pipelines || !stages || (value != "2" && value != "3");
+      if (in_stages && std::find(usual.begin(), usual.end(), value) != usual.end()) left.push_back(value);
+    }
     if (left.empty())
       throw InputError(open->second.place,
                        fmt::format("training.zero: none of these is there in {}; write {}, or leave --for {} out",
@@ -302,6 +282,10 @@ class Narrowing {
 
   void within() {
     found_.within.whole_nodes = true;
+    found_.within.lacks = [framework = words_.framework,
+                           tensor = found_.scenario.plan.split().expert_tensor](const Layout& layout) {
+      return lacks(framework, layout, tensor);
+    };
     if (found_.scenario.cluster.nodes > 1) found_.restricted.push_back("devices: of one node, or of whole nodes");
   }
 

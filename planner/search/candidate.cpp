@@ -83,6 +83,7 @@ struct Evaluator::World {
 Evaluator::Evaluator(const Scenario& scenario, std::function<bool()> stop, Aim aim, const Within& within)
     : scenario_(scenario),
       modes_(recomputations(scenario)),
+      modes_of_shared_(recomputations(scenario, 2)),
       one_for_all_(within.one_recompute && modes_.size() > 1),
       cuts_open_(is_open(scenario, "partition") || scenario.origins.find("plan.partition") == scenario.origins.end()),
       stop_(std::move(stop)),
@@ -218,10 +219,10 @@ std::optional<Time> Evaluator::of_run(World& here, const Plan& shell,
     const bool alike = std::adjacent_find(shell.recompute.begin(), shell.recompute.end(), std::not_equal_to<>()) ==
                        shell.recompute.end();
     if (modes_.empty() && !alike) return std::nullopt;
-    return of(modes_.empty() ? Modes{shell.recompute.front()} : modes_);
+    return of(modes_.empty() ? Modes{shell.recompute.front()} : modes(shell.context_parallel));
   }
   Time least = kNever;
-  for (const Recompute mode : modes_)
+  for (const Recompute mode : modes(shell.context_parallel))
     least = std::min(least, of({mode}));
   return least;
 }
@@ -333,14 +334,15 @@ Lowest lowest_level(Workbench& bench, const std::vector<std::vector<LayerRange>>
 }  // namespace
 
 Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& set_aside, Bytes wanted) {
-  if (!one_for_all_) return evaluate(layout, modes_, set_aside, wanted);
+  const Modes& modes = this->modes(layout.context_parallel);
+  if (!one_for_all_) return evaluate(layout, modes, set_aside, wanted);
   Evaluation best;
   bool proven = true;
   std::int64_t simulations = 0;
-  for (const Recompute mode : modes_) {
+  for (const Recompute mode : modes) {
     Evaluation each = evaluate(layout, {mode}, set_aside, wanted);
     simulations += each.simulations, proven &= each.miss.proven;
-    if (mode == modes_.front() || better(each, best)) best = std::move(each);
+    if (mode == modes.front() || better(each, best)) best = std::move(each);
   }
   best.simulations = simulations, best.miss.proven = proven;
   return best;
@@ -427,14 +429,15 @@ std::int64_t Evaluator::refine(Candidate& candidate, std::int64_t simulations, c
   if (candidate.refined) return 0;
   candidate.refined = true;
   if (in_units(candidate.layout)) return 0;
-  if (!one_for_all_) return refine(candidate, modes_, simulations, set_aside);
+  const Modes& modes = this->modes(candidate.layout.context_parallel);
+  if (!one_for_all_) return refine(candidate, modes, simulations, set_aside);
   const Time known = candidate.bound;
   if (candidate.layout.virtual_stages > 1)
     return refine(candidate, {candidate.plan.recompute.front()}, simulations, set_aside);
   // Each mode alone, and the least of their bounds; one for which nothing fits has none.
   std::int64_t used = 0;
   Time least = kNever;
-  for (const Recompute mode : modes_) {
+  for (const Recompute mode : modes) {
     if (const Evaluation there = evaluate(candidate.layout, {mode}, set_aside, Bytes{kLargest}); !there.candidate) {
       if (!there.miss.proven) least = std::min(least, known);
       continue;

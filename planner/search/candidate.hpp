@@ -135,6 +135,7 @@ class Evaluator {
   using Modes = std::vector<Recompute>;
   // Of a run of equal layers, by `of` for the recomputations that a stage may have; nothing where `of` does not hold.
   std::optional<Time> of_run(World& here, const Plan& shell, const std::function<Time(const Modes&)>& of) const;
+  const Modes& modes(int context_parallel) const { return context_parallel > 1 ? modes_of_shared_ : modes_; }
   Time cut_bound(const Layout& layout);
   Evaluation evaluate(const Layout& layout, const Modes& modes, const std::vector<Bytes>& set_aside, Bytes wanted);
   std::int64_t refine(Candidate& candidate, const Modes& modes, std::int64_t simulations,
@@ -144,7 +145,7 @@ class Evaluator {
   bool stopped() const { return stop_ && stop_(); }
 
   const Scenario& scenario_;
-  Modes modes_;  // lightest first; empty: as the scenario says
+  Modes modes_, modes_of_shared_;  // of whole and of shared sequences; lightest first; empty: as the scenario says
   bool one_for_all_ = false;
   bool cuts_open_;
   std::int64_t workers_ = 0, widest_ = 1;  // stated replicas: of all stages, and of one at most

@@ -311,7 +311,7 @@ bool anything_open(const Scenario& scenario) {
   return !scenario.plan.open.empty() || !scenario.training.open.empty();
 }
 
-std::vector<Recompute> recomputations(const Scenario& scenario) {
+std::vector<Recompute> recomputations(const Scenario& scenario, std::int64_t context_parallel) {
   const OpenField* open = open_field(scenario, "recompute");
   if (open == nullptr) {
     const std::vector<Recompute>& asked = scenario.plan.recompute.value;
@@ -323,7 +323,9 @@ std::vector<Recompute> recomputations(const Scenario& scenario) {
     return open->among.empty() || std::find(open->among.begin(), open->among.end(), name) != open->among.end();
   };
   if (allowed("none")) modes.push_back(Recompute::None);
-  if (allowed("selective") && (cores || !open->among.empty())) modes.push_back(Recompute::Selective);
+  const bool operators = scenario.plan.recompute_modules.has(Module::Operators);
+  if (allowed("selective") && (cores || !open->among.empty()) && !(operators && context_parallel > 1))
+    modes.push_back(Recompute::Selective);
   if (!open->among.empty() && allowed("blocks")) modes.push_back(Recompute::Blocks);
   if (allowed("knapsack")) modes.push_back(Recompute::Knapsack);
   if (allowed("full")) modes.push_back(Recompute::Full);
@@ -488,6 +490,8 @@ class SpaceOf {
       std::erase_if(group.zeros, [](std::int64_t zero) { return zero > 0; });
       if (group.zeros.empty()) return;
     }
+    leave_out_zeros(group);
+    if (group.zeros.empty()) return;
     group.placements = copies > 1 && first.stages > 1 ? placements_ : std::vector<PlacementOrder>{placements_.front()};
     space_.layouts += static_cast<std::int64_t>(members(group).size());
     if (group.schedules.empty() && (first.stages == 1 || group.chunks.empty()))
@@ -501,6 +505,17 @@ class SpaceOf {
                                    kMostGroups),
                        ErrorCode::TooLarge);
     space_.groups.push_back(std::move(group));
+  }
+
+  void leave_out_zeros(LayoutGroup& group) {
+    if (!within_.lacks) return;
+    Layout layout = group.first;
+    std::erase_if(group.zeros, [&](std::int64_t zero) {
+      layout.zero = zero;
+      const std::string reason = within_.lacks(layout);
+      if (!reason.empty()) left_out_(reason);
+      return !reason.empty();
+    });
   }
 
   // Whether gradients and weights of copies can be divided as they are reduced.
@@ -614,6 +629,8 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   number(training.micro_batch_size, layout.micro_batch_size);
   training.micro_batches.reset();
   training.zero = layout.zero;
+  if (layout.zero >= kGradientsSharded && request.sync_of_scattered)
+    request.gradient_sync = *request.sync_of_scattered;
   if (plan != nullptr) {
     LayerCounts counts;
     for (const LayerRange& range : plan->uncut())

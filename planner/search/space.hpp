@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct Space {
 struct Within {
   bool whole_nodes = false;    // devices of one node, or all devices of several: launchers start as many on each
   bool one_recompute = false;  // the same recomputation on all stages
+  // Why a layout is none of those asked for, for Space::left_out; empty: it is one. Nothing: all are.
+  std::function<std::string(const Layout&)> lacks;
 };
 
 // Every combination of the values that open fields may take, in a fixed order. A field that is not open keeps its
@@ -60,8 +63,8 @@ bool anything_open(const Scenario& scenario);
 
 // The recomputations that a stage may have: none, selective (where the model has attention cores), a set of layers
 // (knapsack), full; blocks where it is asked for, for such sets have the blocks among them. Empty: the scenario fixes
-// it.
-std::vector<Recompute> recomputations(const Scenario& scenario);
+// it. Of layers whose sequences are shared by several devices no operators are saved (plan.recompute_modules).
+std::vector<Recompute> recomputations(const Scenario& scenario, std::int64_t context_parallel = 1);
 
 // The scenario with the layout, cuts and recomputation of a plan, nothing left open. The model is settled for it.
 Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan);

@@ -175,22 +175,66 @@ TEST_CASE("torchtitan shares sequences where weights are divided, and open conte
     return narrowed(scenario, Framework::Torchtitan);
   };
   const std::string context = "{data_parallel: auto, context_parallel: auto, recompute: auto, schedule: 1f1b}";
-  for (const char* zero : {"", ", zero: 1", ", zero: {auto: [0, 3]}"}) {
+  for (const char* zero : {"", ", zero: 1", ", zero: {auto: [0, 1]}"}) {
     CAPTURE(zero);
     const Narrowed narrow = opened(zero, context);
     CHECK_FALSE(narrow.scenario.plan.open.contains("context_parallel"));
     CHECK(tells(narrow, "context_parallel: 1; more needs zero: 3 there, which --set training.zero=3 searches"));
-    // Closed before recomputation is looked at: by operator, as where it was never open.
-    const std::vector<std::string>& modes = narrow.scenario.plan.open.at("recompute").among;
-    CHECK(std::find(modes.begin(), modes.end(), "selective") != modes.end());
   }
-  CHECK(opened(", zero: 3", context).scenario.plan.open.contains("context_parallel"));
-  CHECK(opened(", zero: auto", context).scenario.plan.open.contains("context_parallel"));
-  CHECK(opened(", zero: auto", context).scenario.training.zero == 3);
-  CHECK(tells(opened(", zero: auto", context), "zero: 3, as sequences are shared"));
-  CHECK(opened(", zero: 3", context).scenario.plan.context_exchange.value == ContextExchange::AllGather);
   CHECK(opened("", "{data_parallel: auto, context_parallel: {auto: [2, 4]}, schedule: 1f1b}")
             .scenario.plan.open.contains("context_parallel"));
+  CHECK(opened(", zero: 3", context).scenario.plan.context_exchange.value == ContextExchange::AllGather);
+  for (const char* zero : {", zero: 3", ", zero: auto", ", zero: {auto: [0, 3]}"}) {
+    CAPTURE(zero);
+    const Narrowed narrow = opened(zero, context);
+    CHECK(narrow.scenario.plan.open.contains("context_parallel"));
+    // By operator, of whole sequences alone.
+    const Scenario& scenario = narrow.scenario;
+    CHECK(std::ranges::count(scenario.plan.open.at("recompute").among, "selective") == 1);
+    CHECK(std::ranges::count(recomputations(scenario), Recompute::Selective) == 1);
+    CHECK(std::ranges::count(recomputations(scenario, 2), Recompute::Selective) == 0);
+    bool shared = false, whole = false;
+    for (const LayoutGroup& group : layouts_of(scenario, narrow.within).groups) {
+      shared |= group.first.context_parallel > 1;
+      whole |= group.first.context_parallel == 1 && std::ranges::count(group.zeros, 0) == 1;
+      if (group.first.context_parallel > 1) CHECK(group.zeros == std::vector<std::int64_t>{3});
+    }
+    CHECK(shared);
+    CHECK(whole == (std::string_view(zero) != ", zero: 3"));
+  }
+  // Where operators alone may be saved, sequences are whole.
+  const Narrowed selective = opened(
+      ", zero: 3", "{data_parallel: auto, context_parallel: auto, recompute: {auto: [selective]}, schedule: 1f1b}");
+  for (const LayoutGroup& group : layouts_of(selective.scenario, selective.within).groups)
+    CHECK(group.first.context_parallel == 1);
+}
+
+TEST_CASE("ZeRO that is left open is searched as far as DeepSpeed has it, and launched as it is") {
+  const Narrowed narrow =
+      narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto"),
+               Framework::DeepSpeed);
+  bool divided = false;
+  const Space space = layouts_of(narrow.scenario, narrow.within);
+  for (const LayoutGroup& group : space.groups)
+    for (const std::int64_t zero : group.zeros) {
+      divided |= zero > 1;
+      if (zero > 1) CHECK(group.first.stages * group.first.tensor_parallel == 1);
+    }
+  CHECK(divided);
+  CHECK(space.left_out.contains("zero: 2 or 3 with tensor parallelism"));
+  // A list takes 2 and 3 into pipelines, where DeepSpeed has them not.
+  const Narrowed listed =
+      narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: {auto: [1, 2, 3]}"),
+               Framework::DeepSpeed);
+  CHECK(layouts_of(listed.scenario, listed.within).left_out.contains("zero: 2 or 3 in a pipeline"));
+  const auto found = search(listed.scenario, {.top = 40, .gap = 0, .within = listed.within, .kept = listed.keys});
+  bool scattered = false;
+  for (const Found& each : std::get<SearchAnswer>(found).plans) {
+    CAPTURE(in_words(each.layout));
+    scattered |= each.layout.zero > 1;
+    CHECK(nearest_plan(*each.scenario, each.plan, Framework::DeepSpeed).differences == std::vector<std::string>{});
+  }
+  CHECK(scattered);
 }
 
 TEST_CASE("experts that are open are closed where a framework cannot divide them") {
@@ -215,8 +259,7 @@ TEST_CASE("experts that are open are closed where a framework cannot divide them
     CHECK(std::ranges::count(none.keys, "plan.expert_parallel") == 1);
   }
   CHECK(opens(narrow(Framework::Megatron, ""), "expert_parallel"));
-  // Opened by plan: auto alone: whole experts with 0 and 3; asked for: divided ones, with 3.
-  CHECK_FALSE(opens(narrow(Framework::Torchtitan, ""), "expert_parallel"));
+  CHECK(opens(narrow(Framework::Torchtitan, ""), "expert_parallel"));
   CHECK(narrow(Framework::Torchtitan, "").scenario.training.open.at("zero").among ==
         std::vector<std::string>{"0", "3"});
   CHECK(opens(narrow(Framework::Torchtitan, ", zero: auto"), "expert_parallel"));
@@ -225,5 +268,22 @@ TEST_CASE("experts that are open are closed where a framework cannot divide them
   CHECK_FALSE(opens(whole, "expert_parallel"));
   CHECK(whole.scenario.training.zero == 0);
   CHECK(opens(divided, "expert_parallel"));
-  CHECK(tells(divided, "context_parallel: 1; more is not searched where experts are divided"));
+  // Beside shared sequences experts are divided among as many devices as torchtitan divides them.
+  CHECK(opens(divided, "context_parallel"));
+  bool both = false;
+  for (const LayoutGroup& group : layouts_of(divided.scenario, divided.within).groups) {
+    const Layout& layout = group.first;
+    both |= layout.context_parallel > 1 && layout.expert_parallel > 1;
+    if (layout.expert_parallel > 1) CHECK(layout.expert_parallel % layout.context_parallel == 0);
+  }
+  CHECK(both);
+  const Narrowed open = narrow(Framework::Torchtitan, ", zero: auto");
+  const auto found = search(open.scenario, {.top = 40, .gap = 0, .within = open.within, .kept = open.keys});
+  bool launched = false;
+  for (const Found& each : std::get<SearchAnswer>(found).plans) {
+    CAPTURE(in_words(each.layout));
+    launched |= each.layout.context_parallel > 1 && each.layout.expert_parallel > 1;
+    CHECK(nearest_plan(*each.scenario, each.plan, Framework::Torchtitan).differences == std::vector<std::string>{});
+  }
+  CHECK(launched);
 }
