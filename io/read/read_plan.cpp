@@ -342,17 +342,18 @@ constexpr Field<PlanRequest> kPlan[] = {
     {"stages", "whole number >= 1", "K; default: as many as plan.replicas has entries, else 1",
      member<&PlanRequest::stages, AtLeast1>},
     {"virtual_stages", "whole number >= 1",
-     "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs; 2: zbv, zbv_auto, "
-     "v_half, v_min, v_zb, v_1f1b, v_auto, dualpipev; even: hanayo); default: 1",
+     "chunks of layers per stage (interleaved_1f1b, moe_overlap_1f1b, interleaved_zb, looped_bfs, search; 2: zbv, "
+     "zbv_auto, v_half, v_min, v_zb, v_1f1b, v_auto, v_search, dualpipev; even: hanayo); default: 1",
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
-     "zb_auto, search, zbv_auto, v_auto and hanayo: how many micro-batches may be in flight on a stage, from F to W; "
+     "zb_auto, search, zbv_auto, v_auto, v_search and hanayo: how many micro-batches may be in flight on a stage, from "
+     "F to W; "
      "two chunks make one; default: K, as with 1F1B. bpipe: how many of its own a stage keeps; default: ceil((K+2)/2)",
      member<&PlanRequest::most_in_flight, AtLeast1>},
     {"kept_for_weights", "number in (0, 1]",
      "of split backwards: the share of a micro-batch's activations that W needs, and that stays from B to W; memory "
      "counts "
-     "so, and so do the limits of zb_auto, search and zbv_auto; default: 1",
+     "so, and so do the limits of zb_auto, search, zbv_auto and v_search; default: 1",
      member<&PlanRequest::kept_for_weights, Share>},
     {"offload_layers", "whole number >= 1",
      "the activations of the first blocks of each stage, so many, wait in their host's memory from their forward to "

@@ -18,6 +18,7 @@ ScheduleRule zb_h1();
 ScheduleRule zb_h2();
 ScheduleRule zb_auto();
 ScheduleRule search_order();
+ScheduleRule v_search();
 ScheduleRule interleaved_zb();
 ScheduleRule zbv();
 ScheduleRule zbv_auto();

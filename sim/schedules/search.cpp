@@ -1,6 +1,7 @@
 // The best order that the finder of orders (sim/finder) finds for the plan's own times and a limit of what is in flight:
 // of its measure, the step with a flush. `pipewright schedule` searches longer, says how far from the best it is, and
-// has a choice of measures and limits.
+// has a choice of measures and limits. `search`: chunks in a loop, as many on each stage as are asked for; `v_search`: two,
+// there and back.
 //
 //   00112233aa44bbwwcc55ddwwee66...   the times of the plan decide
 //
@@ -19,20 +20,34 @@ std::vector<std::vector<Op>> searched_order(const OrderProblem& problem) {
   return ops_of(problem, found.order.codes);
 }
 
-}  // namespace
-
-ScheduleRule search_order() {
-  return {.name = "search",
-          .title = "split backwards in the best order that is found for the times of the plan",
-          .source = "ZeroBubble23",
+// A rule without name, title and seats.
+ScheduleRule finds_order(Schedule (*compute)(const ScheduleShape&)) {
+  return {.source = "ZeroBubble23",
           .memory = "plan.most_in_flight micro-batches on every stage, by default K",
           .flush = true,
           .splits_backward = true,
-          .compute = [](const ScheduleShape& shape) { return made_schedule(search_order(), shape); },
+          .compute = compute,
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
-          .facts = {.limits_in_flight = true},
+          .facts = {.takes_chunks = true, .limits_in_flight = true},
           .made_for = searched_order,
           .finds_order = true};
+}
+
+}  // namespace
+
+ScheduleRule search_order() {
+  ScheduleRule rule = finds_order([](const ScheduleShape& shape) { return made_schedule(search_order(), shape); });
+  rule.name = "search";
+  rule.title = "split backwards in the best order that is found for the times of the plan";
+  return rule;
+}
+
+ScheduleRule v_search() {
+  ScheduleRule rule = finds_order([](const ScheduleShape& shape) { return made_schedule(v_search(), shape); });
+  rule.name = "v_search";
+  rule.title = "likewise with two chunks on each stage, on the way to the last stage and back";
+  rule.chunk_order = ChunkOrder::V, rule.chunks = 2;
+  return rule;
 }
 
 }  // namespace pipewright::sim

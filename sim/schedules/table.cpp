@@ -46,6 +46,7 @@ std::span<const ScheduleRule> schedules() {
       v_zb(),              //
       v_1f1b(),            //
       v_auto(),            //
+      v_search(),          //
       hanayo(),            //
       gems(),              //
       chimera(),           //

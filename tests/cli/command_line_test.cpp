@@ -284,10 +284,11 @@ TEST_CASE("show lists what there is and prints one of it") {
 
 TEST_CASE("Every schedule is drawn by show") {
   for (const char* name :
-       {"naive",      "gpipe",   "1f1b",     "eager_1f1b", "seq1f1b",   "interleaved_1f1b", "moe_overlap_1f1b",
-        "looped_bfs", "zb_h1",   "zb_h2",    "zb_auto",    "search",    "interleaved_zb",   "zbv",
-        "zbv_auto",   "v_half",  "v_min",    "v_zb",       "v_1f1b",    "v_auto",           "hanayo",
-        "gems",       "chimera", "dualpipe", "dualpipev",  "pipedream", "pipedream_2bw",    "data_parallel"}) {
+       {"naive",        "gpipe",  "1f1b",    "eager_1f1b", "seq1f1b",   "interleaved_1f1b", "moe_overlap_1f1b",
+        "looped_bfs",   "zb_h1",  "zb_h2",   "zb_auto",    "search",    "interleaved_zb",   "zbv",
+        "zbv_auto",     "v_half", "v_min",   "v_zb",       "v_1f1b",    "v_auto",           "v_search",
+        "hanayo",       "gems",   "chimera", "dualpipe",   "dualpipev", "pipedream",        "pipedream_2bw",
+        "data_parallel"}) {
     const ProgramRun run = run_program({"show", "schedules", name});
     CAPTURE(name);
     CHECK(run.status == 0);

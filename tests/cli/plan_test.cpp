@@ -432,8 +432,8 @@ TEST_CASE("plan: fields that contradict one another are named, with a way out") 
             "partition: auto (--set plan.partition=auto)"));
   CHECK(has(error(quickstart, {"plan.virtual_stages=2", "plan.recompute=auto"}),
             "1 combination: plan.virtual_stages is given, and of the schedules interleaved_1f1b, moe_overlap_1f1b, "
-            "looped_bfs, "
-            "interleaved_zb, zbv, zbv_auto, v_half, v_min, v_zb, v_1f1b, v_auto, hanayo and "
+            "looped_bfs, search, "
+            "interleaved_zb, zbv, zbv_auto, v_half, v_min, v_zb, v_1f1b, v_auto, v_search, hanayo and "
             "dualpipev "
             "take several"));
   CHECK(has(error(quickstart, {"plan.stages={auto:[2,4]}"}),

@@ -192,8 +192,10 @@ TEST_CASE("links, channels and routes under other numbers give the same times") 
             passed = renamed(link, passed);
     };
     rename(other.gathers);
+    rename(other.gathers_of_few);
     for (auto& buckets : other.collectives)
       rename(buckets);
+    CAPTURE(schedule.name);
     for (const bool queue : {false, true}) {
       const Timeline a = queue ? event_order(schedule, costs) : static_order(schedule, costs);
       const Timeline b = queue ? event_order(schedule, other) : static_order(schedule, other);

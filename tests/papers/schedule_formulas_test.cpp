@@ -196,6 +196,7 @@ TEST_CASE("scenarios/schedules has one for each schedule, which takes the step o
       {"v_zb", 2 * (6 * 12 + 3)},
       {"v_1f1b", 2 * (6 * 8 + 5 * 4 - 5)},
       {"v_auto", 2 * (6 * 8 + 6 * 4 - 1 - 3 * 6)},
+      {"v_search", 2 * (6 * 8 + 3)},
       {"hanayo", 61},  // found, not derived: M = K = 4, two waves, 48 of them work
       {"gems", 4 * (3 + 8 * (4 * 2 + 1))},
       {"chimera", 4 * 8 * 3},  // four pipelines, no bubble

@@ -60,7 +60,7 @@ TEST_CASE("An unknown schedule is named with the nearest one") {
         "seq1f1b, "
         "interleaved_1f1b, moe_overlap_1f1b, looped_bfs, zb_h1, zb_h2, zb_auto, search, interleaved_zb, zbv, zbv_auto, "
         "v_half, "
-        "v_min, v_zb, v_1f1b, v_auto, hanayo, gems, "
+        "v_min, v_zb, v_1f1b, v_auto, v_search, hanayo, gems, "
         "chimera, dualpipe, "
         "dualpipev, pipedream, pipedream_2bw, data_parallel");
 }

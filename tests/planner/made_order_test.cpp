@@ -29,8 +29,10 @@ std::int64_t most_in_flight(const Lane& lane) {
 }
 
 TEST_CASE("an order made for a plan is as good as the fixed one with as much in flight, and keeps to its limit") {
-  for (const auto& [schedule, fixed, chunks] : {std::tuple{"zb_auto", "zb_h1", 1}, std::tuple{"search", "zb_auto", 1},
-                                                std::tuple{"zbv_auto", "zbv", 2}, std::tuple{"v_auto", "v_half", 2}}) {
+  for (const auto& [schedule, fixed, chunks] :
+       {std::tuple{"zb_auto", "zb_h1", 1}, std::tuple{"search", "zb_auto", 1},
+        std::tuple{"search", "interleaved_zb", 2}, std::tuple{"zbv_auto", "zbv", 2},
+        std::tuple{"v_search", "zbv_auto", 2}, std::tuple{"v_auto", "v_half", 2}}) {
     CAPTURE(schedule);
     Scenario scenario = uneven(schedule, chunks);
     const Time known = priced(uneven(fixed, chunks)).report.step_time;

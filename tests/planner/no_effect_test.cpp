@@ -67,8 +67,8 @@ TEST_CASE("A limit of what is in flight has no effect on an order that is not ma
   scenario.plan.most_in_flight = Placed<std::int64_t>{4, {}};
   CHECK(warnings(scenario) ==
         std::vector<std::string>{
-            "plan.most_in_flight has no effect: it belongs to schedule: bpipe, zb_auto, search, zbv_auto, v_auto or "
-            "hanayo"});
+            "plan.most_in_flight has no effect: it belongs to schedule: bpipe, zb_auto, search, zbv_auto, v_auto, "
+            "v_search or hanayo"});
   scenario.plan.schedule.value = "zb_auto";
   CHECK(warnings(scenario).empty());
 }

@@ -60,7 +60,7 @@ TEST_CASE("finder: likewise with two chunks on each stage, there and back and in
   Random chance(2);
   for (const bool two_ways : {false, true}) {
     AgainstAllOrders all;
-    constexpr int kProblems = rounds(300);
+    const int kProblems = rounds(300);
     for (int i = 0; i < kProblems; ++i) {
       CAPTURE(i);
       CAPTURE(two_ways);
