@@ -89,26 +89,22 @@ constexpr Field<Scenario> kScenario[] = {
      "values changed here and in the files named here, before those of --set",
      [](Reader& reader, const At& at, Scenario&) {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
-     },
-     not_written},
+     }},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_vary_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
+     }},
     {"expect", "map or list of maps", "published tables, for `reproduce`; see expect",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_expect_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
+     }},
     {"measured", "map", "files of measured runs, for `reproduce`; see measured",
      [](Reader& reader, const At& at, Scenario&) {
        ExpectAndVary dropped;
        read_measured_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
+     }},
 };
 
 CostSourceKind default_cost(const Model& model) {

@@ -105,17 +105,29 @@ class YamlText {
 
 template <class T>
 struct Access {
-  void (*read)(Reader&, const At&, T&);
-  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value; or `not_written`
+  using Read = void (*)(Reader&, const At&, T&);
+  using Write = void (*)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+
+  Read read;
+  Write write;
 };
-inline constexpr std::nullptr_t not_written = nullptr;
 template <class T>
 struct Field {
   std::string_view key;
   std::string_view takes;    // what stands there: "time", "whole number", "none | full"
   std::string_view meaning;  // one line, with the default
   Access<T> access;
-  Need need = Need::Optional;
+  Need need;
+
+  using Read = typename Access<T>::Read;
+  using Write = typename Access<T>::Write;
+  using Text = std::string_view;
+  constexpr Field(Text name, Text what, Text says, Access<T> both, Need needed = Need::Optional)
+      : key(name), takes(what), meaning(says), access(both), need(needed) {}
+  constexpr Field(Text name, Text what, Text says, Read reads, Write writes, Need needed = Need::Optional)
+      : Field(name, what, says, Access<T>{reads, writes}, needed) {}
+  constexpr Field(Text name, Text what, Text says, Read reads, Need needed = Need::Optional)  // is not written back
+      : Field(name, what, says, Access<T>{reads, nullptr}, needed) {}
 
   void write(YamlText& out, const T& target) const {
     if (access.write) access.write(out, key, target);
