@@ -23,8 +23,7 @@ struct TableText {
 };
 
 constexpr Field<AxisText> kAxis[] = {
-    {"name", "text", "what varies, and from where to where",
-     [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, Need::Required},
+    {"name", "text", "what varies, and from where to where", read_as<&AxisText::name>, Need::Required},
     {"values", "list of maps of keys and values",
      "a value each, in addition to the nominal one: what a row sets in addition",
      [](Reader& reader, const At& at, AxisText& axis) {
@@ -94,11 +93,10 @@ void read_rows(Reader& reader, const At& at, TableText& text) {
 
 constexpr Field<TableText> kTable[] = {
     {"table", "text", "its title; tables of one title in several files are one",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.title); }, Need::Required},
-    {"source", "text", "where it is published",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.source); }, Need::Required},
+     inside<&TableText::table, &ExpectationTable::title>, Need::Required},
+    {"source", "text", "where it is published", inside<&TableText::table, &ExpectationTable::source>, Need::Required},
     {"note", "text", "what a reader must know: normalisation, assumptions, fitted constants",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.note); }},
+     inside<&TableText::table, &ExpectationTable::note>},
     {"set", "map of keys and values", "of all its rows", read_default<read_row_set>},
     {"quantity", "as in a row", "of rows that give none", read_default<read_row_quantity>},
     {"where", "as in a row", "likewise", read_default<read_row_where>},

@@ -151,24 +151,20 @@ struct FigureText {
 };
 
 constexpr Field<FigureText> kFigure[] = {
-    {"name", "text", "as tables call it: time",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, Need::Required},
+    {"name", "text", "as tables call it: time", inside<&FigureText::figure, &RunFigure::name>, Need::Required},
     {"figure", "as quantity of expect", "what was measured",
      [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
      Need::Required},
     {"where", "as where of expect", "of which stage it is",
      [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }},
     {"column", "column head", "its column; a row with an empty cell does not give it",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, Need::Required},
+     inside<&FigureText::figure, &RunFigure::head>, Need::Required},
     {"word", "whole number >= 1",
      "which word of the cell it is; 46.77*2, the same on two devices, is read as 46.77; a row with fewer words does "
      "not "
      "give it; default: the cell is one figure",
-     [](Reader& reader, const At& at, FigureText& text) {
-       read_as<&RunFigure::word, AtLeast1>(reader, at, text.figure);
-     }},
-    {"unit", "text", "of the cells; default: s, B or none",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }},
+     inside<&FigureText::figure, &RunFigure::word, AtLeast1>},
+    {"unit", "text", "of the cells; default: s, B or none", read_as<&FigureText::unit>},
 };
 
 void read_figures(Reader& reader, const At& at, MeasuredTable& table) {

@@ -20,6 +20,13 @@
 namespace pipewright::io {
 namespace {
 
+// A block that is no part of the scenario.
+template <auto Read>
+void read_block(Reader& reader, const At& at, Scenario&) {
+  ExpectAndVary dropped;
+  Read(reader, at, reader.more ? *reader.more : dropped);
+}
+
 constexpr Field<Scenario> kScenario[] = {
     {"version", "1", "of this format; default: 1",
      [](Reader& reader, const At& at, Scenario&) { check_version(reader, at); },
@@ -91,20 +98,9 @@ constexpr Field<Scenario> kScenario[] = {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
      }},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_vary_section(reader, at, reader.more ? *reader.more : dropped);
-     }},
-    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_expect_section(reader, at, reader.more ? *reader.more : dropped);
-     }},
-    {"measured", "map", "files of measured runs, for `reproduce`; see measured",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_measured_section(reader, at, reader.more ? *reader.more : dropped);
-     }},
+     read_block<read_vary_section>},
+    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect", read_block<read_expect_section>},
+    {"measured", "map", "files of measured runs, for `reproduce`; see measured", read_block<read_measured_section>},
 };
 
 CostSourceKind default_cost(const Model& model) {

@@ -128,13 +128,13 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
 constexpr Field<SweepText> kSweep[] = {
     {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_base, Need::Required},
     {"description", "text", "the question that the sweep asks",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.description); }},
+     inside<&SweepText::question, &SweepQuestion::description>},
     {"variants", "map of names: {fast: {cluster.network.bandwidth: 400 Gb/s}}",
      "changes of the base, as --set makes them; each is asked at every point of the grid", read_variants},
     {"baseline", "name of a variant",
      "ratios refer to it; default: base, the base itself, which is then a variant next to those named; without "
      "variants ratios refer to the first row",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.baseline); }},
+     read_as<&SweepText::baseline>},
     {"grid", "map of lists: {plan.stages: [2, 4, 8]}",
      "every combination of these values, the last key fastest; applied after the variant", read_grid},
     {"where", "comparison, or list of them",
@@ -148,7 +148,7 @@ constexpr Field<SweepText> kSweep[] = {
      "cost, days_expected, cost_expected where the whole training was asked for",
      read_metrics},
     {"replan", "true | false", "the planner chooses the plan of every point again; default: false",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.replan); }},
+     inside<&SweepText::question, &SweepQuestion::replan>},
 };
 
 // The one map of the file.
