@@ -349,10 +349,7 @@ void read_measured_device(Reader& reader, const At& at, Device& device) {
 }
 
 void write_measured_device(YamlText& out, std::string_view key, const Device& device) {
-  if (!device.measured) return;
-  out.open(key);
-  write_fields<MeasuredDevice>(out, kMeasuredDevice, *device.measured);
-  out.close();
+  write_section<&Device::measured, kMeasuredDevice>(out, key, device);
 }
 
 std::vector<SectionDoc> measured_device_docs() {

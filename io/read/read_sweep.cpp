@@ -38,10 +38,6 @@ bool read_swept_key(Reader& reader, const At& at, const YamlKey& key, std::vecto
   return false;
 }
 
-void read_base(Reader& reader, const At& at, SweepText& text) {
-  read_value(reader, at, text.base);
-}
-
 void read_variants(Reader& reader, const At& at, SweepText& text) {
   if (!is_map(reader, at, "a map of names, e.g. {fast: {cluster.network.bandwidth: 400 Gb/s}}")) return;
   for (const auto& [name, changes] : at.yaml.map) {
@@ -126,7 +122,8 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
 }
 
 constexpr Field<SweepText> kSweep[] = {
-    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_base, Need::Required},
+    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_as<&SweepText::base>,
+     Need::Required},
     {"description", "text", "the question that the sweep asks",
      inside<&SweepText::question, &SweepQuestion::description>},
     {"variants", "map of names: {fast: {cluster.network.bandwidth: 400 Gb/s}}",

@@ -422,15 +422,19 @@ void read_section(Reader& reader, const At& at, Owner& target) {
     read_fields(reader, at, fields, value);
 }
 
+// Under its key: of an optional or a pointer what it holds, or nothing.
+template <class Value, class Write>
+void write_below(YamlText& out, std::string_view key, const Value& value, const Write& write) {
+  if constexpr (requires { *value; }) {
+    if (value) write_below(out, key, *value, write);
+  } else {
+    out.open(key), write(out, value), out.close();
+  }
+}
+
 template <auto Member, const auto& fields, class Owner>
 void write_section(YamlText& out, std::string_view key, const Owner& target) {
-  const auto& value = target.*Member;
-  if constexpr (requires { value.has_value(); }) {
-    if (!value) return;
-    out.open(key), write_fields(out, fields, *value), out.close();
-  } else {
-    out.open(key), write_fields(out, fields, value), out.close();
-  }
+  write_below(out, key, target.*Member, [](YamlText& below, const auto& value) { write_fields(below, fields, value); });
 }
 
 template <auto Member, const auto& fields>
@@ -444,14 +448,17 @@ template <auto Member, const auto& fields>
 constexpr SectionAccess<Member, fields> section;
 
 // Likewise, of a member that is read and written as a whole elsewhere.
+template <auto Member, auto Write, class Owner>
+void write_map(YamlText& out, std::string_view key, const Owner& target) {
+  write_below(out, key, target.*Member, Write);
+}
+
 template <auto Member, auto Read, auto Write>
 struct MapAccess {
   template <class Owner>
   constexpr operator Access<Owner>() const {
     return {[](Reader& reader, const At& at, Owner& target) { Read(reader, at, target.*Member); },
-            [](YamlText& out, std::string_view key, const Owner& target) {
-              out.open(key), Write(out, target.*Member), out.close();
-            }};
+            write_map<Member, Write, Owner>};
   }
 };
 template <auto Member, auto Read, auto Write>
