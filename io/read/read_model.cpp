@@ -65,14 +65,11 @@ void read_inputs(Reader& reader, const At& at, LayerText& text) {
   }
 }
 
-void write_inputs(YamlText& out, std::string_view key, const LayerText& text) {
-  if (text.inputs) out.line(key, value_text(*text.inputs));
-}
-
 constexpr Field<LayerText> kLayer[] = {
     {"name", "text", "unique; default: layer<number>", inside<&LayerText::layer, &Layer::name>},
     {"inputs", "list of layer names",
-     "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs, write_inputs},
+     "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs,
+     write_as<&LayerText::inputs>},
     {"forward", "time", "for model.batch samples", inside<&LayerText::layer, &Layer::forward>},
     {"backward", "time", "whole backward = backward_input + backward_weight",
      inside<&LayerText::layer, &Layer::backward>},
@@ -328,10 +325,8 @@ constexpr Field<Model> kExplicit[] = {
        if (!model.input_shape.empty() && model.tokens) out.line(key, value_text(*model.tokens));
      }},
     {"measured_pieces", "true | false",
-     "its layers are chunks that were measured elsewhere, one by one; default: false", read_as<&Model::measured_pieces>,
-     [](YamlText& out, std::string_view key, const Model& model) {
-       if (model.measured_pieces) out.line(key, value_text(true));
-     }},
+     "its layers are chunks that were measured elsewhere, one by one; default: false",
+     changed<&Model::measured_pieces>},
     {"source", "text", "where the figures come from", changed<&Model::source>},
     {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers, Need::Required},
 };
