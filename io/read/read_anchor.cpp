@@ -129,10 +129,7 @@ void read_anchor(Reader& reader, const At& at, FrameworkMemory& framework) {
 }
 
 void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& framework) {
-  if (!framework.anchor) return;
-  out.open(key);
-  write_fields<MemoryAnchor>(out, kAnchor, *framework.anchor);
-  out.close();
+  write_section<&FrameworkMemory::anchor, kAnchor>(out, key, framework);
 }
 
 namespace {

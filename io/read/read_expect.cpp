@@ -23,9 +23,7 @@ struct TableText {
 };
 
 constexpr Field<AxisText> kAxis[] = {
-    {"name", "text", "what varies, and from where to where",
-     [](Reader& reader, const At& at, AxisText& axis) { read_value(reader, at, axis.name); }, not_written,
-     Need::Required},
+    {"name", "text", "what varies, and from where to where", read_as<&AxisText::name>, Need::Required},
     {"values", "list of maps of keys and values",
      "a value each, in addition to the nominal one: what a row sets in addition",
      [](Reader& reader, const At& at, AxisText& axis) {
@@ -33,7 +31,7 @@ constexpr Field<AxisText> kAxis[] = {
        for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
          read_changes(reader, at.entry(i), axis.values.emplace_back());
      },
-     not_written, Need::Required},
+     Need::Required},
 };
 
 void read_box(Reader& reader, const At& at, TableText& text) {
@@ -95,26 +93,23 @@ void read_rows(Reader& reader, const At& at, TableText& text) {
 
 constexpr Field<TableText> kTable[] = {
     {"table", "text", "its title; tables of one title in several files are one",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.title); }, not_written,
-     Need::Required},
-    {"source", "text", "where it is published",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.source); }, not_written,
-     Need::Required},
+     inside<&TableText::table, &ExpectationTable::title>, Need::Required},
+    {"source", "text", "where it is published", inside<&TableText::table, &ExpectationTable::source>, Need::Required},
     {"note", "text", "what a reader must know: normalisation, assumptions, fitted constants",
-     [](Reader& reader, const At& at, TableText& text) { read_value(reader, at, text.table.note); }, not_written},
-    {"set", "map of keys and values", "of all its rows", read_default<read_row_set>, not_written},
-    {"quantity", "as in a row", "of rows that give none", read_default<read_row_quantity>, not_written},
-    {"where", "as in a row", "likewise", read_default<read_row_where>, not_written},
-    {"unit", "as in a row", "likewise", read_default<read_row_unit>, not_written},
-    {"tolerance", "as in a row", "likewise", read_default<read_tolerance>, not_written},
-    {"reason", "text", "likewise", read_default<read_row_text<&Expectation::reason>>, not_written},
-    {"status", "as in a row", "likewise", read_default<read_row_text<&Expectation::status>>, not_written},
-    {"baseline", "as in a row", "likewise", read_default<read_baseline>, not_written},
+     inside<&TableText::table, &ExpectationTable::note>},
+    {"set", "map of keys and values", "of all its rows", read_default<read_row_set>},
+    {"quantity", "as in a row", "of rows that give none", read_default<read_row_quantity>},
+    {"where", "as in a row", "likewise", read_default<read_row_where>},
+    {"unit", "as in a row", "likewise", read_default<read_row_unit>},
+    {"tolerance", "as in a row", "likewise", read_default<read_tolerance>},
+    {"reason", "text", "likewise", read_default<read_row_text<&Expectation::reason>>},
+    {"status", "as in a row", "likewise", read_default<read_row_text<&Expectation::status>>},
+    {"baseline", "as in a row", "likewise", read_default<read_baseline>},
     {"box", "list of axes",
      "over which every prediction gets an interval: its corners, an axis of one value being between the nominal and "
      "it; see expect.box",
-     read_box, not_written},
-    {"rows", "list of rows", "see expect.rows", read_rows, not_written, Need::Required},
+     read_box},
+    {"rows", "list of rows", "see expect.rows", read_rows, Need::Required},
 };
 
 // Names and ratios: every ratio_to is a row, and no row is neither published nor needed.

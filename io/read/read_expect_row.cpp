@@ -218,17 +218,15 @@ void read_published(Reader& reader, const At& at, RowText& text) {
 }
 
 constexpr Field<RowText> kRow[] = {
-    {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, not_written,
-     Need::Required},
+    {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, Need::Required},
     {"set", "map of keys and values, e.g. {plan.stages: 8}",
-     "what makes its variant of the scenario, after the table's `set`", read_row_set, not_written},
+     "what makes its variant of the scenario, after the table's `set`", read_row_set},
     {"largest", "key of a whole number, e.g. training.micro_batch_size",
      "the variant takes the largest value of it that fits, as `capacity` finds it",
      [](Reader& reader, const At& at, RowText& text) {
        std::vector<std::string> keys;
        if (read_value(reader, at, text.row.largest)) read_keys(reader, at.yaml.place, path(at), text.row.largest, keys);
-     },
-     not_written},
+     }},
     {"quantity",
      "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
      "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | forward_s | "
@@ -237,37 +235,34 @@ constexpr Field<RowText> kRow[] = {
      "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
      "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
      "reserve), reserved (with the allocator's rounding), in_use (that and the reserve, as nvidia-smi shows)",
-     read_row_quantity, not_written},
+     read_row_quantity},
     {"where", "fullest | all | last | number of a stage",
      "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
-     read_row_where, not_written},
+     read_row_where},
     {"ratio_to", "name of a row", "the figure is divided by that row's",
      [](Reader& reader, const At& at, RowText& text) {
        text.ratio_at = at.yaml.place;
        read_value(reader, at, text.row.ratio_to);
-     },
-     not_written},
+     }},
     {"published", "number, or true | false", "in `unit`; a row without it only serves the ratios of others",
-     read_published, not_written},
-    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", read_row_unit, not_written},
-    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", read_tolerance,
-     not_written},
+     read_published},
+    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", read_row_unit},
+    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", read_tolerance},
     {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0",
-     read_row_text<&Expectation::reason>, not_written},
-    {"source", "text", "where the figure is printed, if not where the table is", read_row_text<&Expectation::source>,
-     not_written},
+     read_row_text<&Expectation::reason>},
+    {"source", "text", "where the figure is printed, if not where the table is", read_row_text<&Expectation::source>},
     {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
      "all but compared leave the averages and do not decide the exit status; default: compared",
-     read_row_text<&Expectation::status>, not_written},
-    {"baseline", kBaselines, "the trivial prediction to beat; default: none", read_baseline, not_written},
+     read_row_text<&Expectation::status>},
+    {"baseline", kBaselines, "the trivial prediction to beat; default: none", read_baseline},
     {"search", "map of keys and values",
      "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, next to the "
      "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
-     [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }, not_written},
+     [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }},
     {"time_to_accuracy", "number",
      "published next to a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
      "an input",
-     read_row_text<&Expectation::time_to_accuracy>, not_written},
+     read_row_text<&Expectation::time_to_accuracy>},
 };
 
 }  // namespace

@@ -49,9 +49,9 @@ constexpr Field<HfText> kHf[] = {
     {"hf", "path of a config.json, or name", "a transformer as Hugging Face configures it; a name of configs/models/hf",
      member<&HfText::file>, Need::Required},
     {"sequence_length", "whole number >= 1", "tokens of a sample; default: the longest that the file states",
-     read_as<&HfOptions::sequence_length, AtLeast1>, not_written},
+     read_as<&HfOptions::sequence_length, AtLeast1>},
     {"target_length", "whole number >= 1", "tokens of a decoder behind an encoder; default: sequence_length",
-     read_as<&HfOptions::target_length, AtLeast1>, not_written},
+     read_as<&HfOptions::target_length, AtLeast1>},
     {"attention", "flash | materialised", "one kernel that keeps no scores, or separate products; default: flash",
      [](Reader& reader, const At& at, HfText& text) {
        std::string word;
@@ -60,18 +60,15 @@ constexpr Field<HfText> kHf[] = {
        if (std::find(known.begin(), known.end(), word) == known.end())
          return reader.error(at, unknown_name(word.substr(0, 64), known));
        text.flash = word == "flash";
-     },
-     not_written},
+     }},
     {"next_token_modules", "whole number >= 1",
      "how many of the configuration's are built (DeepSeek-V3); default: none",
-     read_as<&HfOptions::next_token_modules, AtLeast1>, not_written},
-    {kLoraRank.name, "whole number >= 1", kLoraRank.meaning, read_lora_argument, not_written},
+     read_as<&HfOptions::next_token_modules, AtLeast1>},
+    {kLoraRank.name, "whole number >= 1", kLoraRank.meaning, read_lora_argument},
     {"lora_targets", "list of names",
-     "of decoders: linear layers beside which adapters stand, as the family names them", read_lora_argument,
-     not_written},
+     "of decoders: linear layers beside which adapters stand, as the family names them", read_lora_argument},
     {"name", "text", "for reports; default: the name of the file, or of its folder", member<&HfText::name>},
-    {"trained_as", "map", "in place of what the file states: see model.trained_as", [](Reader&, const At&, HfText&) {},
-     not_written},
+    {"trained_as", "map", "in place of what the file states: see model.trained_as", [](Reader&, const At&, HfText&) {}},
 };
 
 // A name of the config folders, or a path.

@@ -21,11 +21,11 @@ void read_entries(Reader& reader, const At& at, Owner& target) {
 }
 
 constexpr Field<RunFile> kRunFileFields[] = {
-    {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, not_written, Need::Required},
+    {"name", "text", "of the group that its runs form", read_as<&RunFile::name>, Need::Required},
     {"file", "file name", "in the folder of the data; comma-separated, with a header", read_as<&RunFile::file>,
-     not_written, Need::Required},
+     Need::Required},
     {"fit", "true | false", "whether constants are fitted on lines of it (fit_every); default: true",
-     read_as<&RunFile::fit>, not_written},
+     read_as<&RunFile::fit>},
 };
 
 struct AboveOne {
@@ -33,17 +33,16 @@ struct AboveOne {
 };
 
 constexpr Field<FittedConstant> kConstant[] = {
-    {"key", "key of a number or quantity", "the constant", read_as<&FittedConstant::key>, not_written, Need::Required},
-    {"unit", "text", "of expected and most; default: none", read_as<&FittedConstant::unit>, not_written},
+    {"key", "key of a number or quantity", "the constant", read_as<&FittedConstant::key>, Need::Required},
+    {"unit", "text", "of expected and most; default: none", read_as<&FittedConstant::unit>},
     {"expected", "number > 0", "what is known of it without the runs", read_as<&FittedConstant::expected, Positive>,
-     not_written, Need::Required},
-    {"factor", "number > 1", "how well: one standard deviation is this factor either way",
-     read_as<&FittedConstant::factor, AboveOne>, not_written, Need::Required},
-    {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit",
-     read_as<&FittedConstant::most, Positive>, not_written},
-    {"source", "text", "where the expectation comes from", read_as<&FittedConstant::source>, not_written,
      Need::Required},
-    {"meaning", "text", "what it is physically", read_as<&FittedConstant::meaning>, not_written, Need::Required},
+    {"factor", "number > 1", "how well: one standard deviation is this factor either way",
+     read_as<&FittedConstant::factor, AboveOne>, Need::Required},
+    {"most", "number > 0", "no value above it makes sense (a share: 1); default: no limit",
+     read_as<&FittedConstant::most, Positive>},
+    {"source", "text", "where the expectation comes from", read_as<&FittedConstant::source>, Need::Required},
+    {"meaning", "text", "what it is physically", read_as<&FittedConstant::meaning>, Need::Required},
 };
 
 // ">1", "<=8", "!x", "*", "": what a cell must say.
@@ -87,18 +86,16 @@ void read_heads(Reader& reader, const At& at, std::vector<std::string>& heads) {
 
 constexpr Field<RunColumn> kColumn[] = {
     {"column", "column head", "the cell is the value",
-     [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); },
-     not_written},
+     [](Reader& reader, const At& at, RunColumn& column) { read_value(reader, at, column.heads.emplace_back()); }},
     {"product", "list of column heads", "instead of column: the product of whole numbers is the value",
-     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }, not_written},
+     [](Reader& reader, const At& at, RunColumn& column) { read_heads(reader, at, column.heads); }},
     {"values", "map of texts", "what each text of the column is in the scenario; rows with another text are missing",
      [](Reader& reader, const At& at, RunColumn& column) {
        if (!is_map(reader, at, "a map, e.g. {1F1B: 1f1b}")) return;
        for (const auto& [key, value] : at.yaml.map)
          read_value(reader, at.child(key.text, value), column.values[key.text]);
-     },
-     not_written},
-    {"unit", "text", "follows the cell: GB/s; default: none", read_as<&RunColumn::unit>, not_written},
+     }},
+    {"unit", "text", "follows the cell: GB/s; default: none", read_as<&RunColumn::unit>},
 };
 
 void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
@@ -118,8 +115,7 @@ void read_columns(Reader& reader, const At& at, MeasuredTable& table) {
 
 constexpr Field<RowSetting> kSetting[] = {
     {"when", "map of column heads and tests", "rows that pass; see measured",
-     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, not_written,
-     Need::Required},
+     [](Reader& reader, const At& at, RowSetting& setting) { read_test(reader, at, setting.when); }, Need::Required},
     {"set", "map of keys and values", "what they set, after the columns",
      [](Reader& reader, const At& at, RowSetting& setting) {
        std::vector<Assignment> changes;
@@ -127,7 +123,7 @@ constexpr Field<RowSetting> kSetting[] = {
        for (const Assignment& change : changes)
          setting.set.emplace_back(fmt::format("{}", fmt::join(change.keys, ".")), flow_text(change.value));
      },
-     not_written, Need::Required},
+     Need::Required},
 };
 
 void read_when(Reader& reader, const At& at, RowNote& note) {
@@ -135,17 +131,16 @@ void read_when(Reader& reader, const At& at, RowNote& note) {
 }
 
 constexpr Field<RowNote> kLeftOutRow[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
-    {"why", "text", "the reason", read_as<&RowNote::text>, not_written, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
+    {"why", "text", "the reason", read_as<&RowNote::text>, Need::Required},
 };
 constexpr Field<RowNote> kMissing[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
-    {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, not_written, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
+    {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, Need::Required},
 };
 constexpr Field<RowNote> kSubset[] = {
-    {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, not_written,
-     Need::Required},
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, not_written, Need::Required},
+    {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, Need::Required},
+    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
 };
 
 // A figure as written.
@@ -156,27 +151,20 @@ struct FigureText {
 };
 
 constexpr Field<FigureText> kFigure[] = {
-    {"name", "text", "as tables call it: time",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.name); }, not_written,
-     Need::Required},
+    {"name", "text", "as tables call it: time", inside<&FigureText::figure, &RunFigure::name>, Need::Required},
     {"figure", "as quantity of expect", "what was measured",
-     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); }, not_written,
+     [](Reader& reader, const At& at, FigureText& text) { read_quantity(reader, at, text.figure.sought); },
      Need::Required},
     {"where", "as where of expect", "of which stage it is",
-     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }, not_written},
+     [](Reader& reader, const At& at, FigureText& text) { read_where(reader, at, text.where); }},
     {"column", "column head", "its column; a row with an empty cell does not give it",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.figure.head); }, not_written,
-     Need::Required},
+     inside<&FigureText::figure, &RunFigure::head>, Need::Required},
     {"word", "whole number >= 1",
      "which word of the cell it is; 46.77*2, the same on two devices, is read as 46.77; a row with fewer words does "
      "not "
      "give it; default: the cell is one figure",
-     [](Reader& reader, const At& at, FigureText& text) {
-       read_as<&RunFigure::word, AtLeast1>(reader, at, text.figure);
-     },
-     not_written},
-    {"unit", "text", "of the cells; default: s, B or none",
-     [](Reader& reader, const At& at, FigureText& text) { read_value(reader, at, text.unit); }, not_written},
+     inside<&FigureText::figure, &RunFigure::word, AtLeast1>},
+    {"unit", "text", "of the cells; default: s, B or none", read_as<&FigureText::unit>},
 };
 
 void read_figures(Reader& reader, const At& at, MeasuredTable& table) {
@@ -210,45 +198,45 @@ void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
 }
 
 constexpr Field<MeasuredTable> kMeasuredTable[] = {
-    {"table", "text", "its title", read_as<&MeasuredTable::title>, not_written, Need::Required},
-    {"source", "text", "where it is published", read_as<&MeasuredTable::source>, not_written, Need::Required},
-    {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>, not_written},
+    {"table", "text", "its title", read_as<&MeasuredTable::title>, Need::Required},
+    {"source", "text", "where it is published", read_as<&MeasuredTable::source>, Need::Required},
+    {"note", "text", "what a reader must know", read_as<&MeasuredTable::note>},
     {"files", "list of {name, file}", "see measured.files", read_entries<&MeasuredTable::files, kRunFileFields>,
-     not_written, Need::Required},
-    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures, not_written,
+     Need::Required},
+    {"figures", "list of maps", "what was measured, the speed first; see measured.figures", read_figures,
      Need::Required},
     {"columns", "map of keys and column heads", "what the cells of a row set; or maps, see measured.column",
-     read_columns, not_written, Need::Required},
+     read_columns, Need::Required},
     {"settings", "list of {when, set}",
      "what rows set whose cells pass a test. A test is a text (8B), a limit (>1, <=8), \"*\" (not empty), \"\" "
      "(empty), !x (not x), or a list of these, of which one must hold",
-     read_entries<&MeasuredTable::settings, kSetting>, not_written},
+     read_entries<&MeasuredTable::settings, kSetting>},
     {"left_out", "list of {when, why}", "rows that are not compared: counted",
-     read_entries<&MeasuredTable::left_out, kLeftOutRow>, not_written},
+     read_entries<&MeasuredTable::left_out, kLeftOutRow>},
     {"missing", "list of {when, needs}", "rows that no scenario can express yet: counted with the key",
-     read_entries<&MeasuredTable::missing, kMissing>, not_written},
+     read_entries<&MeasuredTable::missing, kMissing>},
     {"failed", "map of column heads and tests", "runs that did not come to an end: counted with whether they fit",
-     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); }, not_written},
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.failed); }},
     {"subsets", "list of {name, when}", "rows that have errors of their own",
-     read_entries<&MeasuredTable::subsets, kSubset>, not_written},
+     read_entries<&MeasuredTable::subsets, kSubset>},
     {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
-     read_as<&MeasuredTable::by>, not_written},
+     read_as<&MeasuredTable::by>},
     {"devices", "column head", "how many devices the run used; default: what the layout takes",
-     read_as<&MeasuredTable::devices>, not_written},
+     read_as<&MeasuredTable::devices>},
     {"fit_every", "whole number >= 2",
      "constants are fitted on the lines of each file (but those with fit: false) whose number it divides, the header "
      "being line 1; default: on none",
-     read_as<&MeasuredTable::fit_every, AtLeast2>, not_written},
+     read_as<&MeasuredTable::fit_every, AtLeast2>},
     {"fit_lines", "list of whole numbers, e.g. [5, 9, 14]",
      "constants are fitted on these lines, as the table of errors numbers them; default: on none",
-     read_as<&MeasuredTable::fit_lines>, not_written},
+     read_as<&MeasuredTable::fit_lines>},
     {"noise", "number > 0",
      "relative standard deviation of a run: how much a fit trusts a run compared with what is expected; default: 0.05",
-     read_as<&MeasuredTable::noise, Positive>, not_written},
+     read_as<&MeasuredTable::noise, Positive>},
     {"faulty", "number in [0, 1)",
      "share of the runs that may have gone wrong, unmarked: how little a fit minds those that are far off; default: 0",
-     read_as<&MeasuredTable::faulty, Below1>, not_written},
-    {"constants", "list of maps", "what was fitted; see measured.constants", read_constants, not_written},
+     read_as<&MeasuredTable::faulty, Below1>},
+    {"constants", "list of maps", "what was fitted; see measured.constants", read_constants},
 };
 
 }  // namespace

@@ -76,10 +76,6 @@ void read_covariance(Reader& reader, const At& at, T& of) {
                         n * (n + 1) / 2, n));
 }
 template <class T>
-void write_covariance(YamlText& out, std::string_view key, const T& of) {
-  if (!of.covariance.empty()) out.line(key, fmt::format("[{}]", fmt::join(of.covariance, ", ")));
-}
-template <class T>
 void write_formula(YamlText& out, std::string_view key, const T& of) {
   if (of.formula) out.line(key, flow(kFormula, *of.formula));
 }
@@ -108,7 +104,7 @@ constexpr Field<MeasuredSeries> kSeries[] = {
     {"covariance", "list of numbers",
      "of the formula's coefficients, in their order and units: the upper triangle by rows, 0 for a coefficient that is "
      "0; prices do not use it",
-     read_covariance<MeasuredSeries>, write_covariance<MeasuredSeries>},
+     read_covariance<MeasuredSeries>, write_changed<&MeasuredSeries::covariance>},
 };
 
 void read_series(Reader& reader, const At& at, MeasuredDevice& device) {
@@ -223,7 +219,7 @@ constexpr Field<MeasuredCollective> kMeasuredCollectives[] = {
     {"errors", "map", "of the formula", read_section<&MeasuredCollective::errors, kErrors>,
      write_errors<MeasuredCollective>},
     {"covariance", "list of numbers", "as of a series", read_covariance<MeasuredCollective>,
-     write_covariance<MeasuredCollective>},
+     write_changed<&MeasuredCollective::covariance>},
 };
 
 void read_collective_sizes(Reader& reader, const At& at, MeasuredDevice& device) {
@@ -349,10 +345,7 @@ void read_measured_device(Reader& reader, const At& at, Device& device) {
 }
 
 void write_measured_device(YamlText& out, std::string_view key, const Device& device) {
-  if (!device.measured) return;
-  out.open(key);
-  write_fields<MeasuredDevice>(out, kMeasuredDevice, *device.measured);
-  out.close();
+  write_section<&Device::measured, kMeasuredDevice>(out, key, device);
 }
 
 std::vector<SectionDoc> measured_device_docs() {

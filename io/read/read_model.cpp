@@ -65,14 +65,11 @@ void read_inputs(Reader& reader, const At& at, LayerText& text) {
   }
 }
 
-void write_inputs(YamlText& out, std::string_view key, const LayerText& text) {
-  if (text.inputs) out.line(key, value_text(*text.inputs));
-}
-
 constexpr Field<LayerText> kLayer[] = {
     {"name", "text", "unique; default: layer<number>", inside<&LayerText::layer, &Layer::name>},
     {"inputs", "list of layer names",
-     "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs, write_inputs},
+     "where its inputs come from; [] is the model's own input; default: the layer before", read_inputs,
+     write_as<&LayerText::inputs>},
     {"forward", "time", "for model.batch samples", inside<&LayerText::layer, &Layer::forward>},
     {"backward", "time", "whole backward = backward_input + backward_weight",
      inside<&LayerText::layer, &Layer::backward>},
@@ -95,13 +92,13 @@ constexpr Field<LayerText> kLayer[] = {
      inside<&LayerText::layer, &Layer::flops>},
     {"op", "name of an operator",
      "what the layer computes, instead of figures: its parameters are keys next to it, see below",
-     [](Reader&, const At&, LayerText&) {}, not_written},
+     [](Reader&, const At&, LayerText&) {}},
     {"ops", "list of {op: ..., as: name, from: [names]}",
      "several operators: each takes the result of the one before, or what `from` names: `input`, `input.1` (the "
      "layer's inputs), or an `as` above",
-     [](Reader&, const At&, LayerText&) {}, not_written},
+     [](Reader&, const At&, LayerText&) {}},
     {"repeat", "whole number >= 1", "that many such layers in a chain: name.0, name.1, ...; default: 1",
-     read_as<&LayerText::repeat, AtLeast1>, not_written},
+     read_as<&LayerText::repeat, AtLeast1>},
 };
 
 // The whole backward and its two parts: what is not given follows from the others.
@@ -328,13 +325,10 @@ constexpr Field<Model> kExplicit[] = {
        if (!model.input_shape.empty() && model.tokens) out.line(key, value_text(*model.tokens));
      }},
     {"measured_pieces", "true | false",
-     "its layers are chunks that were measured elsewhere, one by one; default: false", read_as<&Model::measured_pieces>,
-     [](YamlText& out, std::string_view key, const Model& model) {
-       if (model.measured_pieces) out.line(key, value_text(true));
-     }},
+     "its layers are chunks that were measured elsewhere, one by one; default: false",
+     changed<&Model::measured_pieces>},
     {"source", "text", "where the figures come from", changed<&Model::source>},
-    {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers, not_written,
-     Need::Required},
+    {"layers", "list of layers", "in any order that names allow; see model.layers", read_layers, Need::Required},
 };
 
 struct ProfileText {
@@ -364,8 +358,7 @@ constexpr Field<ProfileText> kModelPieces[] = {
 
 constexpr Field<std::string> kModelFile[] = {
     {"file", "path", "of a model file, whose one key is model:",
-     [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); }, not_written,
-     Need::Required},
+     [](Reader& reader, const At& at, std::string& file) { read_value(reader, at, file); }, Need::Required},
 };
 
 void read_file_form(Reader& reader, const At& at, const std::string& file, Model& model) {

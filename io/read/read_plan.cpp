@@ -496,9 +496,7 @@ constexpr Field<PlanRequest> kPlan[] = {
      changed<&PlanRequest::context_imbalance, Factor>},
     {"replicas", "list of whole numbers >= 1, e.g. [15, 1]",
      "workers that share a stage round-robin inside one copy; default: 1 each", read_replicas,
-     [](YamlText& out, std::string_view key, const PlanRequest& plan) {
-       if (!plan.replicas.value.empty()) out.line(key, value_text(plan.replicas));
-     }},
+     write_changed<&PlanRequest::replicas>},
     {"order", "model | graph | list of layers, e.g. [0..3, 5, 4, last_block]",
      "in which stages take the layers. model: as the model has them; graph: for a model with branches, the order of "
      "which the best cut has the least largest stage, over all down-sets of its graph; list: every layer once, none "

@@ -20,6 +20,13 @@
 namespace pipewright::io {
 namespace {
 
+// A block next to the scenario, for who asks for it.
+template <auto Read>
+void read_block(Reader& reader, const At& at, Scenario&) {
+  ExpectAndVary dropped;
+  Read(reader, at, reader.more ? *reader.more : dropped);
+}
+
 constexpr Field<Scenario> kScenario[] = {
     {"version", "1", "of this format; default: 1",
      [](Reader& reader, const At& at, Scenario&) { check_version(reader, at); },
@@ -30,9 +37,7 @@ constexpr Field<Scenario> kScenario[] = {
      "what is trained: configs/models/<name>.yaml or hf/<name>.json there, or one of the forms of model",
      [](Reader& reader, const At& at, Scenario& s) { read_model_section(reader, at, s.model); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
-       out.open(key);
-       write_model_section(out, as_given(scenario.model));
-       out.close();
+       write_below(out, key, as_given(scenario.model), write_model_section);
      },
      Need::Required},
     {"cluster", "name, path or map", "what it is trained on: configs/clusters/<name>.yaml, or its keys here",
@@ -42,9 +47,7 @@ constexpr Field<Scenario> kScenario[] = {
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
        Training training = scenario.training;
        if (scenario.model.tokens) training.sequence_length.reset();  // which says it, and may be changed there
-       out.open(key);
-       write_training_section(out, training);
-       out.close();
+       write_below(out, key, training, write_training_section);
      },
      Need::Required},
     {"plan", "map, or auto", "how it is cut and scheduled; auto: whatever `pipewright plan` finds best",
@@ -52,12 +55,7 @@ constexpr Field<Scenario> kScenario[] = {
        reader.model = &scenario.model;
        read_plan_section(reader, at, scenario.plan);
      },
-     [](YamlText& out, std::string_view key, const Scenario& scenario) {
-       out.open(key);
-       write_plan_section(out, scenario.plan);
-       out.close();
-     },
-     Need::Required},
+     write_map<&Scenario::plan, write_plan_section>, Need::Required},
     {"cost", "explicit | roofline | {uniform: {forward, backward}} | {profile: FILE}",
      "where layer times come from; default: explicit when a layer states times, else roofline", read_cost_section,
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
@@ -72,43 +70,19 @@ constexpr Field<Scenario> kScenario[] = {
     {"run", "map", "how `run` runs it for real; see run",
      [](Reader& reader, const At& at, Scenario& s) { read_run_section(reader, at, s.run); },
      [](YamlText& out, std::string_view key, const Scenario& scenario) {
-       if (scenario.run.place == Place{}) return;
-       out.open(key);
-       write_run_section(out, scenario.run);
-       out.close();
+       if (scenario.run.place != Place{}) write_below(out, key, scenario.run, write_run_section);
      }},
     {"campaign", "map", "the whole training, of many steps: its length, prices, failures; see campaign",
-     read_campaign_section,
-     [](YamlText& out, std::string_view key, const Scenario& scenario) {
-       if (!scenario.campaign) return;
-       out.open(key);
-       write_campaign_section(out, *scenario.campaign);
-       out.close();
-     }},
+     read_campaign_section, write_map<&Scenario::campaign, write_campaign_section>},
     {"set", "map of keys and values, e.g. {plan.fit: 50%}",
      "values changed here and in the files named here, before those of --set",
      [](Reader& reader, const At& at, Scenario&) {
        reader.errors.add(at.yaml.place, "set: is a block of the file; change the key itself: --set plan.fit=50%");
-     },
-     not_written},
+     }},
     {"vary", "map of lists, or list of maps", "variants for `capacity`, a row each; see vary",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_vary_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
-    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_expect_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
-    {"measured", "map", "files of measured runs, for `reproduce`; see measured",
-     [](Reader& reader, const At& at, Scenario&) {
-       ExpectAndVary dropped;
-       read_measured_section(reader, at, reader.more ? *reader.more : dropped);
-     },
-     not_written},
+     read_block<read_vary_section>},
+    {"expect", "map or list of maps", "published tables, for `reproduce`; see expect", read_block<read_expect_section>},
+    {"measured", "map", "files of measured runs, for `reproduce`; see measured", read_block<read_measured_section>},
 };
 
 CostSourceKind default_cost(const Model& model) {

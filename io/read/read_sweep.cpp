@@ -38,10 +38,6 @@ bool read_swept_key(Reader& reader, const At& at, const YamlKey& key, std::vecto
   return false;
 }
 
-void read_base(Reader& reader, const At& at, SweepText& text) {
-  read_value(reader, at, text.base);
-}
-
 void read_variants(Reader& reader, const At& at, SweepText& text) {
   if (!is_map(reader, at, "a map of names, e.g. {fast: {cluster.network.bandwidth: 400 Gb/s}}")) return;
   for (const auto& [name, changes] : at.yaml.map) {
@@ -126,22 +122,20 @@ void read_metrics(Reader& reader, const At& at, SweepText& text) {
 }
 
 constexpr Field<SweepText> kSweep[] = {
-    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_base, not_written,
+    {"base", "path", "the scenario that the sweep varies; relative to the sweep file", read_as<&SweepText::base>,
      Need::Required},
     {"description", "text", "the question that the sweep asks",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.description); },
-     not_written},
+     inside<&SweepText::question, &SweepQuestion::description>},
     {"variants", "map of names: {fast: {cluster.network.bandwidth: 400 Gb/s}}",
-     "changes of the base, as --set makes them; each is asked at every point of the grid", read_variants, not_written},
+     "changes of the base, as --set makes them; each is asked at every point of the grid", read_variants},
     {"baseline", "name of a variant",
      "ratios refer to it; default: base, the base itself, which is then a variant next to those named; without "
      "variants ratios refer to the first row",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.baseline); }, not_written},
+     read_as<&SweepText::baseline>},
     {"grid", "map of lists: {plan.stages: [2, 4, 8]}",
-     "every combination of these values, the last key fastest; applied after the variant", read_grid, not_written},
+     "every combination of these values, the last key fastest; applied after the variant", read_grid},
     {"where", "comparison, or list of them",
-     "the points to evaluate: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", read_where,
-     not_written},
+     "the points to evaluate: plan.stages * plan.data_parallel <= 64 and peak_memory < 79 GiB", read_where},
     {"metrics",
      "list of step_time | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
      "bubble | peak_memory | headroom | devices | speed_up | hfu | longest_span | weights_memory, and of the whole "
@@ -149,9 +143,9 @@ constexpr Field<SweepText> kSweep[] = {
      "device_hours | cost | energy_kwh | goodput | days_expected | cost_expected",
      "the columns; default: step_time, samples_per_s, tokens_per_s, mfu, bubble, peak_memory, speed_up, and days, "
      "cost, days_expected, cost_expected where the whole training was asked for",
-     read_metrics, not_written},
+     read_metrics},
     {"replan", "true | false", "the planner chooses the plan of every point again; default: false",
-     [](Reader& reader, const At& at, SweepText& text) { read_value(reader, at, text.question.replan); }, not_written},
+     inside<&SweepText::question, &SweepQuestion::replan>},
 };
 
 // The one map of the file.

@@ -92,7 +92,7 @@ constexpr Field<VaryDoc> kVary[] = {
     {"<key>", "list of values, e.g. plan.stages: [1, 8, 32]",
      "a row of `capacity` for each; several keys: every combination. Or a list of maps, a row each: "
      "[{plan.stages: 8, model.filters: 512}, ...]",
-     [](Reader&, const At&, VaryDoc&) {}, not_written},
+     [](Reader&, const At&, VaryDoc&) {}},
 };
 
 }  // namespace

@@ -105,17 +105,29 @@ class YamlText {
 
 template <class T>
 struct Access {
-  void (*read)(Reader&, const At&, T&);
-  void (*write)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value; or `not_written`
+  using Read = void (*)(Reader&, const At&, T&);
+  using Write = void (*)(YamlText&, std::string_view key, const T&);  // writes nothing for an absent value
+
+  Read read;
+  Write write;
 };
-inline constexpr std::nullptr_t not_written = nullptr;
 template <class T>
 struct Field {
   std::string_view key;
   std::string_view takes;    // what stands there: "time", "whole number", "none | full"
   std::string_view meaning;  // one line, with the default
   Access<T> access;
-  Need need = Need::Optional;
+  Need need;
+
+  using Read = typename Access<T>::Read;
+  using Write = typename Access<T>::Write;
+  using Text = std::string_view;
+  constexpr Field(Text name, Text what, Text says, Access<T> both, Need needed = Need::Optional)
+      : key(name), takes(what), meaning(says), access(both), need(needed) {}
+  constexpr Field(Text name, Text what, Text says, Read reads, Write writes, Need needed = Need::Optional)
+      : Field(name, what, says, Access<T>{reads, writes}, needed) {}
+  constexpr Field(Text name, Text what, Text says, Read reads, Need needed = Need::Optional)  // is not written back
+      : Field(name, what, says, Access<T>{reads, nullptr}, needed) {}
 
   void write(YamlText& out, const T& target) const {
     if (access.write) access.write(out, key, target);
@@ -410,15 +422,19 @@ void read_section(Reader& reader, const At& at, Owner& target) {
     read_fields(reader, at, fields, value);
 }
 
+// Under its key: of an optional or a pointer what it holds, or nothing.
+template <class Value, class Write>
+void write_below(YamlText& out, std::string_view key, const Value& value, const Write& write) {
+  if constexpr (requires { *value; }) {
+    if (value) write_below(out, key, *value, write);
+  } else {
+    out.open(key), write(out, value), out.close();
+  }
+}
+
 template <auto Member, const auto& fields, class Owner>
 void write_section(YamlText& out, std::string_view key, const Owner& target) {
-  const auto& value = target.*Member;
-  if constexpr (requires { value.has_value(); }) {
-    if (!value) return;
-    out.open(key), write_fields(out, fields, *value), out.close();
-  } else {
-    out.open(key), write_fields(out, fields, value), out.close();
-  }
+  write_below(out, key, target.*Member, [](YamlText& below, const auto& value) { write_fields(below, fields, value); });
 }
 
 template <auto Member, const auto& fields>
@@ -432,14 +448,17 @@ template <auto Member, const auto& fields>
 constexpr SectionAccess<Member, fields> section;
 
 // Likewise, of a member that is read and written as a whole elsewhere.
+template <auto Member, auto Write, class Owner>
+void write_map(YamlText& out, std::string_view key, const Owner& target) {
+  write_below(out, key, target.*Member, Write);
+}
+
 template <auto Member, auto Read, auto Write>
 struct MapAccess {
   template <class Owner>
   constexpr operator Access<Owner>() const {
     return {[](Reader& reader, const At& at, Owner& target) { Read(reader, at, target.*Member); },
-            [](YamlText& out, std::string_view key, const Owner& target) {
-              out.open(key), Write(out, target.*Member), out.close();
-            }};
+            write_map<Member, Write, Owner>};
   }
 };
 template <auto Member, auto Read, auto Write>
