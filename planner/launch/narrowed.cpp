@@ -282,10 +282,8 @@ class Narrowing {
 
   void within() {
     found_.within.whole_nodes = true;
-    found_.within.lacks = [framework = words_.framework,
-                           tensor = found_.scenario.plan.split().expert_tensor](const Layout& layout) {
-      return lacks(framework, layout, tensor);
-    };
+    found_.within.lacks = [framework = words_.framework, tensor = found_.scenario.plan.split().expert_tensor](
+                              const Layout& layout) { return lacks(framework, layout, tensor); };
     if (found_.scenario.cluster.nodes > 1) found_.restricted.push_back("devices: of one node, or of whole nodes");
   }
 

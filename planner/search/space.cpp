@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -14,7 +12,6 @@
 #include "planner/plan_errors.hpp"
 #include "planner/refusals.hpp"
 #include "planner/sharding.hpp"
-#include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
 namespace pipewright::planner {
@@ -23,206 +20,6 @@ namespace {
 constexpr std::int64_t kMostContext = 64;                  // that `auto` opens; more are written down
 constexpr std::int64_t kMostExperts = 256;                 // likewise
 constexpr std::size_t kMostGroups = std::size_t{1} << 18;  // of layouts, about 400 bytes each
-
-const OpenField* open_field(const Scenario& scenario, const std::string& key) {
-  for (const OpenFields* fields : {&scenario.plan.open, &scenario.training.open})
-    if (const auto found = fields->find(key); found != fields->end()) return &found->second;
-  return nullptr;
-}
-
-// The values of a field: its own, those it is restricted to, or `all`.
-std::vector<std::int64_t> numbers(const Scenario& scenario, const std::string& key, std::int64_t own,
-                                  const std::vector<std::int64_t>& all) {
-  const OpenField* open = open_field(scenario, key);
-  if (open == nullptr) return {own};
-  if (open->among.empty()) return all;
-  std::vector<std::int64_t> values;
-  for (const std::string& text : open->among)
-    values.push_back(std::stoll(text));
-  std::sort(values.begin(), values.end());
-  return values;
-}
-
-std::vector<std::int64_t> up_to(std::int64_t most) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
-  std::iota(values.begin(), values.end(), 1);
-  return values;
-}
-
-std::vector<std::string> schedules_for(const Scenario& scenario) {
-  const OpenField* open = open_field(scenario, "schedule");
-  std::vector<std::string> names = {scenario.plan.schedule.value};
-  if (open != nullptr) names = open->among.empty() ? searched_schedules(&ScheduleRule::searched) : open->among;
-  if (scenario.plan.barrier.value != Barrier::Flush)
-    throw InputError(
-        scenario.plan.barrier.place, "plan.barrier",
-        "none: the search bounds and compares whole runs of a step; write flush, or settle the other keys of "
-        "the plan and ask simulate");
-  if (scenario.plan.offload_layers)
-    throw InputError(scenario.plan.offload_layers->place, "plan.offload_layers",
-                     "the search does not price what waits in the host's memory; settle the other keys of the plan, "
-                     "and ask simulate");
-  if (const Placed<bool>& weights = scenario.training.offload_weights; weights.value)
-    throw InputError(weights.place, "training.offload_weights",
-                     "the search does not bound what copies from the host's memory take; settle the other keys of the "
-                     "plan, and ask simulate");
-  if (scenario.plan.slices)
-    throw InputError(scenario.plan.slices->place, "plan.slices",
-                     "the search counts whole micro-batches; settle the other keys of the plan, and ask simulate");
-  for (const std::string& name : names)
-    if (const ScheduleRule* rule = find_schedule(name);
-        rule && rule->facts.pairs && scenario.plan.pairs.value == Pairs::Fused)
-      throw InputError(scenario.plan.pairs.place, "plan.pairs",
-                       "fused: the search counts the ops of " + name +
-                           " one after the other; write serial, or settle the other keys of the plan and ask simulate");
-  for (const std::string& name : names)
-    if (const ScheduleRule* rule = find_schedule(name); rule && rule->facts.uses_partner)
-      throw InputError(scenario.plan.schedule.place, "plan.schedule",
-                       name +
-                           ": the search's bounds do not know what a stage keeps for its partner; settle the other "
-                           "keys of the plan, and ask simulate");
-  for (const std::string& name : names)
-    if (const ScheduleRule* rule = find_schedule(name); rule && rule->made_for != nullptr)
-      throw InputError(
-          scenario.plan.schedule.place, "plan.schedule",
-          name +
-              " makes an order for the times of one plan, which the search does not; settle the other keys "
-              "of the plan, and ask simulate");
-  for (const std::string& name : names)
-    if (const ScheduleRule* rule = find_schedule(name); rule && both_ways(rule->chunk_order))
-      throw InputError(scenario.plan.schedule.place, "plan.schedule",
-                       name +
-                           " keeps each stage on two workers, which the search does not count; settle the other keys "
-                           "of the plan, and write partition: balanced");
-  return names;
-}
-
-// "interleaved_1f1b takes": the schedules with chunks, all or those `asked`, for a sentence.
-std::string those_with_chunks(const std::vector<std::string>& asked = {}) {
-  const auto names = schedule_names([&](const ScheduleRule& rule) {
-    return rule.facts.takes_chunks &&
-           (asked.empty() || std::find(asked.begin(), asked.end(), rule.name) != asked.end());
-  });
-  return listed(names, "and") + (names.size() == 1 ? " takes" : " take");
-}
-
-// Of the numbers of chunks per stage, those that a schedule takes.
-std::vector<int> chunks_of(const std::string& schedule, std::vector<int> chunks) {
-  const ScheduleRule& rule = *find_schedule(schedule);
-  if (!rule.facts.takes_chunks) return {1};
-  if (rule.chunks > 0) std::erase_if(chunks, [&](int v) { return v != rule.chunks; });
-  return chunks;
-}
-
-std::vector<int> chunks_for(const Scenario& scenario, std::int64_t stages) {
-  const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  std::vector<std::int64_t> all;
-  for (std::int64_t v = 2; v <= std::min<std::int64_t>(kMostChunksPerStage, layers / stages); ++v)
-    all.push_back(v);
-  std::vector<int> chunks;
-  for (const std::int64_t v : numbers(scenario, "virtual_stages", scenario.plan.virtual_stages.value, all))
-    if (v * stages <= layers) chunks.push_back(static_cast<int>(v));
-  return chunks;
-}
-
-bool chunks_are_given(const Scenario& scenario) {
-  return !is_open(scenario, "virtual_stages") && scenario.plan.virtual_stages.value > 1;
-}
-
-// How many of the copies may divide among them what zero says; 0: all, or what the scenario says.
-std::vector<int> shards_for(const Scenario& scenario, std::int64_t copies, std::int64_t devices_of_copy) {
-  const OpenField* open = open_field(scenario, "data_parallel_shard");
-  if (open == nullptr || copies == 1) return {0};
-  std::vector<int> shards;
-  if (open->among.empty()) {
-    shards.push_back(0);
-    const std::int64_t in_node = scenario.cluster.devices_per_node / std::max<std::int64_t>(1, devices_of_copy);
-    if (in_node > 1 && in_node < copies && copies % in_node == 0) shards.push_back(static_cast<int>(in_node));
-    return shards;
-  }
-  for (const std::int64_t shard : numbers(scenario, "data_parallel_shard", 0, {}))
-    if (shard <= copies && copies % shard == 0) shards.push_back(shard == copies ? 0 : static_cast<int>(shard));
-  return shards;
-}
-
-std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
-  const OpenField* open = open_field(scenario, "placement");
-  if (open == nullptr) {
-    const auto* order = std::get_if<PlacementOrder>(&scenario.plan.placement);
-    return {order != nullptr ? *order : PlacementOrder::Pipeline};
-  }
-  if (open->among.empty()) return {PlacementOrder::Pipeline, PlacementOrder::Data};
-  std::vector<PlacementOrder> orders;
-  for (const std::string& text : open->among) {
-    const bool by_pipeline = text == "pipeline" || text == "llama3";
-    const PlacementOrder order = by_pipeline ? PlacementOrder::Pipeline : PlacementOrder::Data;
-    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
-  }
-  return orders;
-}
-
-struct Batch {
-  std::int64_t size, count;  // of a micro-batch, and how many per copy
-};
-
-// The micro-batches of a copy; empty: none divides its share of the batch.
-std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
-  const Training& training = scenario.training;
-  const bool size_open = is_open(scenario, "micro_batch_size"), count_open = is_open(scenario, "micro_batches");
-  if (!size_open && !count_open) {
-    if (training.global_batch_size && training.global_batch_size->value % copies != 0) return {};
-    if (is_open(scenario, "data_parallel") && training.global_batch_size) {
-      const std::int64_t share = training.global_batch_size->value / copies;
-      if (training.micro_batch_size) {
-        if (share % training.micro_batch_size->value != 0) return {};
-        return {{training.micro_batch_size->value, share / training.micro_batch_size->value}};
-      }
-      if (training.micro_batches) {
-        if (share % training.micro_batches->value != 0) return {};
-        return {{share / training.micro_batches->value, training.micro_batches->value}};
-      }
-    }
-    const BatchSplit split = batch_split(training, copies);
-    if (split.last_micro_batch_size != split.micro_batch_size) return {};
-    return {{split.micro_batch_size, split.micro_batches}};
-  }
-  if (!training.global_batch_size)
-    throw InputError(training.place, "training",
-                     "micro-batches are left open, but nothing says how many samples a step has; give "
-                     "global_batch_size");
-  const std::int64_t batch = training.global_batch_size->value;
-  if (batch % copies != 0) return {};
-  const std::int64_t share = batch / copies;
-  std::vector<Batch> result;
-  if (!size_open && training.micro_batch_size) {
-    const std::int64_t size = training.micro_batch_size->value;
-    if (share % size == 0) result.push_back({size, share / size});
-    return result;
-  }
-  if (!count_open && training.micro_batches) {
-    const std::int64_t count = training.micro_batches->value;
-    if (share % count == 0) result.push_back({share / count, count});
-    return result;
-  }
-  for (const std::int64_t size : numbers(scenario, "micro_batch_size", 0, divisors(share)))
-    if (share % size == 0) {
-      const std::vector<std::int64_t> counts = numbers(scenario, "micro_batches", share / size, {share / size});
-      if (std::find(counts.begin(), counts.end(), share / size) != counts.end()) result.push_back({size, share / size});
-    }
-  return result;
-}
-
-std::vector<bool> sequence_parallel_for(const Scenario& scenario, std::int64_t group) {
-  if (group == 1) return {false};
-  const OpenField* open = open_field(scenario, "sequence_parallel");
-  if (open == nullptr) return {scenario.plan.sequence_parallel.value};
-  if (open->among.empty()) return {true};
-  std::vector<bool> values;
-  for (const bool value : {true, false})
-    if (std::find(open->among.begin(), open->among.end(), value ? "true" : "false") != open->among.end())
-      values.push_back(value);
-  return values;
-}
 
 bool has_gradients_apart(const GivenSchedule& given) {
   return std::any_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
@@ -300,52 +97,6 @@ void check_fixed(const Scenario& scenario) {
       throw InputError(or_else(plan.schedule.place, plan.place), "plan.schedule",
                        unknown_or_begun(schedule, schedule_names()));
 }
-
-}  // namespace
-
-bool is_open(const Scenario& scenario, const std::string& key) {
-  return open_field(scenario, key) != nullptr;
-}
-
-bool anything_open(const Scenario& scenario) {
-  return !scenario.plan.open.empty() || !scenario.training.open.empty();
-}
-
-std::vector<Recompute> recomputations(const Scenario& scenario, std::int64_t context_parallel) {
-  const OpenField* open = open_field(scenario, "recompute");
-  if (open == nullptr) {
-    const std::vector<Recompute>& asked = scenario.plan.recompute.value;
-    return asked == std::vector{Recompute::Knapsack} ? asked : std::vector<Recompute>{};
-  }
-  const bool cores = drops_any(scenario.model, scenario.plan.recompute_modules);
-  std::vector<Recompute> modes;
-  const auto allowed = [&](std::string_view name) {
-    return open->among.empty() || std::find(open->among.begin(), open->among.end(), name) != open->among.end();
-  };
-  if (allowed("none")) modes.push_back(Recompute::None);
-  const bool operators = scenario.plan.recompute_modules.has(Module::Operators);
-  if (allowed("selective") && (cores || !open->among.empty()) && !(operators && context_parallel > 1))
-    modes.push_back(Recompute::Selective);
-  if (!open->among.empty() && allowed("blocks")) modes.push_back(Recompute::Blocks);
-  if (allowed("knapsack")) modes.push_back(Recompute::Knapsack);
-  if (allowed("full")) modes.push_back(Recompute::Full);
-  return modes;
-}
-
-// Whether t devices can compute every layer together; what settle() in core/model/graph.hpp refuses is left out.
-bool divides(const Model& model, std::int64_t t) {
-  bool any = t == 1;
-  for (const Layer& layer : model.layers) {
-    if (t == 1) break;
-    if (layer.work < 0) return false;
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    if (work.shards > 0 && work.shards % t != 0) return false;
-    any |= work.shards > 0 || work.split_vocabulary;
-  }
-  return any;
-}
-
-namespace {
 
 const std::string kNoBatch = "the batch does not divide among copies and micro-batches";
 const std::string kNoExperts = "expert_parallel does not go with the experts, the devices or other keys";
@@ -629,8 +380,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   number(training.micro_batch_size, layout.micro_batch_size);
   training.micro_batches.reset();
   training.zero = layout.zero;
-  if (layout.zero >= kGradientsSharded && request.sync_of_scattered)
-    request.gradient_sync = *request.sync_of_scattered;
+  if (layout.zero >= kGradientsSharded && request.sync_of_scattered) request.gradient_sync = *request.sync_of_scattered;
   if (plan != nullptr) {
     LayerCounts counts;
     for (const LayerRange& range : plan->uncut())

@@ -10,6 +10,7 @@
 #include "core/answers/ranking.hpp"
 #include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
+#include "planner/search/open_values.hpp"
 
 namespace pipewright::planner {
 
@@ -52,19 +53,9 @@ struct Within {
 //   zero 0 | 1, and 2 | 3 on one stage; placement pipeline | data      where there are several copies
 // Throws InputError for fields that contradict one another, naming them, and for more than 2^18 groups.
 Space layouts_of(const Scenario& scenario, const Within& within = {});
-constexpr int kMostChunksPerStage = 16;
 
 // The members of a group, in order.
 std::vector<Layout> members(const LayoutGroup& group);
-
-// Whether the scenario leaves a field of the plan ("stages") or of the training ("zero") open.
-bool is_open(const Scenario& scenario, const std::string& key);
-bool anything_open(const Scenario& scenario);
-
-// The recomputations that a stage may have: none, selective (where the model has attention cores), a set of layers
-// (knapsack), full; blocks where it is asked for, for such sets have the blocks among them. Empty: the scenario fixes
-// it. Of layers whose sequences are shared by several devices no operators are saved (plan.recompute_modules).
-std::vector<Recompute> recomputations(const Scenario& scenario, std::int64_t context_parallel = 1);
 
 // The scenario with the layout, cuts and recomputation of a plan, nothing left open. The model is settled for it.
 Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan);

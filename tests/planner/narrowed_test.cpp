@@ -210,9 +210,8 @@ TEST_CASE("torchtitan shares sequences where weights are divided, and open conte
 }
 
 TEST_CASE("ZeRO that is left open is searched as far as DeepSpeed has it, and launched as it is") {
-  const Narrowed narrow =
-      narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto"),
-               Framework::DeepSpeed);
+  const Narrowed narrow = narrowed(
+      small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: auto"), Framework::DeepSpeed);
   bool divided = false;
   const Space space = layouts_of(narrow.scenario, narrow.within);
   for (const LayoutGroup& group : space.groups)
