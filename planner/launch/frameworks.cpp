@@ -107,13 +107,13 @@ void replace(T& field, std::type_identity_t<T> by, const Told& differs, const st
 void settle_gradient_precision(Training& training, Framework framework, const Told& differs) {
   const Precision asked = training.gradient_precision.value_or(training.precision);
   // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
+  const bool whole = training.zero == 0 && !training.open.contains("zero");  // else `lacks` knows
   const bool in_fp32 = framework == Framework::Megatron || framework == Framework::Torchtitan ||
-                       (framework == Framework::DeepSpeed && training.zero == 0);
+                       (framework == Framework::DeepSpeed && whole);
   if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32)
     replace(training.gradient_precision, Precision::Fp32, differs,
             "gradient_precision: bf16 training accumulates its gradients in fp32");
-  if (framework == Framework::DeepSpeed && training.precision == Precision::Fp16 && training.zero == 0 &&
-      asked != Precision::Fp16) {
+  if (framework == Framework::DeepSpeed && training.precision == Precision::Fp16 && whole && asked != Precision::Fp16) {
     differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
     training.gradient_precision.reset();
   }
@@ -187,7 +187,8 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
     differs("reduce_gradients: micro_batch is not there in a pipeline; step");
     plan.reduce_gradients.reset();
   }
-  if (plan.reduce_gradients && !stages && plan.reduce_gradients->value == ReduceGradients::Step) {
+  const bool one_stage = !stages || plan.open.contains("stages");  // then pipelines have it by themselves
+  if (plan.reduce_gradients && one_stage && plan.reduce_gradients->value == ReduceGradients::Step) {
     differs("reduce_gradients: step is not there; gradients are divided after every micro-batch: micro_batch");
     plan.reduce_gradients.reset();
   }
@@ -258,7 +259,7 @@ void settle_host_update(Training& training, Framework framework, const Told& dif
     asked = 0;
     return;
   }
-  if (training.zero > 0) return;
+  if (training.zero > 0 || training.open.contains("zero")) return;
   differs("zero: 0 is not there with offload_optimizer; optimizer states are divided: 1");
   training.zero = 1;
 }
@@ -268,7 +269,8 @@ void settle_states(Training& training, Framework framework, const Told& differs)
   Moments& moments = training.moments.value;
   MasterWeights& masters = training.master_weights.value;
   if (weight_bytes(training.precision).value == 4) masters = MasterWeights::Fp32;  // of no effect
-  const bool aware = framework == Framework::Megatron && training.optimizer == Optimizer::Adam && training.zero > 0;
+  const bool zero = training.zero > 0 || training.open.contains("zero");           // whole copies: `lacks`
+  const bool aware = framework == Framework::Megatron && training.optimizer == Optimizer::Adam && zero;
   if (moments != Moments::Fp32 && (!aware || moments == Moments::Int8))
     replace(moments, Moments::Fp32, differs, "moments: in fewer bits are not there; fp32");
   if (masters == MasterWeights::None || (masters != MasterWeights::Fp32 && !aware))
@@ -452,15 +454,28 @@ const FrameworkWords* find_framework(std::string_view word) {
   return found == kFrameworks.end() ? nullptr : &*found;
 }
 
-std::string lacks(Framework framework, const Layout& layout, int expert_tensor) {
+std::string lacks(Framework framework, const Scenario& scenario, const Layout& layout) {
+  const Training& training = scenario.training;
+  const TensorParallel split{layout.tensor_parallel, layout.sequence_parallel, layout.expert_parallel,
+                             scenario.plan.split().expert_tensor};
+  const bool engine = framework == Framework::Megatron || framework == Framework::DeepSpeed;
+  if (layout.zero == 0 && engine && training.offload_optimizer.value > 0) return "zero: 0 with offload_optimizer";
+  if (layout.zero == 0 && framework == Framework::Megatron &&
+      (training.moments.value != Moments::Fp32 || training.master_weights.value != MasterWeights::Fp32))
+    return "zero: 0 with states in fewer bits";
+  if (layout.zero == 0 && framework == Framework::DeepSpeed) {
+    const Precision gradients = training.gradient_precision.value_or(training.precision);
+    if (training.precision == Precision::Bf16 && gradients != Precision::Fp32) return "zero: 0 with gradients in bf16";
+    if (training.precision == Precision::Fp16 && gradients != Precision::Fp16)
+      return "zero: 0 with fp16 and gradients in fp32";
+  }
   if (framework == Framework::Torchtitan) {
-    const TensorParallel split{layout.tensor_parallel, layout.sequence_parallel, layout.expert_parallel, expert_tensor};
     if (layout.zero < kGradientsSharded && (layout.context_parallel > 1 || split.sends_tokens()))
       return "context_parallel or expert_parallel without zero: 3";
     if (!torchtitan_divides(split, layout.context_parallel))
       return "expert_parallel that is not a multiple of what torchtitan divides experts by";
   }
-  if (layout.zero < kGradientsSharded || words(framework).zeros_in_pipelines) return {};
+  if (layout.zero < kGradientsSharded || layout.copies() == 1 || words(framework).zeros_in_pipelines) return {};
   if (layout.stages > 1) return "zero: 2 or 3 in a pipeline";
   const bool engine_alone = framework == Framework::DeepSpeed && layout.tensor_parallel > 1;
   return engine_alone ? "zero: 2 or 3 with tensor parallelism" : "";
@@ -519,7 +534,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_host_update(training, framework, differs);
   // What is scattered bucket by bucket need not wait (overlap_comm).                                    [DeepSpeed26]
   const bool scattered = training.zero >= kGradientsSharded;
-  if (training.open.contains("zero") && words(framework).gradient_sync)
+  if (training.open.contains("zero") && training.optimizer != Optimizer::Muon)
     scenario.plan.sync_of_scattered = GradientSync::Overlapped;
   if (training.optimizer == Optimizer::Muon && scenario.plan.gradient_sync == GradientSync::Overlapped) {
     differs("gradient_sync: gradients are all-reduced behind the last backward with muon; blocking");

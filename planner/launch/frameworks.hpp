@@ -43,8 +43,8 @@ std::string_view name(Framework framework);
 const FrameworkWords* find_framework(std::string_view word);  // nullptr: none is called so
 
 // What of a layout the framework does not have, for a count of layouts: "context_parallel without zero: 3"; empty:
-// nothing. `expert_tensor`: TensorParallel::expert_tensor.
-std::string lacks(Framework framework, const Layout& layout, int expert_tensor);
+// nothing. Of the scenario counts what a search leaves alone.
+std::string lacks(Framework framework, const Scenario& scenario, const Layout& layout);
 
 // Throws InputError where the framework cannot train the model at all, or not in the order that the plan gives.
 void check_model(const Scenario& scenario, Framework framework);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -250,9 +251,26 @@ class Narrowing {
     });
   }
 
+  // ZeRO 2 or 3 where pipelines may be chosen that have 1 at most: both are searched.
+  void one_in_pipelines() {
+    Training& training = found_.scenario.training;
+    if (words_.zeros_in_pipelines || words_.zeros.size() < 4 || !has_copies() || !plan().open.contains("stages"))
+      return;
+    const auto open = training.open.find("zero");
+    std::vector<std::string> among =
+        open == training.open.end() ? std::vector{std::to_string(training.zero)} : open->second.among;
+    if (among.size() != 1 || (among.front() != "2" && among.front() != "3")) return;
+    tell("training.zero", fmt::format("zero: {} on one stage; 1 in pipelines, which have no more", among.front()));
+    asked_zero_ = std::stoll(among.front());
+    among.insert(among.begin(), "1");
+    training.open["zero"] = {.place = training.place, .among = std::move(among)};
+    training.zero = 0;
+  }
+
   // Of the stages of ZeRO that may be chosen those that the framework has; the one that is left is settled.
   void zero() {
     Training& training = found_.scenario.training;
+    one_in_pipelines();
     const auto open = training.open.find("zero");
     if (open == training.open.end()) return;
     std::vector<std::string>& among = open->second.among;
@@ -262,15 +280,13 @@ class Narrowing {
     if (among.empty() && words_.zeros.size() == 4) return;
     std::vector<std::string> usual;
     for (const std::int64_t zero : words_.zeros)
-      usual.push_back(std::to_string(zero));
-    for (const std::string& value : among.empty() ? usual : among) {
-      const bool in_stages = words_.zeros_in_pipelines || !stages || (value != "2" && value != "3");
-      if (in_stages && std::find(usual.begin(), usual.end(), value) != usual.end()) left.push_back(value);
-    }
+      if (words_.zeros_in_pipelines || !stages || zero < kGradientsSharded) usual.push_back(std::to_string(zero));
+    for (const std::string& value : among.empty() ? usual : among)
+      if (std::find(usual.begin(), usual.end(), value) != usual.end()) left.push_back(value);
     if (left.empty())
       throw InputError(open->second.place,
                        fmt::format("training.zero: none of these is there in {}; write {}, or leave --for {} out",
-                                   words_.name, fmt::join(words_.zeros, " or "), words_.word));
+                                   words_.name, either(usual), words_.word));
     if (left.size() > 1) {
       among = left;
       return;
@@ -282,8 +298,13 @@ class Narrowing {
 
   void within() {
     found_.within.whole_nodes = true;
-    found_.within.lacks = [framework = words_.framework, tensor = found_.scenario.plan.split().expert_tensor](
-                              const Layout& layout) { return lacks(framework, layout, tensor); };
+    found_.within.lacks = [framework = words_.framework, asked = asked_zero_,
+                           scenario = std::make_shared<const Scenario>(found_.scenario)](const Layout& layout) {
+      Layout more = layout;
+      more.zero = asked;
+      const bool less = layout.copies() > 1 && layout.zero < asked && lacks(framework, *scenario, more).empty();
+      return less ? fmt::format("zero: {} where {} is there", layout.zero, asked) : lacks(framework, *scenario, layout);
+    };
     if (found_.scenario.cluster.nodes > 1) found_.restricted.push_back("devices: of one node, or of whole nodes");
   }
 
@@ -299,6 +320,7 @@ class Narrowing {
 
   const FrameworkWords& words_;
   Narrowed found_;
+  std::int64_t asked_zero_ = 0;  // where pipelines may have less
 };
 
 }  // namespace

@@ -172,7 +172,7 @@ class SpaceOf {
       layout.tensor_parallel = static_cast<int>(t), layout.context_parallel = static_cast<int>(context);
       add_pipelines(layout, t * context);
     }
-    if (space_.groups.empty() && refused_ && !space_.left_out.contains(kNoBatch))
+    if (space_.groups.empty() && refused_ && !lacking_ && !space_.left_out.contains(kNoBatch))
       throw InputError(or_else(plan_.expert_parallel.place, plan_.place), fmt::format("plan.{}", refused_->key),
                        refused_->why);
     return std::move(space_);
@@ -261,12 +261,16 @@ class SpaceOf {
   void leave_out_zeros(LayoutGroup& group) {
     if (!within_.lacks) return;
     Layout layout = group.first;
+    // Of one copy it says nothing, but frameworks want it for other things.
+    if (layout.copies() == 1 && is_open(scenario_, "zero") && !within_.lacks(layout).empty())
+      group.zeros = numbers(scenario_, "zero", 0, {1, 2, 3});
     std::erase_if(group.zeros, [&](std::int64_t zero) {
       layout.zero = zero;
       const std::string reason = within_.lacks(layout);
-      if (!reason.empty()) left_out_(reason);
+      if (!reason.empty()) left_out_(reason), lacking_ = true;
       return !reason.empty();
     });
+    if (layout.copies() == 1 && group.zeros.size() > 1) group.zeros.resize(1);
   }
 
   // Whether gradients and weights of copies can be divided as they are reduced.
@@ -302,7 +306,8 @@ class SpaceOf {
   std::int64_t devices_, layers_;
   std::vector<std::string> schedules_;
   std::vector<PlacementOrder> placements_;
-  Scenario asked_;  // to try degrees with
+  bool lacking_ = false;  // some layout was left out by within_.lacks
+  Scenario asked_;        // to try degrees with
   std::optional<Refusal> refused_;
   Space space_;
   std::function<void(const std::string&)> left_out_ = [this](const std::string& reason) { ++space_.left_out[reason]; };

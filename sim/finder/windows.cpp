@@ -116,7 +116,12 @@ bool PassWindows::from_first_pass() {
 bool PassWindows::two_at_a_time(StageId stage) {
   for (int a = 0; a < static_cast<int>(codes_); ++a)
     for (int b = a + 1; b < static_cast<int>(codes_); ++b) {
-      effort_ -= micro_batches_ * micro_batches_;
+      const std::int64_t pairs = std::int64_t{micro_batches_} * micro_batches_;
+      if (effort_ < pairs) {
+        effort_ = 0;
+        return true;
+      }
+      effort_ -= pairs;
       for (int i = 0; i < micro_batches_; ++i)
         for (int j = 0; j < micro_batches_; ++j) {
           const std::size_t x = pass(stage, a, i), y = pass(stage, b, j);

@@ -5,8 +5,11 @@
 //
 //   00112233aa44bbwwcc55ddwwee66...   the times of the plan decide
 //
-// Its bound and its search: docs/how-it-works/finder.md; 5000 orders are tried, of seed 1.
+// Its bound and its search: docs/how-it-works/finder.md; 5000 orders are tried, of seed 1, and fewer of many passes, so that
+// it takes a few seconds.
 //                                                    tests/planner/made_order_test.cpp "as good as the fixed one"
+#include <algorithm>
+
 #include "sim/finder/find_order.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
@@ -14,19 +17,33 @@
 namespace pipewright::sim {
 namespace {
 
+constexpr std::int64_t kMostOrders = 5000, kLeastOrders = 50, kMostPasses = 4'000'000;  // of all orders
+
 std::vector<std::vector<Op>> searched_order(const OrderProblem& problem) {
-  const FoundOrder found = find_order(problem, {.evaluations = 5000, .seed = 1});
+  const std::int64_t passes = std::int64_t{kPassKinds} * problem.chunks() * problem.micro_batches;
+  const std::int64_t orders = std::clamp(kMostPasses / passes, kLeastOrders, kMostOrders);
+  const FoundOrder found = find_order(problem, {.evaluations = orders, .seed = 1});
   if (found.order.begin.empty()) return {};
   return ops_of(problem, found.order.codes);
 }
 
+std::string found_order_refusal(const ScheduleShape& shape) {
+  if (shape.virtual_stages <= kMostRows) return "";
+  return "virtual_stages is " + std::to_string(shape.virtual_stages) +
+         ", more chunks on a stage than orders are found for: set plan.virtual_stages: " + std::to_string(kMostRows) +
+         " or less, or use schedule: interleaved_zb";
+}
+
 // A rule without name, title and seats.
 ScheduleRule finds_order(Schedule (*compute)(const ScheduleShape&)) {
-  return {.source = "ZeroBubble23",
+  return {.name = {},
+          .title = {},
+          .source = "ZeroBubble23",
           .memory = "plan.most_in_flight micro-batches on every stage, by default K",
           .flush = true,
           .splits_backward = true,
           .compute = compute,
+          .also_refused = found_order_refusal,
           .peak_in_flight = [](const ScheduleShape&, StageId) -> std::optional<std::int64_t> { return std::nullopt; },
           .facts = {.takes_chunks = true, .limits_in_flight = true},
           .made_for = searched_order,

@@ -49,6 +49,13 @@ TEST_CASE("an order made for a plan is as good as the fixed one with as much in 
   }
 }
 
+TEST_CASE("orders are found for 80 chunks a stage at most") {
+  Scenario scenario = uniform_scenario({.layers = 324, .micro_batches = 2});
+  scenario.plan.schedule.value = "search", scenario.plan.virtual_stages.value = 81;
+  CHECK(error_of(scenario).find("virtual_stages is 81, more chunks on a stage than orders are found for: set "
+                                "plan.virtual_stages: 80 or less") != std::string::npos);
+}
+
 TEST_CASE("where less is kept for Ws, more micro-batches fit the limit, and the span is no longer") {
   Scenario scenario = uneven("zb_auto", 1);
   scenario.plan.most_in_flight = Placed<std::int64_t>{6, {}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "io/read/read_scenario.hpp"
 #include "planner/launch/nearest.hpp"
@@ -38,6 +39,19 @@ std::string refusal(const Scenario& scenario, Framework framework) {
 bool tells(const Narrowed& narrow, const std::string& what) {
   return std::any_of(narrow.restricted.begin(), narrow.restricted.end(),
                      [&](const std::string& each) { return each.starts_with(what); });
+}
+
+// Every plan of the ranking, by its layout in words; each is launched as it is.
+std::string launched(const Narrowed& narrow, Framework framework) {
+  const auto found = search(narrow.scenario, {.top = 40, .gap = 0, .within = narrow.within, .kept = narrow.keys});
+  std::string all;
+  for (const Found& each : std::get<SearchAnswer>(found).plans) {
+    CAPTURE(in_words(each.layout));
+    CHECK(nearest_plan(*each.scenario, each.plan, framework).differences == std::vector<std::string>{});
+    all +=
+        fmt::format("{} stages {} copies zero {}\n", each.layout.stages, each.layout.data_parallel, each.layout.zero);
+  }
+  return all;
 }
 
 }  // namespace
@@ -226,14 +240,50 @@ TEST_CASE("ZeRO that is left open is searched as far as DeepSpeed has it, and la
       narrowed(small_for("auto", "optimizer: adam, precision: bf16, micro_batch_size: auto, zero: {auto: [1, 2, 3]}"),
                Framework::DeepSpeed);
   CHECK(layouts_of(listed.scenario, listed.within).left_out.contains("zero: 2 or 3 in a pipeline"));
-  const auto found = search(listed.scenario, {.top = 40, .gap = 0, .within = listed.within, .kept = listed.keys});
-  bool scattered = false;
-  for (const Found& each : std::get<SearchAnswer>(found).plans) {
-    CAPTURE(in_words(each.layout));
-    scattered |= each.layout.zero > 1;
-    CHECK(nearest_plan(*each.scenario, each.plan, Framework::DeepSpeed).differences == std::vector<std::string>{});
+  launched(listed, Framework::DeepSpeed);
+}
+
+TEST_CASE("ZeRO 2 and 3 that are fixed stay so on one stage, and mean nothing for one copy") {
+  const auto of = [](const std::string& plan, const std::string& more) {
+    return small_for(plan, "optimizer: adam, precision: bf16, micro_batch_size: 1" + more);
+  };
+  for (const Framework framework : {Framework::Megatron, Framework::DeepSpeed}) {
+    // Pipelines have 1 at most.
+    for (const char* zero : {", zero: 3", ", zero: {auto: [3]}"}) {
+      const Narrowed narrow = narrowed(of("{stages: auto, data_parallel: auto, schedule: 1f1b}", zero), framework);
+      CHECK(tells(narrow, "zero: 3 on one stage; 1 in pipelines, which have no more"));
+      const std::string plans = launched(narrow, framework);
+      CHECK(plans.find("1 stages 8 copies zero 3") != std::string::npos);
+      CHECK(plans.find("2 stages 4 copies zero 1") != std::string::npos);
+      CHECK(plans.find("2 stages 4 copies zero 3") == std::string::npos);
+      CHECK(plans.find("1 stages 8 copies zero 1") == std::string::npos);
+    }
+    const Narrowed alone = narrowed(of("{stages: auto, data_parallel: 1, schedule: 1f1b}", ", zero: 3"), framework);
+    CHECK(launched(alone, framework).find("8 stages 1 copies") != std::string::npos);
+    // What goes with some values of ZeRO alone.
+    for (const char* more : {", gradient_precision: bf16", ", moments: bf16"}) {
+      CAPTURE(more);
+      launched(narrowed(of("{stages: auto, data_parallel: auto, schedule: 1f1b}", std::string(", zero: auto") + more),
+                        framework),
+               framework);
+    }
+    for (const char* key : {"reduce_gradients: step", "gradient_sync: blocking"})
+      launched(
+          narrowed(of(std::string("{stages: auto, data_parallel: auto, schedule: 1f1b, ") + key + "}", ", zero: auto"),
+                   framework),
+          framework);
   }
-  CHECK(scattered);
+  // Open ZeRO loses nothing of what a fixed one has.
+  const auto best = [&](const char* zero) {
+    const Narrowed narrow =
+        narrowed(of("{stages: {auto: [2, 4]}, data_parallel: auto, schedule: 1f1b}", zero), Framework::DeepSpeed);
+    const auto found = search(narrow.scenario, {.top = 1, .gap = 0, .within = narrow.within, .kept = narrow.keys});
+    return std::get<SearchAnswer>(found).plans.front().report.step_time;
+  };
+  CHECK(best(", zero: auto") <= best(", zero: 1"));
+  CHECK(refusal(of("{stages: 2, data_parallel: auto}", ", zero: {auto: [2, 3]}"), Framework::DeepSpeed)
+            .find("none of these is there in DeepSpeed; write 0 or 1, or leave --for deepspeed out") !=
+        std::string::npos);
 }
 
 TEST_CASE("experts that are open are closed where a framework cannot divide them") {
