@@ -62,7 +62,7 @@ ScheduleRule search_order() {
 ScheduleRule v_search() {
   ScheduleRule rule = finds_order([](const ScheduleShape& shape) { return made_schedule(v_search(), shape); });
   rule.name = "v_search";
-  rule.title = "likewise with two chunks on each stage, on the way to the last stage and back";
+  rule.title = "split backwards in the best order that is found, with two chunks on each stage, there and back";
   rule.chunk_order = ChunkOrder::V, rule.chunks = 2;
   return rule;
 }
