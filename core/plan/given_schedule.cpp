@@ -118,13 +118,14 @@ class Settled {
     if (P % 2 != 0 || (P > 2 && K % P != 0)) return false;
     Seating seating{
         .stages = K, .chunk_order = ChunkOrder::InTurns, .micro_batches = given_.micro_batches, .pipelines = P};
-    for (std::size_t v = 0; v < owner_.size(); ++v)
-      if (seating.stage_of(static_cast<int>(v) % K, static_cast<int>(v) / K) != static_cast<int>(owner_[v]))
-        return false;
+    for (std::size_t v = 0; v < owner_.size(); ++v) {
+      const auto [chunk, way] = seating.of_number_in_file(static_cast<int>(v));
+      if (seating.stage_of(chunk, way) != static_cast<int>(owner_[v])) return false;
+    }
     std::vector<int> dealt(at(given_.micro_batches), -1);
     for (const Entry& entry : entries_) {
       int& pipeline = dealt[entry.op.micro_batch];
-      const int here = entry.op.virtual_stage / K;
+      const int here = seating.of_number_in_file(entry.op.virtual_stage).way;
       if (pipeline >= 0 && pipeline != here && P == 2) return false;  // one pipeline, there and back
       if (pipeline >= 0 && pipeline != here)
         throw InputError(place(entry), label(entry.op) + " is of pipeline " + std::to_string(here) +
@@ -144,7 +145,7 @@ class Settled {
                                                      std::to_string(given_.micro_batches - 1) +
                                                      " does; micro-batches are numbered from 0 without gaps");
     for (Entry& entry : entries_) {
-      entry.op.virtual_stage = static_cast<std::uint16_t>(entry.op.virtual_stage % K);
+      entry.op.virtual_stage = static_cast<std::uint16_t>(seating.of_number_in_file(entry.op.virtual_stage).chunk);
       given_.compute[entry.worker][entry.index] = entry.op;
     }
     std::sort(entries_.begin(), entries_.end(), before);

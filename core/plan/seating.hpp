@@ -180,6 +180,12 @@ struct Seating {
   VirtualStageId number_in_file(VirtualStageId v, std::int64_t m) const {
     return both_ways() ? v + holder_of(v, m) * stages : int{v};
   }
+  // Back from such a number: the chunk, and which of its ways it is.
+  struct InFile {
+    VirtualStageId chunk;
+    int way;
+  };
+  InFile of_number_in_file(int number) const { return {number % stages, number / stages}; }
   // Whether gradients of a chunk are summed over several workers, and over how many.
   bool reduced(VirtualStageId v) const { return members(v) > 1; }
   bool any_reduced() const {

@@ -97,6 +97,22 @@ const char* optimizer_name(Optimizer optimizer) {
 
 using Told = std::function<void(const std::string&)>;
 
+// What keeps ZeRO 2 and 3 from copies of a plan with so many stages; "": nothing, or the framework has them there.
+std::string zero_lacks(const FrameworkWords& words, std::int64_t zero, bool stages, std::int64_t tensor_parallel) {
+  if (zero < kGradientsSharded || words.zeros_in_pipelines) return "";
+  if (stages) return "in a pipeline";
+  return words.framework == Framework::DeepSpeed && tensor_parallel > 1 ? "with tensor parallelism" : "";
+}
+
+// In what gradients are added up where the framework leaves no choice.                             [DeepSpeed26]
+std::optional<Precision> gradients_in(Framework framework, Precision trained_in, std::int64_t zero) {
+  const bool engine_alone = framework == Framework::DeepSpeed && zero == 0;
+  const bool bf16 = trained_in == Precision::Bf16, fp16 = trained_in == Precision::Fp16;
+  if (bf16 && (framework == Framework::Megatron || framework == Framework::Torchtitan || engine_alone))
+    return Precision::Fp32;
+  return fp16 && engine_alone ? std::optional(Precision::Fp16) : std::nullopt;
+}
+
 // Says that a field differs, and takes what is there.
 template <class T>
 void replace(T& field, std::type_identity_t<T> by, const Told& differs, const std::string& what) {
@@ -106,14 +122,12 @@ void replace(T& field, std::type_identity_t<T> by, const Told& differs, const st
 
 void settle_gradient_precision(Training& training, Framework framework, const Told& differs) {
   const Precision asked = training.gradient_precision.value_or(training.precision);
-  // DeepSpeed: as its engine checks, without ZeRO.                                              [DeepSpeed26]
-  const bool whole = training.zero == 0 && !training.open.contains("zero");  // else `lacks` knows
-  const bool in_fp32 = framework == Framework::Megatron || framework == Framework::Torchtitan ||
-                       (framework == Framework::DeepSpeed && whole);
-  if (in_fp32 && training.precision == Precision::Bf16 && asked != Precision::Fp32)
-    replace(training.gradient_precision, Precision::Fp32, differs,
+  const std::int64_t zero = training.open.contains("zero") ? 1 : training.zero;  // of 0 among others: `lacks`
+  const std::optional<Precision> has = gradients_in(framework, training.precision, zero);
+  if (has == Precision::Fp32 && asked != has)
+    replace(training.gradient_precision, has, differs,
             "gradient_precision: bf16 training accumulates its gradients in fp32");
-  if (framework == Framework::DeepSpeed && training.precision == Precision::Fp16 && whole && asked != Precision::Fp16) {
+  if (has == Precision::Fp16 && asked != has) {
     differs("gradient_precision: fp16 training accumulates its gradients in fp16 but with ZeRO; fp16");
     training.gradient_precision.reset();
   }
@@ -142,20 +156,16 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
   const auto in_table = [&](std::int64_t zero) {
     return std::find(words.zeros.begin(), words.zeros.end(), zero) != words.zeros.end();
   };
-  const bool engine_alone = words.framework == Framework::DeepSpeed && plan.tensor_parallel.value > 1;
-  const auto has = [&](std::int64_t zero) {
-    return in_table(zero) && (zero < kGradientsSharded || words.zeros_in_pipelines || (!stages && !engine_alone));
-  };
+  const auto lack = [&](std::int64_t zero) { return zero_lacks(words, zero, stages, plan.tensor_parallel.value); };
+  const auto has = [&](std::int64_t zero) { return in_table(zero) && lack(zero).empty(); };
   const std::int64_t asked = training.zero;
   if (!has(asked) && asked == 2 && has(3)) {
     differs("zero: 2 is not there; weights are divided, too, and kept from forward to backward: 3");
     training.zero = 3;
     plan.reshard_after_forward = Placed<bool>{false, {}};
   } else if (!has(asked) && has(1)) {
-    differs(fmt::format("zero: {} is not there{}; optimizer states alone are divided: 1", asked,
-                        !in_table(asked) ? ""
-                        : stages         ? " in a pipeline"
-                                         : " with tensor parallelism"));
+    const std::string where = in_table(asked) ? " " + lack(asked) : "";
+    differs(fmt::format("zero: {} is not there{}; optimizer states alone are divided: 1", asked, where));
     training.zero = 1;
   } else if (!has(asked)) {
     replace(training.zero, 0, differs,
@@ -463,22 +473,18 @@ std::string lacks(Framework framework, const Scenario& scenario, const Layout& l
   if (layout.zero == 0 && framework == Framework::Megatron &&
       (training.moments.value != Moments::Fp32 || training.master_weights.value != MasterWeights::Fp32))
     return "zero: 0 with states in fewer bits";
-  if (layout.zero == 0 && framework == Framework::DeepSpeed) {
-    const Precision gradients = training.gradient_precision.value_or(training.precision);
-    if (training.precision == Precision::Bf16 && gradients != Precision::Fp32) return "zero: 0 with gradients in bf16";
-    if (training.precision == Precision::Fp16 && gradients != Precision::Fp16)
-      return "zero: 0 with fp16 and gradients in fp32";
-  }
+  const auto gradients = gradients_in(framework, training.precision, layout.zero);
+  if (gradients && *gradients != training.gradient_precision.value_or(training.precision))
+    return fmt::format("zero: {} with gradients of that precision", layout.zero);
   if (framework == Framework::Torchtitan) {
     if (layout.zero < kGradientsSharded && (layout.context_parallel > 1 || split.sends_tokens()))
       return "context_parallel or expert_parallel without zero: 3";
     if (!torchtitan_divides(split, layout.context_parallel))
       return "expert_parallel that is not a multiple of what torchtitan divides experts by";
   }
-  if (layout.zero < kGradientsSharded || layout.copies() == 1 || words(framework).zeros_in_pipelines) return {};
-  if (layout.stages > 1) return "zero: 2 or 3 in a pipeline";
-  const bool engine_alone = framework == Framework::DeepSpeed && layout.tensor_parallel > 1;
-  return engine_alone ? "zero: 2 or 3 with tensor parallelism" : "";
+  if (layout.copies() == 1) return "";
+  const std::string where = zero_lacks(words(framework), layout.zero, layout.stages > 1, layout.tensor_parallel);
+  return where.empty() ? "" : "zero: 2 or 3 " + where;
 }
 
 void check_model(const Scenario& scenario, Framework framework) {

@@ -26,8 +26,9 @@ std::int64_t interleaved_warm_up(const ScheduleShape& shape, StageId stage, int 
          ahead;
 }
 
-std::string nearest_micro_batches(int micro_batches, int in_a_group) {
-  const std::int64_t below = micro_batches / in_a_group * std::int64_t{in_a_group}, above = below + in_a_group;
+// Whole groups, or with a last one of so many.
+std::string nearest_micro_batches(int micro_batches, int in_a_group, int in_the_last) {
+  const std::int64_t below = micro_batches / in_a_group * std::int64_t{in_a_group}, above = below + in_the_last;
   return (below > 0 ? std::to_string(below) + " or " : "") + std::to_string(above);
 }
 
@@ -44,11 +45,11 @@ std::string interleaved_refusal(std::string_view schedule, const ScheduleShape& 
            ": use " + std::to_string(K) + " or more";
   if (left != 0 && shape.group == 0)
     return name + " takes micro-batches through the chunks in groups of K, but M = " + std::to_string(M) +
-           " is not a multiple of K = " + std::to_string(K) + ": use " + nearest_micro_batches(M, K);
+           " is not a multiple of K = " + std::to_string(K) + ": use " + nearest_micro_batches(M, K, K);
   if (left != 0 && left < K)
     return name + " takes micro-batches through the chunks in groups of " + std::to_string(g) +
            ", the last of M = " + std::to_string(M) + " has " + std::to_string(left) +
-           ", less than K = " + std::to_string(K) + ": use " + nearest_micro_batches(M, g) +
+           ", less than K = " + std::to_string(K) + ": use " + nearest_micro_batches(M, g, K) +
            " micro-batches, or another plan.micro_batch_group";
   return "";
 }

@@ -16,10 +16,10 @@ import report
 ROOMS = ["core", "sim", "planner", "calibrate", "kernels", "runtime", "io", "study", "cli"]
 OWNER = "core/plan/seating.hpp"
 
-STAGES = r"[\w.>()-]*\bstages\b"
+STAGES = r"(?:[\w.>()-]*\bstages\b|K\b)"
 REPLICAS = r"(?:[\w.>-]*\breplicas?\w*\b|r\b)"
 ARITHMETIC = [
-    (re.compile(rf"\b(?:v|c|chunk|virtual_stage)\s*[/%]\s*(?:at\()?{STAGES}"), "the place of a chunk"),
+    (re.compile(rf"\b(?:v|c|chunk|virtual_stage)\)?\s*[/%]\s*(?:at\()?{STAGES}"), "the place of a chunk"),
     (re.compile(rf"\b(?:m|micro_batch|micro_batch\))\s*%\s*(?:static_cast<[\w:]+>\()?{REPLICAS}"), "the replica of a micro-batch"),
     (re.compile(rf"\b(?:m|micro_batch|micro_batch\))\s*/\s*(?:static_cast<[\w:]+>\()?{REPLICAS}"), "the round of a micro-batch"),
     (re.compile(rf"\bmicro_batches\s*\+\s*{REPLICAS}\s*-\s*1"), "the number of rounds"),

@@ -14,6 +14,7 @@ FOUND = [
     "const int local = op.virtual_stage / shape.stages;",
     "const std::size_t chunk = op.virtual_stage / at(plan_.stages);",
     "stage_[at(c % stages_.stages)] += load;",
+    "const int here = static_cast<int>(v) / K;",
     "return first + m % shape.replicas_of(stage);",
     "const int replica = m % r;",
     "const int round = static_cast<int>(op.micro_batch) / replicas;",

@@ -247,7 +247,7 @@ TEST_CASE("refusals name the value, the law and the way out") {
   CHECK(
       refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 9, .group = 6}) ==
       "interleaved_1f1b takes micro-batches through the chunks in groups of 6, the last of M = 9 has 3, less than K = "
-      "4: use 6 or 12 micro-batches, or another plan.micro_batch_group");
+      "4: use 6 or 10 micro-batches, or another plan.micro_batch_group");
   CHECK(refusal("interleaved_1f1b", {.stages = 4, .virtual_stages = 2, .micro_batches = 10, .group = 6}) == "");
   CHECK(refusal("interleaved_zb", {.stages = 4, .virtual_stages = 2, .micro_batches = 9}) ==
         "interleaved_zb takes micro-batches through the chunks in M div K = 2 groups of one size, but M = 9 is not a "
