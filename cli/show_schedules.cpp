@@ -73,6 +73,14 @@ std::string bubble_text(const ScheduleRule& rule, const ScheduleShape& shape) {
   return bubble ? bubble->text : "-";
 }
 
+// How often a device holds the weights of a stage: both ways a stage lies on several devices, and without a flush a
+// stage keeps the versions that micro-batches in flight began with.
+std::string_view weights_text(const ScheduleRule& rule) {
+  if (rule.facts.states_pipelines) return "2 to K";
+  if (both_ways(rule.chunk_order) || rule.facts.states_round) return "2";
+  return rule.flush ? "1" : "K-k";
+}
+
 }  // namespace
 
 std::string schedule_list() {
@@ -81,11 +89,11 @@ std::string schedule_list() {
     name_width = std::max(name_width, rule.name.size());
     bubble_width = std::max(bubble_width, bubble_text(rule, example(rule)).size());
   }
-  std::string text =
-      fmt::format("{:<{}}  {:<{}}  what it is; memory at the peak\n", "schedule", name_width, "bubble", bubble_width);
+  std::string text = fmt::format("{:<{}}  {:<{}}  weights  what it is; memory at the peak\n", "schedule", name_width,
+                                 "bubble", bubble_width);
   for (const ScheduleRule& rule : schedules())
-    text += fmt::format("{:<{}}  {:<{}}  {}; {}\n", rule.name, name_width, bubble_text(rule, example(rule)),
-                        bubble_width, rule.title, rule.memory);
+    text += fmt::format("{:<{}}  {:<{}}  {:<7}  {}; {}\n", rule.name, name_width, bubble_text(rule, example(rule)),
+                        bubble_width, weights_text(rule), rule.title, rule.memory);
   return text + "\nOne of them, drawn: pipewright show schedules NAME\n";
 }
 
@@ -99,7 +107,8 @@ std::string schedule_in_detail(const std::string& name, int width) {
     text += fmt::format("; here {}/{} = {:.1f} %", bubble->numerator, bubble->denominator,
                         100.0 * static_cast<double>(bubble->numerator) / static_cast<double>(bubble->denominator));
   if (!rule->flush) text += "; the run drawn below also fills and drains, which the steady state leaves out";
-  text += fmt::format("\nmemory  {}\nupdate  {}\nsource  {}, see docs/reference/references.md\n", rule->memory,
+  text += fmt::format("\nmemory  {}\nweights {} a stage\nupdate  {}\nsource  {}, see docs/reference/references.md\n",
+                      rule->memory, weights_text(*rule),
                       rule->flush                ? "once, after a flush"
                       : rule->facts.states_round ? "after every round of micro-batches, no flush"
                                                  : "after every micro-batch, no flush",

@@ -7,6 +7,7 @@
 
 #include "core/check.hpp"
 #include "core/model/flops.hpp"
+#include "sim/kth_wrap.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -79,6 +80,19 @@ double or_refuse(const std::optional<double>& figure, const char* needs) {
   return *figure;
 }
 
+// 1 - work / (workers * makespan)
+double bubble_with_kth_wraps(const Answer& answer) {
+  const auto makespan = makespan_with_kth_wraps(answer.schedule, answer.costs);
+  if (!makespan)
+    throw InputError(
+        "bubble_fraction_kth_wrap is of whole backwards, chunks in a loop and one worker a stage: not of " +
+        answer.plan.schedule + " here; use bubble_fraction_span");
+  Time work;
+  for (const WorkerReport& worker : answer.report.workers)
+    work += worker.busy - worker.update;
+  return 1 - ratio(work, static_cast<std::int64_t>(answer.report.workers.size()) * *makespan);
+}
+
 }  // namespace
 
 FigureDevice device_of(const Answer& answer, Where where, std::int64_t stage) {
@@ -119,6 +133,7 @@ double figure_of(const Answer& answer, const FigureSought& quantity) {
     }
     case Figure::BubbleFraction: return report.bubble_fraction;
     case Figure::BubbleFractionSpan: return report.bubble_fraction_span;
+    case Figure::BubbleFractionKthWrap: return bubble_with_kth_wraps(answer);
     case Figure::ForwardTime:
       return over_stages(answer, quantity, [](const StageReport& s) { return seconds(s.forward); });
     case Figure::BackwardTime:

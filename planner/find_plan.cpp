@@ -323,11 +323,19 @@ void check_barrier(const Scenario& scenario, const Plan& plan) {
     throw InputError(or_else(plan.barrier.place, scenario.plan.place), "plan.barrier", why);
   };
   if (!find_schedule(plan.schedule)->flush)
-    refuse("none: " + plan.schedule + " has no flush, so that there is no barrier to leave out; leave out the key");
+    refuse(std::string(plan.barrier.value == Barrier::None ? "none: " : "post_validation: ") + plan.schedule +
+           " has no flush, so that there is no barrier to leave out; leave out the key");
   if (std::holds_alternative<LeastStep>(scenario.plan.partition.value))
     refuse(
-        "none does not go with partition: exact, which compares whole runs of a step; write flush or another "
+        "a step without a flush does not go with partition: exact, which compares whole runs of a step; write flush or "
+        "another "
         "partition");
+  if (plan.barrier.value != Barrier::None) return;
+  const bool clips = scenario.training.clip_grad_norm.has_value();
+  if (clips || scenario.training.precision == Precision::Fp16)
+    refuse(std::string("none leaves no place for ") +
+           (clips ? "training.clip_grad_norm, whose norm" : "the loss scale of fp16, whose check for overflows") +
+           " is over all stages; write post_validation (checked afterwards, at the same price) or flush");
 }
 
 void check_slices(const Scenario& scenario, const Plan& plan) {

@@ -62,15 +62,37 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
            fmt::format("{} chunks on a stage are more than the {} that are searched", plan.virtual_stages, kMostRows));
 }
 
+// Bytes that a device must have for each byte of activations.
+double fragmented(const StageReport& stage) {
+  if (stage.need.with_reserve.value <= stage.need.communicators.value || stage.need.model.value <= 0) return 1;
+  return 1 + static_cast<double>(stage.need.fragmentation.value) / static_cast<double>(stage.need.model.value);
+}
+
 // Bytes of activations that stage k may hold, by what the plan leaves of its device with its own schedule.
 std::int64_t room_for_activations(const StageReport& stage, Bytes capacity) {
   const MemoryBytes& bytes = stage.memory.bytes;
-  const double counted =
-      stage.need.with_reserve.value > stage.need.communicators.value && stage.need.model.value > 0
-          ? 1 + static_cast<double>(stage.need.fragmentation.value) / static_cast<double>(stage.need.model.value)
-          : 1;
-  const auto free = static_cast<double>((capacity - stage.need.to_fit).value) / counted;
+  const auto free = static_cast<double>((capacity - stage.need.to_fit).value) / fragmented(stage);
   return (bytes.stash + bytes.logits).value + static_cast<std::int64_t>(free);
+}
+
+// The least device that stage k needs, or all of them where one size is for all.
+Bytes least_device(const OrderProblem& problem, const OrderCap& cap, const Answer& planned, StageId k) {
+  const auto least = [&](StageId stage) {
+    const StageReport& report = planned.report.stages[stage];
+    const MemoryBytes& bytes = report.memory.bytes;
+    const auto more = static_cast<double>(least_cap(problem, stage) - (bytes.stash + bytes.logits).value);
+    return report.need.to_fit + Bytes{static_cast<std::int64_t>(std::ceil(more * fragmented(report))) + 1};
+  };
+  if (cap.devices.size() > 1) return least(k);
+  Bytes most;
+  for (StageId stage = 0; stage < problem.stages; ++stage)
+    most = std::max(most, least(stage));
+  return most;
+}
+
+// Rounded up, as --memory-cap takes it.
+std::string whole_mib(Bytes bytes) {
+  return fmt::format("{}MiB", (bytes.value + (std::int64_t{1} << 20) - 1) >> 20);
 }
 
 std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap, const Answer& planned,
@@ -102,7 +124,9 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
                        fmt::format("{}; use {}x or more", needs,
                                    std::ceil((problem.two_ways ? 200.0 : 100.0) / problem.stages) / 100));
     if (!cap.devices.empty())
-      throw InputError(Place{}, "--memory-cap", fmt::format("{}: {} are missing", needs, bytes_text(Bytes{short_of})));
+      throw InputError(Place{}, "--memory-cap",
+                       fmt::format("{}; use {} or more{}", needs, whole_mib(least_device(problem, cap, planned, k)),
+                                   cap.devices.size() == 1 ? "" : " there"));
     throw InputError(scenario.cluster.place, "cluster.node.device",
                      fmt::format("{}: the plan does not fit; use more stages, plan.recompute or a smaller "
                                  "micro-batch, or ask what order more room would allow, with --memory-cap 1x",
@@ -245,7 +269,7 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const Plan plan = find_plan(cost.scenario(), cost);
   check_findable(scenario, plan);
   const OrderMeasure measure =
-      question.measure.value_or(plan.barrier.value == Barrier::None ? OrderMeasure::Span : OrderMeasure::Step);
+      question.measure.value_or(plan.barrier.value != Barrier::Flush ? OrderMeasure::Span : OrderMeasure::Step);
   const double kept = question.kept_for_weights.value_or(plan.kept_for_weights.value_or(Placed<double>{1, {}}).value);
   OrderProblem problem = order_problem(plan, cost);
   problem.measure = measure;

@@ -17,6 +17,7 @@
 #include "planner/search/candidate.hpp"
 #include "planner/search/deadline.hpp"
 #include "planner/search/found.hpp"
+#include "planner/search/merged.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
 
@@ -185,23 +186,23 @@ class OrderSearch {
   SearchResult answer() {
     find_orders();
     SearchResult model = search(scenario_, within_time());
-    take(model);
+    merged_.take(model);
     for (const auto& [order, stages] : stages_of_) {
       if (deadline_.over()) {
-        all_bounded_ = false;
+        merged_.one_is_left_out();
         break;
       }
       auto there = search(restricted(order, stages), within_time());
-      take(there);
+      merged_.take(there);
     }
-    if (!merged_ && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))
+    if (!merged_.any() && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))
       return NoPlanYet{deadline_.ended(),
                        space_.layouts,
                        0,
                        {"in the model's order no plan fits; not all other orders were looked at"}};
-    if (!merged_) return model;  // why there is none
+    if (!merged_.any()) return model;  // why there is none
     finish();
-    return std::move(*merged_);
+    return std::move(merged_.answer());
   }
 
  private:
@@ -248,53 +249,15 @@ class OrderSearch {
     return result;
   }
 
-  void take(SearchResult& result) {
-    if (auto* found = std::get_if<SearchAnswer>(&result)) return take(std::move(*found));
-    const auto* none = std::get_if<Infeasible>(&result);
-    all_bounded_ &= none != nullptr && none->known;
-  }
-  void take(SearchAnswer found) {
-    least_ = std::min(least_, found.bound);
-    if (!merged_) {
-      merged_ = std::move(found);
-      return;
-    }
-    SearchAnswer& all = *merged_;
-    if (found.plans.front().value < all.plans.front().value)
-      all.candidates = std::move(found.candidates), all.idle_devices = found.idle_devices;
-    for (Found& plan : found.plans)
-      all.plans.push_back(std::move(plan));
-    all.layouts += found.layouts, all.evaluated += found.evaluated, all.bounded += found.bounded;
-    all.refined += found.refined, all.simulations += found.simulations;
-    all.not_reached += found.not_reached, all.too_large += found.too_large;
-    all.within_gap += found.within_gap, all.no_cut += found.no_cut;
-    for (const auto& [reason, count] : found.refused)
-      all.refused[reason] += count;
-    for (const auto& [reason, count] : found.not_simulated)
-      all.not_simulated[reason] += count;
-    if (found.nearest_miss && (!all.nearest_miss || found.nearest_miss->need < all.nearest_miss->need))
-      all.nearest_miss = found.nearest_miss;
-    if (all.ended == Ended::No) all.ended = found.ended;
-  }
-
   // Of layouts in both orders the better plan stays.
   void finish() {
-    SearchAnswer& all = *merged_;
-    std::stable_sort(all.plans.begin(), all.plans.end(),
-                     [](const Found& a, const Found& b) { return is_better(a, b); });
-    const double least_value = all.plans.front().value;
-    prefer_fewer_devices(all.plans, options_);
-    std::vector<Found> kept;
-    for (Found& plan : all.plans) {
-      const bool known =
-          std::any_of(kept.begin(), kept.end(), [&](const Found& other) { return other.layout == plan.layout; });
-      if (!known && std::ssize(kept) < options_.top) kept.push_back(std::move(plan));
-    }
-    all.plans = std::move(kept);
+    SearchAnswer& all = merged_.answer();
+    const double least_value = merged_.rank(options_);
     if (all.ended == Ended::No) all.ended = deadline_.ended();
     const bool one_order = stages_of_.empty() && one_order_only(scenario_.model);
-    const double bound =
-        (one_order || !evaluator_.cuts_open()) && all_bounded_ ? least_ : std::min(least_, bound_of_all_orders());
+    const double bound = (one_order || !evaluator_.cuts_open()) && merged_.all_bounded()
+                             ? merged_.least_bound()
+                             : std::min(merged_.least_bound(), bound_of_all_orders());
     all.bound = std::min(bound, least_value);
     all.gap_left = gap_of_orders(all);
     const Found& best = all.plans.front();
@@ -308,7 +271,7 @@ class OrderSearch {
   // Where one order is all, its search has said it.
   std::string gap_of_orders(const SearchAnswer& all) const {
     if (all.ended != Ended::No || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
-    if (!all.gap_left.empty() && all.bound >= least_) return all.gap_left;
+    if (!all.gap_left.empty() && all.bound >= merged_.least_bound()) return all.gap_left;
     return "bounds that hold for every order of the layers are those of the work and of the largest stage alone";
   }
 
@@ -340,9 +303,7 @@ class OrderSearch {
   std::map<Key, Time> bounds_;                               // least bottleneck of all orders
   std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
   std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
-  std::optional<SearchAnswer> merged_;
-  double least_ = kNoBound;  // bound of the searches that have one
-  bool all_bounded_ = true;  // the others have no plan, for certain
+  MergedSearches merged_;
 };
 
 }  // namespace

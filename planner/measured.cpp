@@ -150,8 +150,19 @@ std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<
   return result;
 }
 
-RowCounts row_counts(const std::vector<PredictedRun>& runs) {
+RowCounts row_counts(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
   RowCounts counts;
+  for (std::size_t i = 0; i < table.subsets.size(); ++i) {
+    SubsetCounts subset{.of = table.subsets[i].text};
+    for (const PredictedRun& each : runs) {
+      if (!each.run.in_subset[i]) continue;
+      const bool ran = each.run.state == RunState::Compared && !each.run.fitted;
+      const bool failed = each.run.state == RunState::Failed;
+      subset.compared += ran, subset.compared_fit += ran && each.fits;
+      subset.failed += failed, subset.failed_fit += failed && each.fits;
+    }
+    if (subset.failed > 0) counts.subsets.push_back(std::move(subset));
+  }
   std::map<std::string, int> left_out, missing, unpriced;
   for (const PredictedRun& each : runs) {
     ++counts.rows;
@@ -267,6 +278,39 @@ std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<P
     const PredictedRun& fastest = *first_by(measured);
     result.push_back({first.run.place, fastest.run.place, static_cast<int>(group.size()),
                       slowness(measured(first)) / slowness(measured(fastest)) - 1});
+  }
+  return result;
+}
+
+std::vector<ScalingSeries> weak_scaling(const MeasuredTable& table, const std::vector<PredictedRun>& runs) {
+  if (table.weak_scaling.empty() || !of_speed(table)) return {};
+  struct Mean {
+    double measured = 0, predicted = 0;
+    int runs = 0;
+  };
+  std::map<std::vector<std::string>, std::map<std::int64_t, Mean>> series;
+  std::vector<std::vector<std::string>> order;
+  for (const PredictedRun& each : runs) {
+    if (!each.error(0)) continue;
+    std::vector<std::string> of = each.run.series;
+    of.insert(of.begin(), each.run.group);
+    auto& sizes = series[of];
+    if (sizes.empty()) order.push_back(of);
+    Mean& mean = sizes[each.run.devices];
+    mean.measured += *each.run.figures.front(), mean.predicted += *each.figures.front(), ++mean.runs;
+  }
+  std::vector<ScalingSeries> result;
+  for (const auto& of : order) {
+    const auto& sizes = series[of];
+    if (sizes.size() < 2) continue;
+    const auto& [least, first] = *sizes.begin();
+    const auto& [most, last] = *sizes.rbegin();
+    const auto speed = [&](double before, double after) {
+      const double longer = (after / last.runs) / (before / first.runs);
+      return is_rate(table) ? longer : 1 / longer;
+    };
+    result.push_back({fmt::format("{}", fmt::join(of.begin() + 1, of.end() - 1, " ")), least, most,
+                      speed(first.measured, last.measured), speed(first.predicted, last.predicted)});
   }
   return result;
 }

@@ -21,7 +21,8 @@ std::vector<PredictedRun> predict(const MeasuredTable& table, const std::vector<
                                   const ScenarioOf& scenario, const std::vector<std::string>& more = {},
                                   bool ranges = true);
 
-RowCounts row_counts(const std::vector<PredictedRun>& runs);
+// `subsets`: those with failed runs.
+RowCounts row_counts(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 
 // Errors of the runs that are predictions, of each figure: of all, by subset, by group of files, and by each column
 // under plan. or training.micro_batch_size whose values differ.
@@ -39,6 +40,11 @@ std::vector<double> left_out_needed(const MeasuredTable& table, const std::vecto
 // the model, and every column that is not a choice of layout (plan.*, training.micro_batch_size); groups of one are left
 // out. Ties go to the line that stands first.
 std::vector<RankedGroup> ranking(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
+
+// Series of `weak_scaling`, of runs that are predictions of the first figure, a time or a rate per device: the mean of the
+// runs on the most devices against that on the least. Steps of 1 s on 8 and 1.25 s on 64 devices: 0.8. Series on one
+// number of devices are left out.          tests/planner/measured_test.cpp "weak scaling"
+std::vector<ScalingSeries> weak_scaling(const MeasuredTable& table, const std::vector<PredictedRun>& runs);
 
 // The constants as they were expected before any run was seen: "key=value" of each. With them nothing is fitted.
 std::vector<std::string> expected_constants(const MeasuredTable& table);

@@ -137,6 +137,7 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
     refuse("plan.pairs",
            "a run divides nothing among copies where the ops of a cell take turns; write serial, or zero: 0",
            plan.pairs.place);
+  if (training.clip_grad_norm) refuse("training.clip_grad_norm", "a run does not scale gradients down; leave it out");
   if (plan.barrier.value != Barrier::Flush) refuse("plan.barrier", "a run ends a step on all stages; write flush");
   if (training.low_precision.value != LowPrecision::None)
     faults.push_back({training.low_precision.place, "training.low_precision",

@@ -61,10 +61,12 @@ MeasuredResult compared(const std::string& name, const MeasuredTable& table, std
                         .counts = {},
                         .summaries = {},
                         .ranking = {},
+                        .scaling = {},
                         .constants = {}};
-  result.counts = row_counts(result.runs);
+  result.counts = row_counts(table, result.runs);
   result.summaries = error_summaries(table, result.runs);
   result.ranking = ranking(table, result.runs);
+  result.scaling = weak_scaling(table, result.runs);
   return result;
 }
 

@@ -18,7 +18,8 @@ Dimension dimension(Figure figure) {
     case Figure::TflopsDeviceAllPairs: return Dimension::Rate;
     case Figure::Mfu:
     case Figure::BubbleFraction:
-    case Figure::BubbleFractionSpan: return Dimension::Share;
+    case Figure::BubbleFractionSpan:
+    case Figure::BubbleFractionKthWrap: return Dimension::Share;
     case Figure::Parameters:
     case Figure::Layers:
     case Figure::Capacity: return Dimension::Count;

@@ -40,13 +40,14 @@ enum class Figure {
   TflopsDeviceAllPairs,  // likewise, with the pairs that a causal mask leaves out
   BubbleFraction,
   BubbleFractionSpan,
-  ForwardTime,   // of a stage and micro-batch
-  BackwardTime,  // likewise, with what it recomputes
-  Parameters,    // of the model, or of a stage
-  Layers,        // of the model
-  Memory,        // FigureSought::of names what
-  Fits,          // 1: every stage fits its device
-  Capacity,      // the largest value of the key FigureSought::of with which it fits
+  BubbleFractionKthWrap,  // as zero-bubble's authors work out interleaved 1F1B (sim/kth_wrap.hpp)
+  ForwardTime,            // of a stage and micro-batch
+  BackwardTime,           // likewise, with what it recomputes
+  Parameters,             // of the model, or of a stage
+  Layers,                 // of the model
+  Memory,                 // FigureSought::of names what
+  Fits,                   // 1: every stage fits its device
+  Capacity,               // the largest value of the key FigureSought::of with which it fits
 };
 
 enum class Dimension { Count, Duration, Size, Share, Rate, Truth };

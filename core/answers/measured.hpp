@@ -39,6 +39,7 @@ struct CellTest {
   std::vector<Choice> choices;  // one of them
 };
 using RowTest = std::vector<CellTest>;  // all of them
+using RowTests = std::vector<RowTest>;  // one of them
 
 // What a key of the scenario is in each row: the cell of one column, or the product of several.
 struct RunColumn {
@@ -57,7 +58,7 @@ struct RowSetting {
 
 // A test and what it means: why a row is left out, which key is missing, the name of a subset.
 struct RowNote {
-  RowTest when;
+  RowTests when;
   std::string text;
 };
 
@@ -90,7 +91,11 @@ struct MeasuredTable {
   std::vector<RowSetting> settings;
   std::vector<RunFigure> figures;
   std::vector<RowNote> left_out, missing, subsets;
-  std::vector<std::string> by;          // heads of columns whose texts have errors of their own: "model", "device"
+  std::vector<std::string> by;  // heads of columns whose texts have errors of their own: "model", "device"
+  // Heads whose texts name a series of runs on more and more devices, and of the batch: rows of a series have the same
+  // batch on each device.
+  std::vector<std::string> weak_scaling;
+  std::string weak_batch;
   RowTest failed;                       // empty: none did
   std::string devices;                  // head of the column with the number of devices; "": there is none
   std::int64_t fit_every = 0;           // lines 14, 28, ... of every file, the header being line 1; 0: none
@@ -118,6 +123,7 @@ struct MeasuredRun {
   std::vector<std::optional<double>> figures;  // by figure, SI base units
   std::vector<bool> in_subset;                 // by subset
   std::vector<std::string> by;                 // cells of the columns of MeasuredTable::by
+  std::vector<std::string> series;             // likewise of MeasuredTable::weak_scaling; then the batch of a device
   RunState state = RunState::Compared;
   std::string why;      // left out, missing
   bool fitted = false;  // a constant was fitted on it: no prediction
@@ -167,12 +173,26 @@ struct RankedGroup {
   double excess = 0;  // measured time of the first over that of the second, less 1
 };
 
+// Weak scaling: the speed of a device on the most devices over that on the least, of runs with the same work on each.
+struct ScalingSeries {
+  std::string of;  // "Nemotron4 340b FP8"
+  std::int64_t least = 0, most = 0;
+  double measured = 0, predicted = 0;
+};
+
+// Rows of a subset that fit, or were run, of tables where some failed.
+struct SubsetCounts {
+  std::string of;
+  int compared = 0, compared_fit = 0, failed = 0, failed_fit = 0;
+};
+
 // What became of the rows of the files.
 struct RowCounts {
   int rows = 0, compared = 0, fitted = 0, failed = 0;
   int failed_fit = 0;    // failed runs that are predicted to fit their devices
   int compared_fit = 0;  // compared runs that are
   std::vector<std::pair<std::string, int>> left_out, missing, unpriced;  // by reason, the most frequent first
+  std::vector<SubsetCounts> subsets;                                     // with failed runs
 };
 
 struct MeasuredResult {
@@ -185,6 +205,7 @@ struct MeasuredResult {
   // Of each figure: all, by subset, by group, by the columns of `by`, then by the columns of the layout.
   std::vector<ErrorSummary> summaries;
   std::vector<RankedGroup> ranking;
+  std::vector<ScalingSeries> scaling;
   std::vector<std::pair<FittedConstant, std::string>> constants;  // with the value that was used
 };
 

@@ -43,6 +43,8 @@ enum class Objective {
 // One plan, priced as `simulate` prices it.
 struct Found {
   Layout layout;
+  // Of keys that are searched and no part of a layout: "context_exchange", "ring".     planner/search/switches.hpp
+  std::vector<std::pair<std::string, std::string>> switches = {};
   std::shared_ptr<const Scenario> scenario;  // with this plan, nothing open
   Plan plan;
   Report report;

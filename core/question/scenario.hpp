@@ -80,9 +80,9 @@ enum class Pairs : std::uint8_t {
 };
 // What stands between the steps of a schedule with a flush.
 enum class Barrier : std::uint8_t {
-  Flush,  // a step begins when all stages have ended the one before it
-  None,   // a stage begins it when it has ended its own; what is checked over all stages is checked afterwards
-          // (post-validation)                                                            [ZeroBubble23] section 4
+  Flush,           // a step begins when all stages have ended the one before it
+  None,            // a stage begins it when it has ended its own; nothing is checked over all stages
+  PostValidation,  // likewise; what is checked over all stages is checked afterwards         [ZeroBubble23] section 4
 };
 // Which tokens of a sequence a device has: of 2c chunks two, i and 2c - 1 - i, which see as many keys on every device under
 // a causal mask; or one stretch, of which the last sees most.                                        [StripedAttention23]
@@ -153,6 +153,8 @@ struct Training {
   bool checkpoint_early_stop = false;
   ExpertProducts expert_products = ExpertProducts::Fused;
   Placed<LowPrecision> low_precision{LowPrecision::None, {}};
+  std::optional<double>
+      clip_grad_norm;  // the most that the norm over all gradients may be; absent: they stay as they are
   bool low_precision_weights = false;  // weights of those layers are kept, and gathered, in the fewer bits alone
   std::optional<std::int64_t> sequence_length;  // tokens per sample; tokens/s needs it
   FrameworkMemory framework;

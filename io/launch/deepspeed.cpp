@@ -56,7 +56,7 @@ CONFIG = {{
     "train_batch_size": {},
     "train_micro_batch_size_per_gpu": {},
     "gradient_accumulation_steps": {},
-    "zero_optimization": {{"stage": {}{}{}}},{}
+    "zero_optimization": {{"stage": {}{}{}}},{}{}
     "bf16": {{"enabled": {}}},
     "fp16": {{"enabled": {}}},
     "data_types": {{"grad_accum_dtype": "{}"}},
@@ -78,6 +78,7 @@ WIDTH = 64  # of the layers below; yours have their own
                 plan.resharding->over == 0 ? ""
                                            : fmt::format(", \"zero_hpz_partition_size\": {}", plan.resharding->over)),
       on_host(plan, training), training.zero > 0 && !adam ? "\n    \"zero_allow_untested_optimizer\": True," : "",
+      training.clip_grad_norm ? fmt::format("\n    \"gradient_clipping\": {},", *training.clip_grad_norm) : "",
       training.precision == Precision::Bf16 ? "True" : "False",
       training.precision == Precision::Fp16 ? "True" : "False",
       deepspeed_dtype(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",

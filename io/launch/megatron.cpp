@@ -387,6 +387,7 @@ void training_flags(Flags& flags, const Answer& written) {
     flags.add("--use-precision-aware-optimizer --exp-avg-dtype {} --exp-avg-sq-dtype {} --main-params-dtype {}",
               name(training.moments.value), name(training.moments.value),
               masters == MasterWeights::Fp16 ? "fp16" : "fp32");
+  if (training.clip_grad_norm) flags.add("--clip-grad {}", *training.clip_grad_norm);
   if (training.optimizer == Optimizer::Sgd) flags.line("--sgd-momentum 0.0");
   if (training.optimizer == Optimizer::Momentum) flags.line("--sgd-momentum 0.9  # yours");
   if (const auto& whole = written.report.campaign; whole != nullptr && whole->steps >= 1)

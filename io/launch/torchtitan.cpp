@@ -177,6 +177,7 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   set("training.seq_len", t.sequence_length);
   if (const auto& whole = written.report.campaign; whole != nullptr && whole->steps >= 1)
     set("training.steps", fmt::format("{:.0f}", whole->steps));
+  if (scenario.training.clip_grad_norm) set("training.max_norm", *scenario.training.clip_grad_norm);
   set("training.mixed_precision_param",
       scenario.training.precision == Precision::Bf16 ? "\"bfloat16\"" : "\"float32\"");
   const std::string checkpoints = checkpoints_of(plan);

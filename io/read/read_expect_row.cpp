@@ -21,6 +21,7 @@ constexpr Name<Figure> kFigures[] = {{"step_time_s", Figure::StepTime},
                                      {"tflops_per_device_all_pairs", Figure::TflopsDeviceAllPairs},
                                      {"bubble_fraction", Figure::BubbleFraction},
                                      {"bubble_fraction_span", Figure::BubbleFractionSpan},
+                                     {"bubble_fraction_kth_wrap", Figure::BubbleFractionKthWrap},
                                      {"forward_s", Figure::ForwardTime},
                                      {"backward_s", Figure::BackwardTime},
                                      {"parameters", Figure::Parameters},
@@ -229,10 +230,12 @@ constexpr Field<RowText> kRow[] = {
      }},
     {"quantity",
      "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
-     "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | forward_s | "
-     "backward_s | "
-     "parameters | layers | fits | memory.<part> | capacity(<key>)",
-     "the figure; parts of memory: the categories of the report, or total, activations, training_state (weights, "
+     "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | "
+     "bubble_fraction_kth_wrap | forward_s | backward_s | parameters | layers | fits | memory.<part> | capacity(<key>)",
+     "the figure; bubble_fraction_kth_wrap: as the authors of zero-bubble work out interleaved 1F1B, where only every "
+     "K-th "
+     "micro-batch waits for what goes between the last stage and the first; parts of memory: the categories of the "
+     "report, or total, activations, training_state (weights, "
      "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
      "reserve), reserved (with the allocator's rounding), in_use (that and the reserve, as nvidia-smi shows)",
      read_row_quantity},
@@ -313,15 +316,17 @@ void check_row(Reader& reader, const At& at, RowText& text) {
     refuse(row.place, ".reason is missing; say why this tolerance, or this status");
   if (row.tolerance && row.tolerance->relative && *row.published == 0)
     refuse(row.place, ".tolerance: a share of the published 0 is always 0; write an amount in the cell's unit");
-  const bool bubble =
-      row.quantity->figure == Figure::BubbleFraction || row.quantity->figure == Figure::BubbleFractionSpan;
+  const Figure figure = row.quantity->figure;
+  const bool bubble = figure == Figure::BubbleFraction || figure == Figure::BubbleFractionSpan ||
+                      figure == Figure::BubbleFractionKthWrap;
   const bool pace = row.quantity->figure == Figure::StepTime || row.quantity->figure == Figure::SamplesPerS ||
                     row.quantity->figure == Figure::SamplesPerSDevice;
   if (row.baseline.kind == Baseline::Kind::BubbleBound && (row.ratio_to.empty() || !pace))
     refuse(row.place, ".baseline: bubble_bound is a ratio of throughputs; it needs ratio_to, and samples_per_s");
   if (row.baseline.kind == Baseline::Kind::BubbleFormula && !bubble)
     refuse(row.place,
-           ".baseline: bubble_formula gives a bubble; the quantity must be bubble_fraction or bubble_fraction_span");
+           ".baseline: bubble_formula gives a bubble; the quantity must be bubble_fraction, bubble_fraction_span or "
+           "bubble_fraction_kth_wrap");
   if (row.baseline.kind == Baseline::Kind::BubbleRate && (!pace || !row.ratio_to.empty()))
     refuse(row.place,
            ".baseline: bubble_rate gives a time or a throughput; the quantity must be step_time_s, samples_per_s or "

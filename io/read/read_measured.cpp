@@ -127,20 +127,24 @@ constexpr Field<RowSetting> kSetting[] = {
 };
 
 void read_when(Reader& reader, const At& at, RowNote& note) {
-  read_test(reader, at, note.when);
+  if (!at.yaml.is(Yaml::Type::List)) return read_test(reader, at, note.when.emplace_back());
+  for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
+    read_test(reader, at.entry(i), note.when.emplace_back());
+  if (note.when.empty()) reader.error(at, "is empty; name a column and what it must say");
 }
+constexpr std::string_view kTests = "map of column heads and tests, or a list of maps of which one must hold";
 
 constexpr Field<RowNote> kLeftOutRow[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
+    {"when", kTests, "rows that pass; see measured", read_when, Need::Required},
     {"why", "text", "the reason", read_as<&RowNote::text>, Need::Required},
 };
 constexpr Field<RowNote> kMissing[] = {
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
+    {"when", kTests, "rows that pass; see measured", read_when, Need::Required},
     {"needs", "text", "the key that a scenario would need", read_as<&RowNote::text>, Need::Required},
 };
 constexpr Field<RowNote> kSubset[] = {
     {"name", "text", "of the subset, which has errors of its own", read_as<&RowNote::text>, Need::Required},
-    {"when", "map of column heads and tests", "rows that pass; see measured", read_when, Need::Required},
+    {"when", kTests, "rows that pass; see measured", read_when, Need::Required},
 };
 
 // A figure as written.
@@ -197,6 +201,15 @@ void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
   }
 }
 
+constexpr Field<MeasuredTable> kWeakScaling[] = {
+    {"by", "list of column heads", "what names a series", read_as<&MeasuredTable::weak_scaling>, Need::Required},
+    {"batch", "column head", "samples of a step on all devices", read_as<&MeasuredTable::weak_batch>, Need::Required},
+};
+
+void read_weak_scaling(Reader& reader, const At& at, MeasuredTable& table) {
+  read_fields<MeasuredTable>(reader, at, kWeakScaling, table);
+}
+
 constexpr Field<MeasuredTable> kMeasuredTable[] = {
     {"table", "text", "its title", read_as<&MeasuredTable::title>, Need::Required},
     {"source", "text", "where it is published", read_as<&MeasuredTable::source>, Need::Required},
@@ -221,6 +234,11 @@ constexpr Field<MeasuredTable> kMeasuredTable[] = {
      read_entries<&MeasuredTable::subsets, kSubset>},
     {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
      read_as<&MeasuredTable::by>},
+    {"weak_scaling", "{by: list of column heads, batch: column head}",
+     "rows that agree in these columns, and in the batch of each device, form a series: how much slower a device is on "
+     "the "
+     "most devices than on the least stands beside the prediction",
+     read_weak_scaling},
     {"devices", "column head", "how many devices the run used; default: what the layout takes",
      read_as<&MeasuredTable::devices>},
     {"fit_every", "whole number >= 2",
@@ -249,15 +267,22 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
   if (!table.constants.empty() && table.fit_every == 0 && table.fit_lines.empty())
     reader.errors.add(at.yaml.place, path(at) + ".constants",
                       "say on which lines they were fitted, e.g. fit_every: 14");
+  if (!table.weak_scaling.empty() && table.devices.empty())
+    reader.errors.add(at.yaml.place, path(at) + ".weak_scaling", "name the column of the devices, too: devices");
   more.measured = std::move(table);
   reader.keep_origins = keep_origins;
 }
 
 std::vector<SectionDoc> measured_docs() {
-  return {document<MeasuredTable>("measured", kMeasuredTable),      document<RunFile>("measured.files", kRunFileFields),
-          document<FigureText>("measured.figures", kFigure),        document<RunColumn>("measured.column", kColumn),
-          document<RowSetting>("measured.settings", kSetting),      document<RowNote>("measured.left_out", kLeftOutRow),
-          document<RowNote>("measured.missing", kMissing),          document<RowNote>("measured.subsets", kSubset),
+  return {document<MeasuredTable>("measured", kMeasuredTable),
+          document<RunFile>("measured.files", kRunFileFields),
+          document<FigureText>("measured.figures", kFigure),
+          document<RunColumn>("measured.column", kColumn),
+          document<RowSetting>("measured.settings", kSetting),
+          document<RowNote>("measured.left_out", kLeftOutRow),
+          document<RowNote>("measured.missing", kMissing),
+          document<RowNote>("measured.subsets", kSubset),
+          document<MeasuredTable>("measured.weak_scaling", kWeakScaling),
           document<FittedConstant>("measured.constants", kConstant)};
 }
 

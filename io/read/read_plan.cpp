@@ -347,8 +347,8 @@ constexpr Field<PlanRequest> kPlan[] = {
      member<&PlanRequest::virtual_stages, AtLeast1>},
     {"most_in_flight", "whole number >= 1",
      "zb_auto, search, zbv_auto, v_auto, v_search and hanayo: how many micro-batches may be in flight on a stage, from "
-     "F to W; "
-     "two chunks make one; default: K, as with 1F1B. bpipe: how many of its own a stage keeps; default: ceil((K+2)/2)",
+     "F to W; two chunks make one; default: K, as with 1F1B. The order of a file must keep to it; default: any. bpipe: "
+     "how many of its own a stage keeps; default: ceil((K+2)/2)",
      member<&PlanRequest::most_in_flight, AtLeast1>},
     {"kept_for_weights", "number in (0, 1]",
      "of split backwards: the share of a micro-batch's activations that W needs, and that stays from B to W; memory "
@@ -359,11 +359,12 @@ constexpr Field<PlanRequest> kPlan[] = {
      "the activations of the first blocks of each stage, so many, wait in their host's memory from their forward to "
      "their backward (Megatron-LM's cpu_offloading_num_layers); needs cluster.node.device.host_link; default: none",
      member<&PlanRequest::offload_layers, AtLeast1>},
-    {"barrier", "flush | none",
-     "of a schedule with a flush: all stages end a step before any begins the next; none: each begins it when its own "
-     "work is done, and checks over all stages come afterwards (post-validation), so that a step takes the longest "
-     "span "
-     "of a stage; default: flush",
+    {"barrier", "flush | post_validation | none",
+     "of a schedule with a flush: all stages end a step before any begins the next; post_validation: each begins it "
+     "when "
+     "its own work is done, and checks over all stages come afterwards, so that a step takes the longest span of a "
+     "stage; "
+     "none: likewise, and nothing is checked over all stages, as fp16 and training.clip_grad_norm need; default: flush",
      changed<&PlanRequest::barrier>},
     {"micro_batch_group", "whole number >= 1",
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "
@@ -572,9 +573,11 @@ constexpr Field<PlanRequest> kPlan[] = {
 // ---- fields left to the planner -------------------------------------------------------------------------------------
 
 constexpr std::string_view kMayBeOpen[] = {
-    "stages",    "virtual_stages", "data_parallel",      "tensor_parallel",  "sequence_parallel",
-    "schedule",  "partition",      "placement",          "context_parallel", "expert_parallel",
-    "recompute", "replicas",       "data_parallel_shard"};
+    "stages",          "virtual_stages", "data_parallel",       "tensor_parallel",  "sequence_parallel",
+    "schedule",        "partition",      "placement",           "context_parallel", "expert_parallel",
+    "recompute",       "replicas",       "data_parallel_shard", "context_exchange", "context_split",
+    "expert_exchange", "tensor_overlap", "gradient_sync",       "bucket",           "reshard_after_forward",
+    "reduce_gradients"};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -61,6 +62,10 @@ class RunReader {
     for (const CellTest& cell : test)
       need(cell.head);
   }
+  void need(const RowTests& tests) {
+    for (const RowTest& test : tests)
+      need(test);
+  }
 
   void header(std::string_view line) {
     header_ = place_.line;
@@ -78,9 +83,11 @@ class RunReader {
     for (const auto* notes : {&table_.left_out, &table_.missing, &table_.subsets})
       for (const RowNote& each : *notes)
         need(each.when);
-    for (const std::string& head : table_.by)
-      need(head);
+    for (const auto* heads : {&table_.by, &table_.weak_scaling})
+      for (const std::string& head : *heads)
+        need(head);
     need(table_.failed);
+    if (!table_.weak_batch.empty()) need(table_.weak_batch);
     if (!table_.devices.empty()) need(table_.devices);
     errors_.throw_if_any();  // nothing below can be read
   }
@@ -148,6 +155,10 @@ class RunReader {
     return std::nullopt;
   }
 
+  bool passes(const RowTests& tests) const {
+    return std::any_of(tests.begin(), tests.end(), [&](const RowTest& test) { return passes(test); });
+  }
+
   // What the key is in this row; "": as the scenario has it.
   std::string value(const RunColumn& column, MeasuredRun& run) {
     if (column.heads.size() > 1) {
@@ -186,6 +197,8 @@ class RunReader {
       run.in_subset.push_back(passes(subset.when));
     for (const std::string& head : table_.by)
       run.by.push_back(cell(head).text);
+    for (const std::string& head : table_.weak_scaling)
+      run.series.push_back(cell(head).text);
     if (const RowNote* note = first_passed(table_.left_out))
       run.state = RunState::LeftOut, run.why = note->text;
     else if (const RowNote* key = first_passed(table_.missing))
@@ -197,6 +210,10 @@ class RunReader {
 
   void values(MeasuredRun& run) {
     if (!table_.devices.empty()) run.devices = count(table_.devices).value_or(1);
+    if (!table_.weak_batch.empty()) {
+      const std::int64_t batch = count(table_.weak_batch).value_or(1), common = std::gcd(batch, run.devices);
+      run.series.push_back(fmt::format("{}/{}", batch / common, run.devices / common));
+    }
     for (const RunColumn& column : table_.columns) {
       run.values.push_back(value(column, run));
       if (!run.values.back().empty()) run.set.push_back(column.key + "=" + run.values.back());

@@ -142,7 +142,8 @@ template <>
 inline constexpr Name<SliceLengths> kNames<SliceLengths>[] = {{"balanced", SliceLengths::Balanced},
                                                               {"even", SliceLengths::Even}};
 template <>
-inline constexpr Name<Barrier> kNames<Barrier>[] = {{"flush", Barrier::Flush}, {"none", Barrier::None}};
+inline constexpr Name<Barrier> kNames<Barrier>[] = {
+    {"flush", Barrier::Flush}, {"none", Barrier::None}, {"post_validation", Barrier::PostValidation}};
 template <>
 inline constexpr Name<Pairs> kNames<Pairs>[] = {{"serial", Pairs::Serial}, {"fused", Pairs::Fused}};
 template <>

@@ -200,7 +200,7 @@ std::string question(const Answer& answer) {
   text +=
       fmt::format(" · {} of {} · {}", plural(plan.micro_batches, "micro-batch"), plan.micro_batch_size, plan.schedule);
   if (plan.pairs.value == Pairs::Fused) text += ", pairs fused";
-  if (plan.barrier.value == Barrier::None) text += ", no barrier between steps";
+  if (plan.barrier.value != Barrier::Flush) text += ", no barrier between steps";
   const Scenario& scenario = *answer.scenario;
   text += fmt::format(" · {} ({})", scenario.model.name,
                       plural(static_cast<std::int64_t>(scenario.model.layers.size()), "layer"));

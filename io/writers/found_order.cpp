@@ -100,7 +100,7 @@ std::string found_order_text(const ScheduleAnswer& found, const TableOptions& op
                        short_bytes(report.stages.empty() ? Bytes{} : fullest(report)->need.to_fit),
                        report.fits ? "" : ", which does not fit"));
   if (found.measure == OrderMeasure::Span && found.flush)
-    text += line("", "with a flush; plan.barrier: none makes the span a step's time");
+    text += line("", "with a flush; plan.barrier: post_validation makes the span a step's time");
   if (!found.pareto.empty()) text += "\ntime and memory\n" + text_table(cap_columns(found), width);
   return text;
 }

@@ -51,7 +51,7 @@ std::vector<HtmlPage::Figure> key_figures(const Answer& answer) {
   std::vector<HtmlPage::Figure> figures;
   std::string range, rates;
   if (r.steady) range = steady_in_words(r);
-  if (answer.plan.barrier.value == Barrier::None)
+  if (answer.plan.barrier.value != Barrier::Flush)
     range = "longest span of a stage: steps overlap; the first takes " + short_time(r.makespan, 4);
   if (r.range) {
     range += range.empty() ? "" : "; ";

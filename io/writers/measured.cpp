@@ -16,7 +16,7 @@ constexpr std::string_view kErrorsHead =
     "errors of the predictions, magnitudes; bias with signs; rows inside their 90 % interval, median half-width\n";
 // Tables whose last columns, below the others, would say nothing.
 constexpr int kRunsWidth = 140, kSummaryWidth = 180;
-constexpr double kNear = 0.03;  // of the group's fastest: as good
+constexpr double kNear = 0.03, kNearly = 0.05;  // of the group's fastest: as good
 
 std::string error_percent(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
@@ -117,17 +117,16 @@ std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>
   return columns;
 }
 
-int near(const MeasuredResult& result) {
+int near(const MeasuredResult& result, double share) {
   return static_cast<int>(std::count_if(result.ranking.begin(), result.ranking.end(),
-                                        [](const RankedGroup& group) { return group.excess <= kNear; }));
+                                        [&](const RankedGroup& group) { return group.excess <= share; }));
 }
 
 std::string ranking_line(const MeasuredResult& result) {
   return fmt::format(
       "In {} of {} groups of one model, batch and number of GPUs the layout predicted fastest is measured within "
-      "{:.0f} "
-      "% of the group's fastest.",
-      near(result), result.ranking.size(), 100 * kNear);
+      "{:.0f} % of the group's fastest, in {} within {:.0f} %.",
+      near(result, kNear), result.ranking.size(), 100 * kNear, near(result, kNearly), 100 * kNearly);
 }
 
 std::string ranking_text(const MeasuredResult& result, int width) {
@@ -137,6 +136,32 @@ std::string ranking_text(const MeasuredResult& result, int width) {
       text += fmt::format("  missed: {} of {} runs, {} was {} slower than {}\n", line_of(group.place), group.runs,
                           line_of(group.place), size(group.excess), line_of(group.fastest));
   return text;
+}
+
+std::string scaling_line(const MeasuredResult& result) {
+  double sum = 0;
+  for (const ScalingSeries& each : result.scaling)
+    sum += 100 * std::abs(each.predicted - each.measured);
+  return fmt::format(
+      "Weak scaling, speed of a device on the most devices over that on the least: {} series, {:.1f} points off in "
+      "the mean.",
+      result.scaling.size(), sum / static_cast<double>(result.scaling.size()));
+}
+
+std::vector<TextColumn> scaling_columns(const MeasuredResult& result) {
+  std::vector<TextColumn> columns = {{.head = "series", .left = true, .cells = {}},
+                                     {.head = "devices", .cells = {}},
+                                     {.head = "measured", .cells = {}},
+                                     {.head = "predicted", .cells = {}},
+                                     {.head = "points", .cells = {}}};
+  for (const ScalingSeries& each : result.scaling) {
+    columns[0].cells.push_back(each.of);
+    columns[1].cells.push_back(fmt::format("{} to {}", each.least, each.most));
+    columns[2].cells.push_back(fmt::format("{:.1f} %", 100 * each.measured));
+    columns[3].cells.push_back(fmt::format("{:.1f} %", 100 * each.predicted));
+    columns[4].cells.push_back(fmt::format("{:+.1f}", 100 * (each.predicted - each.measured)));
+  }
+  return columns;
 }
 
 std::string constants_text(const MeasuredResult& result, int width) {
@@ -175,10 +200,23 @@ std::vector<std::string> lost(const RowCounts& counts) {
   return lines;
 }
 
+// Of a subset, whether what ran and what did not was told apart.
+std::vector<std::string> told_apart(const RowCounts& counts) {
+  std::vector<std::string> lines;
+  for (const SubsetCounts& each : counts.subsets) {
+    const int rows = each.compared + each.failed, right = each.compared_fit + each.failed - each.failed_fit;
+    lines.push_back(fmt::format("{}: {} of {} rows told right ({:.1f} %), {} of {} that failed and {} of {} that ran",
+                                each.of, right, rows, 100.0 * right / rows, each.failed - each.failed_fit, each.failed,
+                                each.compared_fit, each.compared));
+  }
+  return lines;
+}
+
 std::string counts_text(const MeasuredResult& result, int width, std::string_view head) {
   std::string text = wrapped(head, head_of_counts(result.counts), width);
-  for (const std::string& line : lost(result.counts))
-    text += wrapped("  ", line, width);
+  for (const auto& lines : {lost(result.counts), told_apart(result.counts)})
+    for (const std::string& line : lines)
+      text += wrapped("  ", line, width);
   return text;
 }
 
@@ -195,6 +233,9 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
     text +=
         "\n" + std::string(kErrorsHead) + text_table(summary_columns({&result}, false), wide(options, kSummaryWidth));
   if (!result.ranking.empty()) text += "\n" + ranking_text(result, options.width);
+  if (!result.scaling.empty())
+    text += "\n" + wrapped("", scaling_line(result), options.width) +
+            text_table(scaling_columns(result), wide(options, kRunsWidth));
   return text;
 }
 
@@ -204,10 +245,13 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
   for (const MeasuredResult& each : results)
     all.push_back(&each);
   std::string text = std::string(kErrorsHead) + text_table(summary_columns(all, true), wide(options, kSummaryWidth)) +
-                     "\nranking within 3 % of the fastest\n";
+                     "\nranking within 3 % (5 %) of the fastest\n";
   for (const MeasuredResult& each : results)
     if (!each.ranking.empty())
-      text += fmt::format("  {}: {} of {} groups\n", each.name, near(each), each.ranking.size());
+      text += fmt::format("  {}: {} ({}) of {} groups\n", each.name, near(each, kNear), near(each, kNearly),
+                          each.ranking.size());
+  for (const MeasuredResult& each : results)
+    if (!each.scaling.empty()) text += wrapped(fmt::format("\n{}: ", each.name), scaling_line(each), options.width);
   text += "\nrows\n";
   for (const MeasuredResult& each : results)
     text += counts_text(each, options.width, "  " + each.name + ": ");
@@ -235,13 +279,14 @@ std::string measured_markdown(const std::vector<MeasuredResult>& results, const 
     text += fmt::format("\n## {}\n\n{}\n\nSource: {}\n", each.name, each.title, each.source);
     if (!each.note.empty()) text += "\n" + each.note + "\n";
     text += "\n" + head_of_counts(each.counts) + ".\n";
-    if (const auto lines = lost(each.counts); !lines.empty()) {
-      text += "\n";
+    for (const auto& lines : {lost(each.counts), told_apart(each.counts)}) {
+      text += lines.empty() ? "" : "\n";
       for (const std::string& line : lines)
         text += "- " + line + "\n";
     }
     if (!each.summaries.empty()) text += "\n" + markdown_table(summary_columns({&each}, false));
     if (!each.ranking.empty()) text += "\n" + ranking_line(each) + "\n";
+    if (!each.scaling.empty()) text += "\n" + scaling_line(each) + "\n\n" + markdown_table(scaling_columns(each));
   }
   return text;
 }

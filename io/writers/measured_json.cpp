@@ -32,6 +32,10 @@ void write_counts(JsonFields& json, const RowCounts& counts) {
   reasons("missing", counts.missing);
   reasons("left_out", counts.left_out);
   reasons("not_priced", counts.unpriced);
+  json.list("subsets", counts.subsets, [&](const SubsetCounts& each) {
+    json.field("of", each.of).field("compared", each.compared).field("compared_fit", each.compared_fit);
+    json.field("failed", each.failed).field("failed_fit", each.failed_fit);
+  });
 }
 
 void write_place(JsonFields& json, std::string_view key, const Place& place) {
@@ -56,6 +60,10 @@ void write_set(JsonFields& json, const MeasuredResult& result) {
     json.field("runs", group.runs).field("excess", group.excess);
     write_place(json, "predicted_fastest", group.place);
     write_place(json, "measured_fastest", group.fastest);
+  });
+  json.list("weak_scaling", result.scaling, [&](const ScalingSeries& each) {
+    json.field("of", each.of).field("least_devices", each.least).field("most_devices", each.most);
+    json.field("measured", each.measured).field("predicted", each.predicted);
   });
 }
 

@@ -148,6 +148,10 @@ void ranked::write_plan(JsonFields& json, const Found& found) {
   const Plan& plan = found.plan;
   const Report& report = found.report;
   write_layout(json, found.layout);
+  json.when(!found.switches.empty(), [&] {
+    json.list("switches", found.switches,
+              [&](const auto& each) { json.field("key", "plan." + each.first).field("value", each.second); });
+  });
   json.field("devices", plan.devices()).field("global_batch_size", plan.global_batch_size);
   json.list("layers", plan.uncut(), [](const LayerRange& range) { return range.size(); });
   json.field("order", [&] { return found.scenario->model.order; }).field("replicas", plan.replicas);

@@ -144,6 +144,26 @@ Figures whole_training(const Found& found) {
   return figures;
 }
 
+namespace {
+
+// Keys of which some plan has a value, each once.
+std::vector<std::string> switches_of(const std::vector<Found>& plans) {
+  std::vector<std::string> keys;
+  for (const Found& found : plans)
+    for (const auto& [key, value] : found.switches)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  return keys;
+}
+
+// "-": the plan is the same with every value.
+std::string value_of_switch(const Found& found, const std::string& key) {
+  for (const auto& [own, value] : found.switches)
+    if (own == key) return value;
+  return "-";
+}
+
+}  // namespace
+
 std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const Sizes sizes(*plans.front().scenario);
   const bool classes = std::any_of(plans.begin(), plans.end(), several_classes);
@@ -190,6 +210,8 @@ std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   add({.head = "ZeRO", .drop_zero = true}, [&](const Row& row) {
     return row.layout.shard > 0 ? fmt::format("{} by {}", row.layout.zero, row.layout.shard) : number(row.layout.zero);
   });
+  for (const std::string& key : switches_of(plans))
+    add({.head = key, .left = true}, [&](const Row& row) { return value_of_switch(row.found, key); });
   add({"step s"}, [](const Row& row) { return seconds_text(row.found.report.step_time); });
   add({"samples/s"}, [](const Row& row) { return fmt::format("{:.4g}", row.found.report.samples_per_s); });
   add({.head = "tok/s" + each, .drop_zero = true},

@@ -273,7 +273,7 @@ class Tables {
   // A real run without a cap says of no memory how full it is.
   bool limited() const { return answer_.memory.capacity.value > 0; }
 
-  bool overlaps() const { return answer_.plan.barrier.value == Barrier::None; }
+  bool overlaps() const { return answer_.plan.barrier.value != Barrier::Flush; }
 
   std::string bubble_of_all() const { return percent(report_.bubble_fraction) + bubble_of(answer_); }
   std::string other_bubbles() const {
@@ -394,7 +394,7 @@ class Tables {
 }  // namespace
 
 std::string bubble_of(const Answer& answer) {
-  if (answer.plan.barrier.value == Barrier::None) return " of the longest span of a stage, updates included";
+  if (answer.plan.barrier.value != Barrier::Flush) return " of the longest span of a stage, updates included";
   return answer.report.steady ? " of a steady period" : " of the makespan";
 }
 

@@ -41,6 +41,10 @@ constexpr std::string_view kLoraRankKey = "model.lora_rank, of family decoder or
 
 constexpr UsualName kUsualKeys[] = {
     {"pp", "plan.stages"},
+    {"clip_grad", "training.clip_grad_norm"},
+    {"gradient_clipping", "training.clip_grad_norm"},
+    {"max_grad_norm", "training.clip_grad_norm"},
+    {"max_norm", "training.clip_grad_norm"},
     {"pipeline_parallel", "plan.stages"},
     {"pipeline_stages", "plan.stages"},
     {"num_stages", "plan.stages"},

@@ -530,6 +530,9 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   settle_context(scenario, words(framework), differs);
   settle_tensor_overlap(scenario.plan, framework, differs);
   settle_early_stop(scenario, words(framework), differs);
+  if (framework == Framework::Torch && scenario.training.clip_grad_norm)
+    replace(scenario.training.clip_grad_norm, std::nullopt, differs,
+            "clip_grad_norm: gradients are not scaled down there; they stay as they are");
   settle_offloading(scenario, framework, stages, differs);
   if (copies) settle_zero(scenario, words(framework), stages, differs);
   if (training.zero >= kWeightsSharded && scenario.plan.pairs.value == Pairs::Fused)

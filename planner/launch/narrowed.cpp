@@ -13,6 +13,7 @@
 #include "core/check.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/refusals.hpp"
+#include "planner/search/switches.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -44,6 +45,7 @@ class Narrowing {
     context();
     recompute();
     placement();
+    switches_of_framework();
     training();
     within();
     keep_what_is_fixed();
@@ -239,9 +241,36 @@ class Narrowing {
             "; more needs zero: 3 there, which --set training.zero=3 searches");
   }
 
+  bool has_stages() { return plan().open.contains("stages") || plan().stages.value > 1; }
+
+  // Values of an open switch that `launch` would replace are not searched.
+  void switches_of_framework() {
+    for (const Switch& each : switches()) {
+      const auto open = plan().open.find(std::string(each.key));
+      if (open == plan().open.end()) continue;
+      std::vector<std::string> left;
+      const std::vector<std::size_t> all = values_of(each, found_.scenario);
+      for (const std::size_t value : all) {
+        Scenario trial = found_.scenario;
+        trial.plan.open.erase(open->first);
+        each.set(trial.plan, value);
+        settle_training(trial, words_.framework, has_copies(), has_stages(), [](const std::string&) {});
+        if (each.is(trial.plan, value)) left.emplace_back(each.values[value]);
+      }
+      if (left.size() == all.size()) continue;
+      if (!left.empty()) {
+        tell("plan." + open->first, fmt::format("{}: {}", each.key, either(left)));
+        open->second.among = std::move(left);
+        continue;
+      }
+      tell("plan." + open->first, fmt::format("{} is its own choice there", each.key));
+      plan().open.erase(open);
+    }
+  }
+
   void training() {
     zero();
-    const bool stages = plan().open.contains("stages") || plan().stages.value > 1;
+    const bool stages = has_stages();
     settle_training(found_.scenario, words_.framework, has_copies(), stages, [&](const std::string& what) {
       const std::string key = what.substr(0, what.find(':'));
       const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re") ||

@@ -167,7 +167,7 @@ class Nearness {
 
   void barrier() {
     if (plan_.barrier.value == Barrier::Flush) return;
-    differs("barrier: none is not there; a flush between steps");
+    differs("barrier: steps do not overlap there; a flush between them");
     request().barrier = {};
   }
 

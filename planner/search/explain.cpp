@@ -12,6 +12,7 @@
 #include "planner/search/deadline.hpp"
 #include "planner/search/found.hpp"
 #include "planner/search/space.hpp"
+#include "planner/search/switches.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
 
@@ -196,7 +197,8 @@ void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& ax
 
 }  // namespace
 
-void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer) {
+void explain_bandwidth(const Scenario& asked, const SearchOptions& options, SearchAnswer& answer) {
+  const Scenario scenario = with_switches_of(answer.plans.front(), asked);
   const Cluster& cluster = scenario.cluster;
   if (scenario.plan.order.value.unsettled()) return;  // its plans cut different orders of the layers
   const Plan& best = answer.plans.front().plan;

@@ -58,7 +58,7 @@ void refuse_what_is_not_searched(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   if (plan.barrier.value != Barrier::Flush)
     throw InputError(plan.barrier.place, "plan.barrier",
-                     "none: the search bounds and compares whole runs of a step; write flush, or settle the other keys "
+                     "the search bounds and compares whole runs of a step; write flush, or settle the other keys "
                      "of the plan and ask simulate");
   if (plan.offload_layers)
     throw InputError(plan.offload_layers->place, "plan.offload_layers",

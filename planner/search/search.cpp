@@ -18,6 +18,7 @@
 #include "planner/search/reasons.hpp"
 #include "planner/search/remedies.hpp"
 #include "planner/search/replicas.hpp"
+#include "planner/search/switches.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -637,6 +638,10 @@ SearchResult search(const Scenario& scenario, const SearchOptions& options) {
                      "nothing is left open; write auto for what is to be found, e.g. stages: auto, or plan: auto");
   PP_CHECK(options.top >= 1);
   check_classes_of_search(scenario);
+  return asks_for_switches(scenario) ? search_switches(scenario, options) : search_settled(scenario, options);
+}
+
+SearchResult search_settled(const Scenario& scenario, const SearchOptions& options) {
   if (scenario.plan.order.value.unsettled()) return search_orders(scenario, options);
   if (asks_for_replicas(scenario)) return search_replicas(scenario, options);
   return LayoutSearch(scenario, options).answer();

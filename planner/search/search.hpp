@@ -62,6 +62,9 @@ using SearchResult = std::variant<SearchAnswer, Infeasible, NoPlanYet>;
 // Throws InputError on a scenario that has nothing open, or whose fields contradict one another.
 SearchResult search(const Scenario& scenario, const SearchOptions& options = {});
 
+// The same of a scenario whose switches are settled (planner/search/switches.hpp); nothing else need be open.
+SearchResult search_settled(const Scenario& scenario, const SearchOptions& options);
+
 constexpr double kSettling = 0.01;
 
 }  // namespace pipewright::planner

@@ -259,8 +259,14 @@ class SpaceOf {
   }
 
   void leave_out_zeros(LayoutGroup& group) {
-    if (!within_.lacks) return;
     Layout layout = group.first;
+    if (within_.elsewhere)
+      std::erase_if(group.zeros, [&](std::int64_t zero) {
+        layout.zero = zero;
+        return within_.elsewhere(layout);
+      });
+    layout.zero = group.first.zero;
+    if (!within_.lacks || group.zeros.empty()) return;
     // Of one copy it says nothing, but frameworks want it for other things.
     if (layout.copies() == 1 && is_open(scenario_, "zero") && !within_.lacks(layout).empty())
       group.zeros = numbers(scenario_, "zero", 0, {1, 2, 3});

@@ -38,6 +38,7 @@ struct Within {
   bool one_recompute = false;  // the same recomputation on all stages
   // Why a layout is none of those asked for, for Space::left_out; empty: it is one. Nothing: all are.
   std::function<std::string(const Layout&)> lacks;
+  std::function<bool(const Layout&)> elsewhere;  // it is in another space, and counts nowhere; nothing: none is
 };
 
 // Every combination of the values that open fields may take, in a fixed order. A field that is not open keeps its

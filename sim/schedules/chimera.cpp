@@ -129,9 +129,7 @@ ScheduleRule chimera() {
   return {.name = "chimera",
           .title = "two pipelines in opposite directions that fill each other's bubbles (Chimera)",
           .source = "Chimera21",
-          .memory =
-              "K/2+1+min(k, K-1-k) micro-batches on stage k, and every stage's weights twice, or as often as there are "
-              "pipelines",
+          .memory = "K/2+1+min(k, K-1-k) micro-batches on stage k",
           .flush = true,
           .compute = chimera_schedule,
           .also_refused = chimera_refusal,

@@ -129,7 +129,7 @@ ScheduleRule dualpipe() {
   return {.name = "dualpipe",
           .title = "two pipelines in opposite directions, forwards next to backwards (DualPipe)",
           .source = "DeepSeekIII24",
-          .memory = "K + 1 micro-batches on every stage, and every stage's weights twice",
+          .memory = "K + 1 micro-batches on every stage",
           .flush = true,
           .splits_backward = true,
           .compute = dualpipe_schedule,

@@ -53,7 +53,7 @@ ScheduleRule gems() {
   return {.name = "gems",
           .title = "two copies of the model in opposite directions, a micro-batch in each in turn (GEMS)",
           .source = "GEMS20",
-          .memory = "1 micro-batch on every stage, and every stage's weights twice",
+          .memory = "1 micro-batch on every stage",
           .flush = true,
           .compute = gems_schedule,
           .also_refused = gems_refusal,

@@ -1,11 +1,23 @@
 // The order that a file gives (core/plan/given_schedule.hpp). What a file does not say stands where the other schedules
 // have it: a recomputation directly before its backward, all-reduces and updates at the end.
+#include <algorithm>
+
 #include "core/plan/given_schedule.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
 namespace pipewright::sim {
 namespace {
+
+// Chunks that a rank holds at most, from their forward to their weights' gradient.
+int most_chunks_held(const std::vector<Op>& ops) {
+  int held = 0, most = 0;
+  for (const Op& op : ops) {
+    if (op.kind == Kind::F) most = std::max(most, ++held);
+    if (op.kind == Kind::BW || op.kind == Kind::W) --held;
+  }
+  return most;
+}
 
 std::string given_order_refusal(const ScheduleShape& shape) {
   if (both_ways(shape.chunk_order) && shape.recompute_except_last)
@@ -23,6 +35,13 @@ std::string given_order_refusal(const ScheduleShape& shape) {
     return file + " runs " + std::to_string(given.micro_batches) + " micro-batches, the plan has " +
            std::to_string(shape.micro_batches) +
            ": set training.micro_batches: " + std::to_string(given.micro_batches) + ", or another batch";
+  for (std::size_t k = 0; k < given.compute.size() && shape.most_in_flight > 0; ++k)
+    if (const int held = most_chunks_held(given.compute[k]); held > shape.most_in_flight * shape.virtual_stages) {
+      const int batches = (held + shape.virtual_stages - 1) / shape.virtual_stages;
+      return file + " has " + std::to_string(batches) + " micro-batches in flight on rank " + std::to_string(k) +
+             ", more than plan.most_in_flight: " + std::to_string(shape.most_in_flight) +
+             "; allow more, or find an order with less: pipewright schedule --memory-cap";
+    }
   return "";
 }
 
@@ -62,6 +81,7 @@ ScheduleRule given_order() {
           .compute = given_order_schedule,
           .also_refused = given_order_refusal,
           .peak_in_flight = given_order_peak,
+          .facts = {.limits_in_flight = true},
           .bound = StepBound::Work,
           .bounded_in_flight = false,
           .from_file = true};

@@ -40,7 +40,7 @@ ScheduleRule pipedream() {
   return {.name = "pipedream",
           .title = "PipeDream: asynchronous 1F1B with weight stashing",
           .source = "PipeDream19",
-          .memory = "K-k micro-batches and weight versions on stage k; replicated: ceil(sum of r_j from k on / r_k)",
+          .memory = "K-k micro-batches on stage k; replicated: ceil(sum of r_j from k on / r_k)",
           .flush = false,
           .compute = pipedream_schedule,
           .bubble = pipedream_bubble,

@@ -63,7 +63,7 @@ ScheduleRule pipedream_2bw() {
   return {.name = "pipedream_2bw",
           .title = "asynchronous 1F1B that updates every m micro-batches (PipeDream-2BW)",
           .source = "PipeDream2BW20",
-          .memory = "min(M, K-k) micro-batches on stage k, and two versions of the weights",
+          .memory = "min(M, K-k) micro-batches on stage k",
           .flush = false,
           .compute = pipedream_2bw_schedule,
           .also_refused = pipedream_2bw_refusal,

@@ -171,7 +171,7 @@ TEST_CASE("plan: bad input is named, with a way out") {
   CHECK(has(error({"--set", "plan.stages={auto: [2, 2]}"}), "stands here twice"));
   CHECK(has(error({"--set", "plan.stages={auto: [0]}"}), "must be at least 1"));
   CHECK(has(error({"--set", "plan.schedule={auto: [1f1c]}"}), "plan.schedule: unknown \"1f1c\""));
-  CHECK(has(error({"--set", "plan.bucket=auto"}), "plan.bucket"));
+  CHECK(has(error({"--set", "plan.scatter_gather=auto"}), "plan.scatter_gather"));
   CHECK(has(error({"--set", "training.precision=auto"}), "training.precision: unknown \"auto\""));
   CHECK(has(error({"--set", "plan.replicas=auto", "--set", "plan.schedule=gpipe"}),
             "plan.replicas: auto is for schedule pipedream or 1f1b, not for gpipe"));

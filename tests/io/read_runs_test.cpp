@@ -99,10 +99,11 @@ TEST_CASE("A figure may be one word of a cell, on so many devices; a cell with f
 
 TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothing keep their place and their reason") {
   MeasuredTable with = table();
-  with.left_out = {{{{"other", {choice("", true)}}}, "the source doubts it"}};
-  with.missing = {{{{"stages", {{.is = "", .least = 8, .most = {}, .strict = true}}}}, "plan.fsdp"}};
+  with.left_out = {{{{{"other", {choice("", true)}}}}, "the source doubts it"}};
+  with.missing = {{{{{"stages", {{.is = "", .least = 8, .most = {}, .strict = true}}}}}, "plan.fsdp"}};
   with.failed = {{"# layers", {choice("1"), choice("2")}}};
-  with.subsets = {{{{"stages", {{.is = "", .least = {}, .most = 2}}}}, "small"}};
+  with.subsets = {{{{{"stages", {{.is = "", .least = {}, .most = 2}}}}}, "small"},
+                  {{{{"# layers", {choice("9")}}}, {{"stages", {choice("2")}}}}, "one of two tests"}};
   const auto runs = parsed_runs(kHeader + "x,8,24,2,1\n,8,24,9,1\n,8,2,8,\n,8,24,2,\n,8,24,2,7\n", with);
   REQUIRE(runs.size() == 5);
   CHECK(runs[0].state == RunState::LeftOut);
@@ -112,8 +113,8 @@ TEST_CASE("Rows that are left out, cannot be expressed, failed or measured nothi
   CHECK(runs[2].state == RunState::Failed);
   CHECK(runs[3].why == "nothing was measured");
   CHECK(runs[4].state == RunState::Compared);
-  CHECK(runs[4].in_subset == std::vector<bool>{true});
-  CHECK(runs[1].in_subset == std::vector<bool>{false});
+  CHECK(runs[4].in_subset == std::vector<bool>{true, true});
+  CHECK(runs[1].in_subset == std::vector<bool>{false, false});
 }
 
 TEST_CASE("What a cell must say: a text, a number however it is written, a limit, anything else") {
@@ -163,6 +164,19 @@ TEST_CASE("A folder may hold the file as it is named, or its last part") {
   CHECK(read_runs(with, scratch.path("")).size() == 1);
 }
 
+TEST_CASE("A series of weak scaling has the same texts, and the same batch on each device") {
+  MeasuredTable with = table();
+  with.weak_scaling = {"other"}, with.weak_batch = "# layers";
+  const auto runs = parsed_runs(kHeader + "8B,8,24,2,1\n8B,16,48,2,1\n8B,16,40,2,1\n", with);
+  REQUIRE(runs.size() == 3);
+  CHECK(runs[0].series == std::vector<std::string>{"8B", "3/1"});
+  CHECK(runs[1].series == runs[0].series);
+  CHECK(runs[2].series == std::vector<std::string>{"8B", "5/2"});
+  with.weak_batch = "batch";
+  CHECK(message_of([&] { parsed_runs(kHeader + "8B,8,24,2,1\n", with); }).find("has no column \"batch\"") !=
+        std::string::npos);
+}
+
 TEST_CASE("A folder without the files is told") {
   const Scratch scratch;
   CHECK(message_of([&] { read_runs(table(), scratch.path("nowhere")); }).find("runs.csv") != std::string::npos);
@@ -185,9 +199,9 @@ TEST_CASE("A measured: block is read, and what contradicts itself is refused") {
       "'>1', x: ['', a]}, needs: k}], settings: [{when: {m: 8B}, set: {model.layers: 3}}]");
   CHECK(more.figures.at(0).sought.where == Where::Last);
   CHECK(more.figures.at(0).unit_size == doctest::Approx(1024 * 1024));
-  CHECK(more.missing.at(0).when.at(0).choices.at(0).holds("2"));
-  CHECK_FALSE(more.missing.at(0).when.at(0).choices.at(0).holds("1"));
-  CHECK(more.missing.at(0).when.at(1).choices.size() == 2);
+  CHECK(more.missing.at(0).when.at(0).at(0).choices.at(0).holds("2"));
+  CHECK_FALSE(more.missing.at(0).when.at(0).at(0).choices.at(0).holds("1"));
+  CHECK(more.missing.at(0).when.at(0).at(1).choices.size() == 2);
   CHECK(more.settings.at(0).set.at(0).second == "3");
   const std::string constant = "constants: [{key: a.b, expected: 2, factor: 1.5, most: 3, meaning: m, source: s}]";
   CHECK(block(figure + ", fit_every: 14, " + constant).constants.at(0).expected == 2);

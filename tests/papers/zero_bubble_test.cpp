@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "core/plan/given_schedule.hpp"
+#include "sim/kth_wrap.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
@@ -261,51 +262,15 @@ ScheduleShape shape_made_for(const char* name, const Setting& s, int chunks, std
 
 constexpr double kHalfADigit = 5e-5;
 
-// Makespan of interleaved 1F1B by the rule of the authors' own evaluator: what goes from the last stage's chunk to the
-// first stage's next one, and its gradient back, is waited for by every K-th micro-batch only, and by no other one.
-Time with_every_kth_wrap(const Schedule& schedule, Time forward, Time backward, Time hop) {
-  const ScheduleShape& shape = schedule.shape;
-  const auto K = static_cast<std::size_t>(shape.stages);
-  const auto chunks = static_cast<std::size_t>(shape.chunks()), M = static_cast<std::size_t>(shape.micro_batches);
-  std::vector<Time> ends(2 * chunks * M, Time{-1});
-  const auto end = [&](bool back, std::size_t v, std::size_t m) -> Time& {
-    return ends[((back ? chunks : 0) + v) * M + m];
-  };
-  std::vector<std::size_t> next(K, 0);
-  std::vector<Time> now(K, Time{0});
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t k = 0; k < K; ++k)
-      for (const std::vector<Op>& ops = schedule.positions[k].compute; next[k] < ops.size(); ++next[k]) {
-        const Op& op = ops[next[k]];
-        if (op.kind == Kind::Update) continue;
-        const bool back = op.kind != Kind::F;
-        const std::size_t v = op.virtual_stage, m = op.micro_batch;
-        Time ready{0};
-        const bool first = back ? v + 1 == chunks : v == 0;
-        const bool wraps = back ? v % K == K - 1 : v % K == 0;
-        if (back) ready = end(false, v, m);
-        if (!first && (!wraps || m % K == 0)) {
-          const Time input = end(back, back ? v + 1 : v - 1, m);
-          ready = input < Time{0} || ready < Time{0} ? Time{-1} : std::max(ready, input + hop);
-        }
-        if (ready < Time{0}) break;
-        end(back, v, m) = now[k] = std::max(now[k], ready) + (back ? backward : forward);
-        moved = true;
-      }
-  }
-  for (std::size_t k = 0; k < K; ++k)
-    REQUIRE(next[k] == schedule.positions[k].compute.size());
-  return *std::max_element(now.begin(), now.end());
-}
-
 // Every hop is waited for by all in `bubble_rate`, which is .0008 to .005 above the published rate.
 void check_interleaved(const Setting& s, int chunks, double published) {
   const ScheduleShape shape{.stages = s.stages, .virtual_stages = chunks, .micro_batches = s.micro_batches};
   const Schedule schedule = find_schedule("interleaved_1f1b")->generate(shape);
-  const Time makespan =
-      with_every_kth_wrap(schedule, Time{s.forward.value / chunks}, Time{(s.input + s.weight).value / chunks}, s.hop);
-  CHECK(std::abs(rate_of(shape, s, makespan) - published) < kHalfADigit);
+  const auto part = [&](Time time) { return Time{time.value / chunks}; };
+  const auto makespan =
+      makespan_with_kth_wraps(schedule, stage_costs(shape, part(s.forward), part(s.input), part(s.weight), s.hop));
+  REQUIRE(makespan);
+  CHECK(std::abs(rate_of(shape, s, *makespan) - published) < kHalfADigit);
   const double every = bubble_rate("interleaved_1f1b", shape, s, Cost::Makespan) - published;
   CHECK(every > .0007);
   CHECK(every < .0051);

@@ -54,10 +54,26 @@ TEST_CASE("what has no barrier, and who compares whole runs, refuses to leave it
       error_of(without_barrier("pipedream")) ==
       "s.yaml:9:3: plan.barrier: none: pipedream has no flush, so that there is no barrier to leave out; leave out the "
       "key");
+  Scenario clipped = without_barrier("1f1b");
+  clipped.training.clip_grad_norm = 1.0;
+  CHECK(error_of(clipped) ==
+        "s.yaml:9:3: plan.barrier: none leaves no place for training.clip_grad_norm, whose norm is over all stages; "
+        "write post_validation (checked afterwards, at the same price) or flush");
+  Scenario scaled = without_barrier("1f1b");
+  scaled.training.precision = Precision::Fp16;
+  CHECK(error_of(scaled) ==
+        "s.yaml:9:3: plan.barrier: none leaves no place for the loss scale of fp16, whose check for overflows is over "
+        "all stages; write post_validation (checked afterwards, at the same price) or flush");
+  const Time unchecked = priced(without_barrier("1f1b")).report.step_time;
+  for (Scenario* const checked : {&clipped, &scaled}) {
+    checked->plan.barrier.value = Barrier::PostValidation;
+    CHECK(priced(*checked).report.step_time == unchecked);
+  }
   Scenario exact = without_barrier("1f1b");
   exact.plan.partition.value = LeastStep{};
   CHECK(error_of(exact) ==
-        "s.yaml:9:3: plan.barrier: none does not go with partition: exact, which compares whole runs of a step; write "
+        "s.yaml:9:3: plan.barrier: a step without a flush does not go with partition: exact, which compares whole runs "
+        "of a step; write "
         "flush or another partition");
   Scenario searched = without_barrier("zb_h2");
   searched.plan.open["stages"] = {};

@@ -96,7 +96,7 @@ TEST_CASE("frameworks end a step on all stages: a plan without a barrier is writ
     const Launched l =
         launched(small("stages: 4, schedule: 1f1b, barrier: none", "micro_batch_size: 1, micro_batches: 8"), framework);
     const auto& all = l.nearest.differences;
-    CHECK(std::count(all.begin(), all.end(), "barrier: none is not there; a flush between steps") == 1);
+    CHECK(std::count(all.begin(), all.end(), "barrier: steps do not overlap there; a flush between them") == 1);
     CHECK(l.plan.barrier.value == Barrier::Flush);
   }
 }

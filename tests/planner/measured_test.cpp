@@ -189,6 +189,7 @@ TEST_CASE("What became of the rows: compared, fitted on, failed, left out, missi
   MeasuredRun other = missing;
   other.why = "plan.context_parallel";
   const auto counts = row_counts(
+      table(),
       predict(table(), {measured(1, 1), measured(1, 1, true), failed, other, missing, missing, left}, uniform()));
   CHECK(counts.rows == 7);
   CHECK(counts.compared == 1);
@@ -199,6 +200,51 @@ TEST_CASE("What became of the rows: compared, fitted on, failed, left out, missi
   REQUIRE(counts.missing.size() == 2);
   CHECK(counts.missing[0] == std::pair<std::string, int>{"plan.fsdp", 2});
   CHECK(counts.left_out.at(0).second == 1);
+}
+
+TEST_CASE("Of each subset with failed runs, who ran, who did not, and who is predicted to fit") {
+  MeasuredTable with = table();
+  with.subsets = {{{{}}, "some failed"}, {{{}}, "all ran"}};
+  const auto in = [](PredictedRun run, bool first, bool second, bool fits, RunState state = RunState::Compared) {
+    run.run.in_subset = {first, second}, run.fits = fits, run.run.state = state;
+    return run;
+  };
+  std::vector<PredictedRun> runs = {in(run(2, 8, 1, 0), true, true, true), in(run(3, 8, 1, 0), true, false, false),
+                                    in(run(4, 8, 1, 0), true, false, true, RunState::Failed),
+                                    in(run(5, 8, 1, 0), true, false, false, RunState::Failed),
+                                    in(run(6, 8, 1, 0), true, false, true)};
+  runs.back().run.fitted = true;  // no prediction
+  const auto counts = row_counts(with, runs).subsets;
+  REQUIRE(counts.size() == 1);
+  CHECK(counts[0].of == "some failed");
+  CHECK(std::vector<int>{counts[0].compared, counts[0].compared_fit, counts[0].failed, counts[0].failed_fit} ==
+        std::vector<int>{2, 1, 2, 1});
+}
+
+TEST_CASE("weak scaling: the speed on the most devices over that on the least, in the mean of runs alike") {
+  MeasuredTable with = table();
+  with.weak_scaling = {"model"}, with.weak_batch = "batch";
+  const auto on = [](std::int64_t devices, double time, double error, const char* model) {
+    PredictedRun each = run(2, 8, 1, 0);
+    each.run.devices = devices, each.run.series = {model, "2/1"};
+    each.run.figures = {time}, each.figures = {time * (1 + error)};
+    return each;
+  };
+  std::vector<PredictedRun> runs = {on(8, 1, 0, "8B"), on(64, 1.2, 0, "8B"), on(64, 1.3, 0.2, "8B"),
+                                    on(16, 9, 0.5, "8B"), on(8, 3, 0, "70B")};
+  const auto series = weak_scaling(with, runs);
+  REQUIRE(series.size() == 1);  // 70B ran on one number of devices
+  CHECK(series[0].of == "8B");
+  CHECK(series[0].least == 8);
+  CHECK(series[0].most == 64);
+  CHECK(series[0].measured == doctest::Approx(0.8));
+  CHECK(series[0].predicted == doctest::Approx(1 / 1.38));
+  with.figures[0].sought.figure = Figure::SamplesPerSDevice;
+  CHECK(weak_scaling(with, runs).at(0).measured == doctest::Approx(1.25));
+  runs[1].run.series = runs[2].run.series = {"8B", "1/4"};  // with less work on each
+  CHECK(weak_scaling(with, runs).at(0).most == 16);
+  with.weak_scaling.clear();
+  CHECK(weak_scaling(with, runs).empty());
 }
 
 TEST_CASE("Of a rate, more is faster") {
@@ -227,7 +273,7 @@ TEST_CASE("Errors by figure, subset, text of a column and value of a key") {
   MeasuredTable two = table();
   two.by = {"device"};
   two.figures.push_back({"memory", {.text = "memory.total", .figure = Figure::Memory}, "m", 1});
-  two.subsets = {{{}, "some"}};
+  two.subsets = {{{{}}, "some"}};
   std::vector<PredictedRun> runs = {run(2, 8, 10, 0.1), run(3, 8, 2, 0.3)};
   runs[0].run.in_subset = {true}, runs[1].run.in_subset = {false};
   runs[0].run.by = {"a100"}, runs[1].run.by = {""};

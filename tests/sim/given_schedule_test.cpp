@@ -228,3 +228,19 @@ TEST_CASE("both engines and the oracle agree on orders drawn at random") {
   }
   CHECK(listed > 20);
 }
+
+TEST_CASE("an order with more in flight than plan.most_in_flight is refused, with the rank that has it") {
+  ScheduleShape shape{.stages = 2, .micro_batches = 3};
+  shape.given = std::make_shared<const GivenSchedule>(
+      parse_schedule_csv("0F0,0F1,0I0,0I1,0F2,0W0,0W1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n", "x.csv"));
+  const ScheduleRule* rule = find_schedule("file");
+  CHECK(rule->refusal(shape) == "");  // no limit
+  for (const int most : {1, 2, 3}) {
+    shape.most_in_flight = most;
+    CHECK(rule->refusal(shape) ==
+          (most == 3 ? ""
+                     : "x.csv has 3 micro-batches in flight on rank 0, more than plan.most_in_flight: " +
+                           std::to_string(most) +
+                           "; allow more, or find an order with less: pipewright schedule --memory-cap"));
+  }
+}

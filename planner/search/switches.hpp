@@ -1,0 +1,40 @@
+// Keys of the plan that are open and no part of a layout: how keys and values travel, whether exchanges run beside
+// products, when weights are gathered again. Each of their values is a search of its own.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/answers/ranking.hpp"
+#include "core/question/scenario.hpp"
+#include "planner/search/search.hpp"
+
+namespace pipewright::planner {
+
+struct Switch {
+  std::string_view key;                           // of the plan: "context_exchange"
+  std::span<const std::string_view> values;       // that it can have
+  std::size_t usual = 0;                          // `auto` stands for so many of them, the first ones
+  void (*set)(PlanRequest& plan, std::size_t i);  // to values[i]
+  bool (*is)(const PlanRequest& plan, std::size_t i);
+  bool (*matters)(const Layout& layout);          // other layouts are the same with all values
+};
+std::span<const Switch> switches();
+
+// The values that are left open, as they stand in `values`. Throws InputError for one that is not there.
+std::vector<std::size_t> values_of(const Switch& which, const Scenario& scenario);
+
+bool asks_for_switches(const Scenario& scenario);
+
+// Searches all combinations of the values, one after the other, each in an even share of the time that is left: layouts
+// to which a switch says nothing are searched once. The bound is the least of all of them.
+// Throws InputError where no combination can be searched, or where there are more than 64.
+//                                                                        tests/planner/switches_test.cpp
+SearchResult search_switches(const Scenario& scenario, const SearchOptions& options);
+
+// The scenario with the switches of a plan that was found, for what is asked of it next.
+Scenario with_switches_of(const Found& found, Scenario scenario);
+
+}  // namespace pipewright::planner

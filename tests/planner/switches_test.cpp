@@ -1,0 +1,148 @@
+// Keys that are open and no part of a layout: what is searched with them is what separate searches find together.
+#include "planner/search/switches.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "io/read/read_scenario.hpp"
+#include "planner/launch/narrowed.hpp"
+#include "planner/launch/nearest.hpp"
+#include "planner/search/space.hpp"
+#include "tests/io/scratch.hpp"
+#include "tests/support/input_error.hpp"
+
+using namespace pipewright::tests;
+
+namespace {
+
+// Four blocks on a node of four devices; three copies of sequences or parts of them at most.
+Scenario four_blocks(const std::string& plan, const std::string& zero = "{auto: [0, 3]}") {
+  const Scratch scratch;
+  return read_scenario(scratch.write(
+      "x.yaml",
+      "model: {family: decoder, layers: 4, hidden: 256, heads: 4, key_heads: 4, feed_forward: 512, vocabulary: 512, "
+      "sequence_length: 512}\n"
+      "cluster: {node: {devices: 4, device: {memory: 80 GiB, peak: {fp32: 10 TFLOP/s, bf16: 20 TFLOP/s}, "
+      "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 2 GB/s}}}\n"
+      "training: {global_batch_size: 8, micro_batch_size: {auto: [1, 2]}, optimizer: adam, precision: bf16, zero: " +
+          zero + "}\nplan: " + plan + "\n"));
+}
+
+SearchAnswer found_of(const Scenario& scenario, int top = 400) {
+  return std::get<SearchAnswer>(search(scenario, {.top = top, .gap = 0}));
+}
+
+std::map<std::string, std::string> values(const Found& found) {
+  return {found.switches.begin(), found.switches.end()};
+}
+
+const std::string kRest =
+    "stages: {auto: [1, 2]}, data_parallel: {auto: [1, 2]}, context_parallel: {auto: [1, 2]}, schedule: 1f1b, "
+    "partition: "
+    "balanced";
+
+}  // namespace
+
+TEST_CASE("open switches: the best of all separate searches, and a bound below each" *
+          doctest::test_suite("whole searches")) {
+  const Scenario open = four_blocks("{" + kRest +
+                                    ", context_exchange: auto, gradient_sync: {auto: [overlapped, blocking]}, "
+                                    "reshard_after_forward: auto}");
+  REQUIRE(asks_for_switches(open));
+  const SearchAnswer all = found_of(open);
+  double best = std::numeric_limits<double>::infinity();
+  std::set<std::string> seen;
+  for (const char* exchange : {"ring", "all_gather", "all_to_all"})
+    for (const char* sync : {"overlapped", "blocking"})
+      for (const char* zero : {"0", "3, keep", "3, again"}) {
+        const std::string resharding = zero == std::string("3, keep")    ? ", reshard_after_forward: false"
+                                       : zero == std::string("3, again") ? ", reshard_after_forward: true"
+                                                                         : "";
+        const Scenario settled = four_blocks(
+            fmt::format("{{{}, context_exchange: {}, gradient_sync: {}{}}}", kRest, exchange, sync, resharding),
+            std::string(zero).substr(0, 1));
+        CHECK_FALSE(asks_for_switches(settled));
+        const SearchAnswer one = found_of(settled);
+        best = std::min(best, one.plans.front().value);
+        CHECK(all.bound <= one.plans.front().value * (1 + 1e-12));
+        seen.insert(in_words(one.plans.front().layout));
+      }
+  CHECK(all.plans.front().value == doctest::Approx(best).epsilon(1e-12));
+  CHECK(seen.size() > 1);
+  CHECK(all.bound <= best);
+  for (const Found& found : all.plans) {
+    CAPTURE(in_words(found.layout));
+    const auto own = values(found);
+    CHECK(own.contains("context_exchange") == (found.layout.context_parallel > 1));
+    CHECK(own.contains("gradient_sync") == (found.layout.copies() > 1 && found.layout.zero < 2));
+    CHECK(own.contains("reshard_after_forward") == (found.layout.copies() > 1 && found.layout.zero == 3));
+    if (own.contains("context_exchange"))
+      CHECK((found.scenario->plan.context_exchange.value == ContextExchange::Ring) ==
+            (own.at("context_exchange") == "ring"));
+    if (own.contains("reshard_after_forward"))
+      CHECK(found.scenario->plan.reshard_after_forward->value == (own.at("reshard_after_forward") == "true"));
+    CHECK(found.scenario->plan.open.empty());
+  }
+}
+
+TEST_CASE("a layout is searched once for each value that matters to it, and once if none does") {
+  const auto layouts = [](const std::string& plan) {
+    const Scenario scenario = four_blocks("{" + kRest + plan + "}");
+    return found_of(scenario, 5).layouts;
+  };
+  const std::string whole = ", context_exchange: ring", open = ", context_exchange: {auto: [ring, all_gather]}";
+  const std::int64_t all = layouts(whole), both = layouts(open);
+  const Scenario one = four_blocks(
+      "{stages: {auto: [1, 2]}, data_parallel: {auto: [1, 2]}, context_parallel: 2, "
+      "schedule: 1f1b, partition: balanced}");
+  CHECK(both == all + found_of(one, 5).layouts);
+}
+
+TEST_CASE("switches alone may be open, and what is asked next has the best plan's") {
+  const Scenario scenario =
+      four_blocks("{stages: 1, data_parallel: 2, context_parallel: 2, schedule: 1f1b, context_exchange: auto}", "0");
+  const SearchAnswer found = found_of(scenario);
+  REQUIRE(found.plans.size() >= 3);
+  std::set<std::string> exchanges;
+  for (const Found& each : found.plans)
+    exchanges.insert(values(each).at("context_exchange"));
+  CHECK(exchanges == std::set<std::string>{"ring", "all_gather", "all_to_all"});
+  const Scenario next = with_switches_of(found.plans.back(), scenario);
+  CHECK(next.plan.open.count("context_exchange") == 0);
+  CHECK(next.plan.context_exchange.value == found.plans.back().scenario->plan.context_exchange.value);
+}
+
+TEST_CASE("values that are not there, and too many combinations, are refused with a way out") {
+  const auto refused = [](const std::string& plan) {
+    return error_of([&] { static_cast<void>(found_of(four_blocks("{" + kRest + plan + "}"))); });
+  };
+  CHECK(refused(", bucket: {auto: [25 MB, megatron]}").find("unknown \"25 MB\"; known: pytorch, megatron, deepspeed") !=
+        std::string::npos);
+  CHECK(refused(", context_exchange: auto, context_split: auto, gradient_sync: auto, bucket: auto")
+            .find("plan.context_exchange, plan.context_split, plan.gradient_sync, plan.bucket leave more than 64") !=
+        std::string::npos);
+}
+
+TEST_CASE("of open switches a framework keeps what launch writes") {
+  const Scenario scenario = four_blocks("{" + kRest + ", context_exchange: auto, reshard_after_forward: auto}", "3");
+  const auto left = [&](Framework framework) {
+    const Narrowed narrow = narrowed(scenario, framework);
+    std::string text;
+    for (const char* key : {"context_exchange", "reshard_after_forward"})
+      if (const auto open = narrow.scenario.plan.open.find(key); open != narrow.scenario.plan.open.end())
+        text += fmt::format("{} {} ", key, open->second.among.empty() ? 0 : open->second.among.size());
+    return text;
+  };
+  CHECK(left(Framework::Torchtitan) == "context_exchange 1 reshard_after_forward 0 ");
+  CHECK(left(Framework::Megatron) == "context_exchange 0 ");
+  const Narrowed narrow = narrowed(scenario, Framework::Torchtitan);
+  const auto found = search(narrow.scenario, {.top = 40, .gap = 0, .within = narrow.within, .kept = narrow.keys});
+  for (const Found& each : std::get<SearchAnswer>(found).plans) {
+    CAPTURE(in_words(each.layout));
+    CHECK(nearest_plan(*each.scenario, each.plan, Framework::Torchtitan).differences == std::vector<std::string>{});
+  }
+}
