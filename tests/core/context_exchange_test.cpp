@@ -66,6 +66,10 @@ TEST_CASE("More devices for a sequence than there are divide nothing: whoever ma
 TEST_CASE("pairs: chunks from both ends see as many keys, one stretch does not") {
   CHECK(pairs_by_device(causal(8), 2, ContextSplit::Zigzag) == std::vector<double>{18, 18});
   CHECK(pairs_by_device(causal(8), 2, ContextSplit::Contiguous) == std::vector<double>{10, 26});
+  // A device's own four tokens make 10 of its 18 pairs, those of the other device 8: the two steps of a ring are priced as
+  // their mean.                                                                                         [StripedAttention23]
+  CHECK(pairs_of(causal(4), 0, 4) == 10);
+  CHECK(attention(shared(2, ContextExchange::Ring, 8)).kernel(causal(8)).pairs == (10 + 8) / 2.0);
   for (const int window : {5, 16, 48})
     for (const int devices : {1, 2, 4})
       for (const ContextSplit split : {ContextSplit::Zigzag, ContextSplit::Contiguous}) {

@@ -22,6 +22,10 @@ TEST_CASE("an exchange runs beside the product next to it: the longer of both, a
   CHECK(left_of_exchanges(product, product, 0, 60, 4) == 0);
   const std::vector<DividedProduct> slow = {{100, 400}};  // worse in parts than waiting
   CHECK(left_of_exchanges(slow, slow, 1, 60, 4) == 2 * 60);
+  // A product of 8 ms that no parts slow down: beside a gather of 4 ms it takes 9 ms, beside one of 12 ms 14.     [Wang23]
+  const std::vector<DividedProduct> even = {{8, 8}};
+  CHECK(8 + left_of_exchanges(even, {}, 1, 4, 4) - 4 == 9);
+  CHECK(8 + left_of_exchanges(even, {}, 1, 12, 4) - 12 == 14);
   const std::vector<DividedProduct> free = {{100, 100}};  // as long in parts, and nothing to send
   CHECK(left_of_exchanges(free, free, 1, 0, 4) == 0);
 }
