@@ -313,6 +313,24 @@ TEST_CASE("mpi: processes of mpirun validate as threads do, and gradients are on
   CHECK(gradients.out.starts_with("gradients: bit-identical to one worker's\n"));
 }
 
+// Divided states, gradients and weights (ZeRO-1, 2 and 3), and keys and values that go round a ring.
+TEST_CASE("mpi: two processes divide states, weights and sequences, and gradients are one worker's") {
+  if (!has_mpi()) return;
+  for (const std::string scenario : {"zero-1", "zero-2", "zero-3", "context"}) {
+    CAPTURE(scenario);
+    std::vector<std::string> words = {"run",         "scenarios/validation/" + scenario + ".yaml",
+                                      "--check",     "gradients",
+                                      "--transport", "mpi",
+                                      "--set",       "training.micro_batch_size=1",
+                                      "--set",       "training.micro_batches=2"};
+    if (scenario == "context") words.insert(words.end(), {"--set", "model.input_tokens=32"});
+    const ProgramRun run = run_program(words, by_mpirun(2));
+    CAPTURE(run.err);
+    CHECK(run.status == 0);
+    CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
+  }
+}
+
 TEST_CASE("mpi: wrong sizes, threads under mpirun and failing workers are errors on all ranks") {
   if (!has_mpi()) return;
   const ProgramRun size = run_program({"run", kTwoStages, "--transport", "mpi"}, by_mpirun(4));
