@@ -13,8 +13,10 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return small;
 }
 
-std::string divisors_in_words(std::int64_t number) {
-  const std::vector<std::int64_t> all = divisors(number);
+std::string divisors_in_words(std::int64_t number, std::int64_t most) {
+  std::vector<std::int64_t> all = divisors(number);
+  while (all.size() > 1 && all.back() > most)
+    all.pop_back();
   if (all.size() > 12) return "a divisor of " + std::to_string(number);
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +17,8 @@ namespace pipewright::planner {
 namespace {
 
 // Tokens that are not equal parts, or heads that do not divide.
-std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, std::int64_t inner) {
+std::optional<Refusal> refused_by(const Operator& op, const Scenario& scenario, std::int64_t inner) {
+  const PlanRequest& plan = scenario.plan;
   const std::int64_t c = plan.context_parallel.value, t = plan.tensor_parallel.value;
   const std::int64_t parts = plan.context_split.value == ContextSplit::Zigzag && op.causal ? 2 * c : c;
   for (const double tokens : {op.attention.queries, op.attention.keys})
@@ -27,17 +29,21 @@ std::optional<Refusal> refused_by(const Operator& op, const PlanRequest& plan, s
               ? fmt::format("{} parts of {} tokens in zigzag need an even number of tokens; change it, or write "
                             "context_split: contiguous",
                             c, whole)
-              : fmt::format("{} cuts {} tokens into {} parts, which are not equal; use a number that divides {}", c,
-                            whole, parts, parts == c ? whole : whole / 2)};
+              : fmt::format("{} cuts {} tokens into {} parts, which are not equal; use {}", c, whole, parts,
+                            divisors_in_words(parts == c ? whole : whole / 2, scenario.cluster.devices()))};
   const auto heads = static_cast<std::int64_t>(op.attention.heads),
              key_heads = static_cast<std::int64_t>(op.attention.key_heads);
   if (inner == 1 || (heads % (inner * t) == 0 && key_heads % (inner * t) == 0)) return std::nullopt;
+  const bool two_level = plan.context_exchange.value == ContextExchange::TwoLevel;
+  const std::int64_t common = std::gcd(heads, key_heads), of_member = common % t == 0 ? common / t : 1;
   return Refusal{
-      plan.context_exchange.value == ContextExchange::TwoLevel ? "context_inner" : "context_exchange",
+      two_level ? "context_inner" : "context_exchange",
       fmt::format(
           "gives each of {} devices a part of the heads, but {} heads and {} key heads do not divide by {}{}; use "
-          "ring, all_gather or a smaller number",
-          inner, heads, key_heads, inner, t > 1 ? fmt::format(" x {} (tensor_parallel)", t) : "")};
+          "ring, all_gather, or {}: {}",
+          inner, heads, key_heads, inner, t > 1 ? fmt::format(" x {} (tensor_parallel)", t) : "",
+          two_level ? "context_inner" : "context_parallel",
+          divisors_in_words(two_level ? std::gcd(of_member, c) : of_member, scenario.cluster.devices()))};
 }
 
 constexpr std::int64_t kMostEvenSlices = 1024;
@@ -171,7 +177,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
     for (const Operator& op : work.operators) {
       if (op.attention.heads <= 0) continue;
       attention = true, causal = causal || op.causal;
-      if (auto refused = refused_by(op, plan, inner)) return refused;
+      if (auto refused = refused_by(op, scenario, inner)) return refused;
     }
   }
   if (causal && scenario.cost == CostSourceKind::Profile && plan.context_split.value == ContextSplit::Contiguous)

@@ -16,7 +16,7 @@ std::optional<Refusal> refuse(std::string key, std::string why) {
   return Refusal{std::move(key), std::move(why)};
 }
 
-std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorParallel split) {
+std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorParallel split, std::int64_t devices) {
   for (const Operator& op : work.operators) {
     if (op.sent.tokens > 0)
       if (const auto experts = static_cast<std::int64_t>(op.sent.experts); experts % split.experts != 0)
@@ -25,8 +25,8 @@ std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorPa
     if (op.expert && op.shape.divided == ProductOfLayer::Divided::Depth)
       if (const auto inner = static_cast<std::int64_t>(op.shape.depth); inner % split.expert_split() != 0)
         return refuse("expert_tensor_parallel",
-                      fmt::format("{} does not divide the {} inner features of an expert; use a divisor of that number",
-                                  split.expert_split(), inner));
+                      fmt::format("{} does not divide the {} inner features of an expert; use {}", split.expert_split(),
+                                  inner, divisors_in_words(inner, devices)));
   }
   return std::nullopt;
 }
@@ -74,7 +74,7 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
     if (layer.work < 0) continue;
     const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
     any = any || work.expert_layers > 0;
-    if (auto refused = refused_by(layer, work, split)) return refused;
+    if (auto refused = refused_by(layer, work, split, scenario.cluster.devices())) return refused;
   }
   if (!any) return refuse(key, "divides experts, and the model has none; leave it out");
   if (split.degree > 1 && !split.sequence_parallel)

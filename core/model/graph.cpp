@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <queue>
+#include <utility>
+
+#include "core/divisors.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -207,35 +211,38 @@ std::vector<char> kept_by_users(const Model& model) {
   return kept;
 }
 
-void check_split(const Model& model, int degree) {
+// `asked`: where plan.tensor_parallel is given; "": at the layer that refuses it.
+void check_split(const Model& model, int degree, const Place& asked) {
+  std::int64_t common = 0;  // of what layers are split into
+  const auto refuse = [&](const Place& place, std::string text) {
+    throw InputError(asked.file.empty() ? place : asked, "plan.tensor_parallel",
+                     std::to_string(degree) + " " + std::move(text));
+  };
   bool any = false;
   for (const Layer& layer : model.layers) {
     if (layer.work < 0)
-      throw InputError(layer.place,
-                       "layer \"" + layer.name +
-                           "\" has stated figures, which tensor_parallel cannot divide; use a model family "
-                           "or tensor_parallel: 1");
+      refuse(layer.place,
+             "cannot divide layer \"" + layer.name + "\", whose figures are stated; use a model family, or 1");
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    const std::int64_t shards = work.shards;
-    any = any || shards > 0 || work.split_vocabulary;
-    if (shards > 0 && shards % degree != 0)
-      throw InputError(layer.place, "tensor_parallel " + std::to_string(degree) + " does not divide layer \"" +
-                                        layer.name + "\", which is split " + std::to_string(shards) +
-                                        " ways at most (the common divisor of its heads, key heads, groups and inner "
-                                        "features" +
-                                        (work.frozen ? ", and of the rank of its adapters" : "") +
-                                        "); use a divisor of " + std::to_string(shards));
+    any = any || work.shards > 0 || work.split_vocabulary;
+    common = std::gcd(common, work.shards);
+  }
+  for (const Layer& layer : model.layers) {
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    if (work.shards > 0 && work.shards % degree != 0)
+      refuse(layer.place,
+             "does not divide layer \"" + layer.name + "\", which is split " + std::to_string(work.shards) +
+                 " ways at most (the common divisor of its heads, key heads, groups and inner features" +
+                 (work.frozen ? ", and of the rank of its adapters" : "") + "); use " + divisors_in_words(common));
   }
   if (!any)
-    throw InputError(model.place, "model \"" + model.name +
-                                      "\" has no layer that tensor_parallel can divide (attention, feed-forward); use "
-                                      "tensor_parallel: 1");
+    refuse(model.place, "divides attention and feed-forwards, and model \"" + model.name + "\" has none; use 1");
 }
 
 }  // namespace
 
-void settle(Model& model, Bytes per_value, TensorParallel split) {
-  if (split.degree > 1) check_split(model, split.degree);
+void settle(Model& model, Bytes per_value, TensorParallel split, const Place& asked) {
+  if (split.degree > 1) check_split(model, split.degree, asked);
   struct Figures {
     Bytes output, kept, kept_selective;
     double flops = 0;

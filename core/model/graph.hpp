@@ -86,8 +86,9 @@ struct Model {
 //     activation       outputs on one device          stash     kept tensors (and without attention cores)
 //     flops            product_flops, whole           parameters, those on a device and trained there, keeps_output
 // and Model::input. Sizes are rounded up to whole bytes. Layers without a work stay as they are.
-// Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split.
-void settle(Model& model, Bytes per_value, TensorParallel split);
+// Throws InputError when `split.degree` > 1 and a layer with parameters cannot be split: at `asked`, where the degree is
+// given, or at the layer.
+void settle(Model& model, Bytes per_value, TensorParallel split, const Place& asked = {});
 
 // Whether selective recomputation of these modules repeats anything: fused attention and layers with stated figures have
 // no attention core.                                                                        [Korthikanti22] section 5

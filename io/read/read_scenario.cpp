@@ -245,7 +245,7 @@ void complete(Scenario& scenario, const Yaml& root) {
     throw InputError(
         training.low_precision.place, "training.low_precision",
         fmt::format("needs training in 16 bits, not in {}; write precision: bf16", name(training.precision)));
-  settle(scenario.model, weight_bytes(training.precision), scenario.plan.split());
+  settle(scenario.model, weight_bytes(training.precision), scenario.plan.split(), scenario.plan.tensor_parallel.place);
   if (scenario.model.order != scenario.plan.order.value.layers) {
     scenario.model = as_given(scenario.model);
     if (!scenario.plan.order.value.layers.empty())

@@ -389,7 +389,7 @@ TEST_CASE("Tensor parallelism divides both kinds of heads of a gated delta net, 
     }
   settle(model, Bytes{2}, {.degree = 2});
   CHECK_THROWS_WITH_AS(settle(model, Bytes{2}, {.degree = 4}),
-                       doctest::Contains("tensor_parallel 4 does not divide layer \"block.0\""), InputError);
+                       doctest::Contains("plan.tensor_parallel: 4 does not divide layer \"block.0\""), InputError);
 }
 
 TEST_CASE(

@@ -399,8 +399,14 @@ TEST_CASE("A tensor-parallel degree must divide the key heads") {
   model.layers[0].name = "block", model.layers[0].work = 0;
   settle(model, kFp16, {.degree = 2});
   CHECK(refusal([&] { settle(model, kFp16, {.degree = 4}); }) ==
-        "tensor_parallel 4 does not divide layer \"block\", which is split 2 ways at most (the common divisor of its "
-        "heads, key heads, groups and inner features); use a divisor of 2");
+        "plan.tensor_parallel: 4 does not divide layer \"block\", which is split 2 ways at most (the common divisor of "
+        "its "
+        "heads, key heads, groups and inner features); use 1 or 2");
+  model.layers[0].place = {"model.yaml", 2, 1};
+  CHECK(refusal([&] { settle(model, kFp16, {.degree = 4}); }).starts_with("model.yaml:2:1: plan.tensor_parallel: 4 "));
+  CHECK(refusal([&] {
+          settle(model, kFp16, {.degree = 4}, {"plan.yaml", 7, 3});
+        }).starts_with("plan.yaml:7:3: plan.tensor_parallel: 4 "));
 }
 
 TEST_CASE("What experts read stands whole on every device of a group, with sequence parallelism, too") {

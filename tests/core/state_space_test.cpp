@@ -213,7 +213,7 @@ TEST_CASE("Tensor parallelism divides heads and groups of a mixer, and no more")
     FAIL("accepted");
   } catch (const InputError& error) {
     CHECK(std::string(error.what())
-              .find("tensor_parallel 4 does not divide layer \"block.0\", which is split 2 ways at "
+              .find("plan.tensor_parallel: 4 does not divide layer \"block.0\", which is split 2 ways at "
                     "most") != std::string::npos);
   }
 }

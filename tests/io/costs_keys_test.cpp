@@ -253,7 +253,9 @@ TEST_CASE("What is not modelled, or cannot be divided, is refused with a way out
   text.training = "{micro_batch_size: 1, micro_batches: 4, precision: bf16, zero: 4}";
   CHECK(error_in(text).find("training.zero: \"4\" is not a stage of ZeRO; write 0, 1") != std::string::npos);
   text = ScenarioText{.plan = "{stages: 1, tensor_parallel: 2}"};
-  CHECK(error_in(text).find("or tensor_parallel: 1") != std::string::npos);
+  CHECK(error_in(text).find(
+            "plan.tensor_parallel: 2 cannot divide layer \"a\", whose figures are stated; use a model family, or 1") !=
+        std::string::npos);
   text = ScenarioText{.plan = "{stages: 2, recompute: partly}"};
   CHECK(error_in(text).find("none, selective, blocks, full") != std::string::npos);
 }

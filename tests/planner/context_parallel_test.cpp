@@ -93,8 +93,8 @@ TEST_CASE("one stretch of tokens takes longer than chunks from both ends") {
 
 TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(error_of(blocks(1, 1, 3)) ==
-        "s.yaml:5:3: plan.context_parallel: 3 cuts 256 tokens into 6 parts, which are not equal; use a number that "
-        "divides 128");
+        "s.yaml:5:3: plan.context_parallel: 3 cuts 256 tokens into 6 parts, which are not equal; use 1, 2, 4 or "
+        "8");
   Scenario scenario = blocks(2, 2, 4);
   CHECK(error_of(scenario) ==
         "s.yaml:5:3: plan: needs 2 x 2 x 4 (context_parallel) = 16 devices, the cluster has 8; use fewer stages, "
@@ -104,7 +104,14 @@ TEST_CASE("what cannot share sequences is refused, with a way out") {
   CHECK(
       error_of(scenario) ==
       "s.yaml:6:3: plan.context_exchange: gives each of 16 devices a part of the heads, but 8 heads and 8 key heads do "
-      "not divide by 16; use ring, all_gather or a smaller number");
+      "not divide by 16; use ring, all_gather, or context_parallel: 1, 2, 4 or 8");
+  scenario.plan.tensor_parallel.value = 2;
+  CHECK(context_refusal(scenario)->why.ends_with(
+      "16 x 2 (tensor_parallel); use ring, all_gather, or context_parallel: 1, "
+      "2 or 4"));
+  scenario.plan.context_exchange.value = ContextExchange::TwoLevel;
+  scenario.plan.context_parallel.value = 8, scenario.plan.context_inner = Placed<std::int64_t>{8, {}};
+  CHECK(context_refusal(scenario)->why.ends_with("; use ring, all_gather, or context_inner: 1, 2 or 4"));
   scenario = blocks(1, 1, 4);
   scenario.plan.context_exchange.value = ContextExchange::TwoLevel;
   CHECK(error_of(scenario).find("plan.context_inner: is missing") != std::string::npos);

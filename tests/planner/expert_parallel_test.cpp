@@ -188,7 +188,22 @@ TEST_CASE("what cannot divide experts is refused, with a way out") {
   CHECK(error_of(experts(6, 4)) ==
         "s.yaml:5:3: plan.expert_parallel: 4 x 1 devices of an expert = 4 does not divide the 6 devices of a stage "
         "(tensor_parallel x context_parallel x data_parallel); use 1, 2, 3 or 6");
-  Scenario scenario = experts(4, 8, 2, 1);
+  // 16 devices in two stages, t = c = D = 2: of the 8 of a stage 16 can't hold experts of their own.          [Megatron26]
+  Scenario scenario = experts(2, 1, 2, 1);
+  Transformer of_16 = four_blocks();
+  of_16.moe.experts = 16;
+  scenario.model = build(of_16);
+  scenario.cluster.devices_per_node = 16;
+  scenario.plan.stages.value = 2, scenario.plan.context_parallel.value = 2;
+  scenario.plan.expert_parallel.value = 4;
+  settle(scenario.model, Bytes{2}, scenario.plan.split());
+  CHECK(plan_of(scenario).expert_copies() == 2);
+  scenario.plan.expert_parallel.value = 16;
+  settle(scenario.model, Bytes{2}, scenario.plan.split());
+  CHECK(error_of(scenario) ==
+        "s.yaml:5:3: plan.expert_parallel: 16 x 1 devices of an expert = 16 does not divide the 8 devices of a stage "
+        "(tensor_parallel x context_parallel x data_parallel); use 1, 2, 4 or 8");
+  scenario = experts(4, 8, 2, 1);
   scenario.plan.sequence_parallel.value = false;
   CHECK(error_of(scenario).find("plan.expert_parallel: with tensor_parallel needs sequence_parallel") !=
         std::string::npos);
@@ -219,6 +234,9 @@ TEST_CASE("what cannot divide experts is refused, with a way out") {
   CHECK(by_profile([](PlanRequest& plan) {
           plan.context_parallel.value = 2;
         }).starts_with("context_parallel: is not priced by a profile together with expert_parallel"));
+  CHECK(error_of(experts(8, 2, 1, 3)) ==
+        "s.yaml:6:3: plan.expert_tensor_parallel: 3 does not divide the 1024 inner features of an expert; use 1, 2, 4 "
+        "or 8");
   scenario = experts(1, 2, 8, 1);
   CHECK(error_of(scenario).find("leaves 4 devices of a group that hold the same experts") != std::string::npos);
   scenario = experts(8, 1'000'000'000);

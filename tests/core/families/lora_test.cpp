@@ -194,7 +194,7 @@ TEST_CASE("lora: a tensor-parallel group divides adapters as Megatron Bridge doe
   CHECK(work_of(model, "block.0").reduced_backward.on_device(kTwo, {}) == 2 * (32 + 8 + 8));
   Model odd = small_decoder({{"lora_rank", "3"}});
   CHECK_THROWS_WITH(settle(odd, kTwo, {.degree = 2}),
-                    doctest::Contains("inner features, and of the rank of its adapters); use a divisor of 1"));
+                    doctest::Contains("inner features, and of the rank of its adapters); use 1"));
 }
 
 TEST_CASE("lora: experts are frozen, and what only gradients of their weights read is not kept") {
