@@ -16,12 +16,6 @@
 namespace pipewright::cli {
 namespace {
 
-Parsed<double> some_amount(std::string_view text) {
-  Parsed<double> amount = parse_amount(text);
-  if (!amount.value && text.starts_with('-')) amount.why += "; write more than 0, e.g. 15T";
-  return amount;
-}
-
 // "" where `parse` takes the text.
 template <auto& parse>
 std::string why_not(std::string_view text) {
@@ -35,9 +29,9 @@ struct KeyOption {
   std::string_view option, key;
   std::string (*why_not)(std::string_view text);
 };
-constexpr std::array<KeyOption, 9> kKeyOptions = {{{"--tokens", kLength, why_not<some_amount>},
-                                                   {"--samples", kLength, why_not<some_amount>},
-                                                   {"--epochs", kLength, why_not<some_amount>},
+constexpr std::array<KeyOption, 9> kKeyOptions = {{{"--tokens", kLength, why_not<parse_amount>},
+                                                   {"--samples", kLength, why_not<parse_amount>},
+                                                   {"--epochs", kLength, why_not<parse_amount>},
                                                    {"--price", "campaign.price_per_hour", why_not<kPriceRule>},
                                                    {"--mtbf", "campaign.mtbf", why_not<kMtbfRule>},
                                                    {"--checkpoint", "campaign.checkpoint", why_not<kCheckpointRule>},

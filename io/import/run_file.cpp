@@ -68,9 +68,7 @@ constexpr Field<LoggedStep> kStep[] = {
     {"flop_rate_device", "FLOP rate", "of a device, by the framework's own count",
      [](Reader& reader, const At& at, LoggedStep& step) {
        FlopRate rate{};
-       if (!read_value(reader, at, rate)) return;
-       if (!(rate.value > 0)) return reader.error(at, "must be more than 0");
-       step.flop_rate_device = rate.value;
+       if (read_lawful<Positive>(reader, at, rate)) step.flop_rate_device = rate.value;
      },
      write_as<&LoggedStep::flop_rate_device>},
     {"global_batch_size", "whole number >= 1", "samples of the step", member<&LoggedStep::global_batch_size, AtLeast1>},

@@ -113,7 +113,11 @@ Parsed<double> parse_amount(std::string_view text) {
     text = trimmed(text.substr(0, text.size() - 1), kSpaces);
   }
   Parsed<double> number = parse_number(text);
-  if (!number.value) return {{}, number.no_number ? "is not a number; write e.g. 15T, 300B or 4.9e9" : number.why};
+  if (!number.value)
+    return {{},
+            number.no_number  ? "is not a number; write e.g. 15T, 300B or 4.9e9"
+            : number.negative ? "is negative; write more than 0, e.g. 15T"
+                              : number.why};
   *number.value *= power;
   if (!(*number.value > 0)) return {{}, "must be more than 0"};
   if (*number.value > kLargestAmount) return {{}, "is more than 1e21; write a smaller number"};

@@ -50,9 +50,7 @@ void read_peak(Reader& reader, const At& at, Device& device) {
     FlopRate rate{};
     if (!read_value(reader, At{name, at.parent, at.key, at.item}, precision)) continue;
     if (reader.keep_origins) reader.origins[path(here)] = value.place;
-    if (!read_value(reader, here, rate)) continue;
-    if (const char* broken = DeviceRate{}(rate); *broken) reader.error(here, broken);
-    device.peak[precision] = rate;
+    if (read_lawful<DeviceRate>(reader, here, rate)) device.peak[precision] = rate;
   }
 }
 

@@ -143,6 +143,12 @@ void read_where(Reader& reader, const At& at, std::optional<std::pair<Where, std
     reader.error(at, "is not a place; write fullest, all, last or the number of a stage");
 }
 
+struct IdleShare {
+  const char* operator()(double share) const {
+    return share >= 0 && share < 1 ? "" : "is not a share of idle time; write 0 or more, less than 1";
+  }
+};
+
 void read_baseline(Reader& reader, const At& at, RowText& text) {
   Baseline& baseline = text.row.baseline;
   baseline = {};
@@ -157,8 +163,7 @@ void read_baseline(Reader& reader, const At& at, RowText& text) {
     const At here = at.child(key.text, value);
     if (key.text == "bubble_rate") {
       baseline.kind = Baseline::Kind::BubbleRate;
-      if (read_value(reader, here, baseline.value) && !(baseline.value >= 0 && baseline.value < 1))
-        reader.error(here, "is not a share of idle time; write 0 or more, less than 1");
+      read_lawful<IdleShare>(reader, here, baseline.value);
     } else if (key.text == "value") {
       baseline.kind = Baseline::Kind::Stated;
       read_value(reader, here, baseline.value);

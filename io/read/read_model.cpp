@@ -293,6 +293,12 @@ void read_input_shape(Reader& reader, const At& at, Model& model) {
   model.input_shape = shape;
 }
 
+struct TokensOfSample {
+  const char* operator()(std::int64_t tokens) const {
+    return tokens >= 1 && tokens <= kLargestCount ? "" : "must be from 1 to 1000000000";
+  }
+};
+
 constexpr Field<Model> kExplicit[] = {
     {"name", "text", "for reports; default: the name of its file", member<&Model::name>},
     {"batch", "whole number >= 1", "samples for which the figures of every layer hold; default: 1",
@@ -316,8 +322,7 @@ constexpr Field<Model> kExplicit[] = {
     {"input_tokens", "whole number >= 1", "tokens of one sample, for layers that state operators",
      [](Reader& reader, const At& at, Model& model) {
        std::int64_t tokens = 0;
-       if (!read_value(reader, at, tokens)) return;
-       if (tokens < 1 || tokens > kLargestCount) return reader.error(at, "must be from 1 to 1000000000");
+       if (!read_lawful<TokensOfSample>(reader, at, tokens)) return;
        if (!model.input_shape.empty()) return reader.error(at, "and input_shape exclude each other; keep one of them");
        model.input_shape = {tokens}, model.tokens = tokens;
      },

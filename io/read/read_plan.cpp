@@ -25,8 +25,7 @@ bool read_counts(Reader& reader, const At& at, std::vector<std::int64_t>& counts
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At here = at.entry(i);
     std::int64_t& count = counts.emplace_back(1);
-    if (!read_value(reader, here, count)) continue;
-    if (const char* broken = AtLeast1{}(count); *broken) reader.error(here, broken);
+    read_lawful<AtLeast1>(reader, here, count);
   }
   return reader.errors.count() == errors_before;
 }
@@ -164,11 +163,14 @@ void read_placement(Reader& reader, const At& at, PlanRequest& plan) {
   }
 }
 
+struct EveryBlock {
+  const char* operator()(std::int64_t every) const { return every >= 1 ? "" : "must be 1 (every block) or more"; }
+};
+
 // Every n-th block of the model: torchtitan's count where each stage's number of blocks is a multiple of n.
 void read_every(Reader& reader, const At& at, const LayerOrder& order, std::vector<std::int64_t>& layers) {
   std::int64_t every = 0;
-  if (!read_value(reader, at, every)) return;
-  if (every < 1) return reader.error(at, "must be 1 (every block) or more");
+  if (!read_lawful<EveryBlock>(reader, at, every)) return;
   if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
   std::int64_t blocks = 0;
   for (std::size_t i = 0; i < reader.model->layers.size(); ++i)
@@ -305,12 +307,18 @@ void read_bucket(Reader& reader, const At& at, PlanRequest& plan) {
       std::isalpha(static_cast<unsigned char>(at.yaml.scalar[0])))
     return reader.error(at,
                         "is not a size and not a known framework; write e.g. 25 MB, pytorch, megatron or deepspeed");
-  if (read_value(reader, at, plan.bucket) && plan.bucket.value < 1) reader.error(at, "must be more than 0");
+  read_lawful<Positive>(reader, at, plan.bucket);
 }
 
 void write_bucket(YamlText& out, std::string_view key, const PlanRequest& plan) {
   out.line(key, plan.bucket_rule == BucketRule::Size ? value_text(plan.bucket) : std::string(name(plan.bucket_rule)));
 }
+
+struct ReshardingMembers {
+  const char* operator()(std::int64_t over) const {
+    return over >= 1 ? "" : "must be true, false, or a number of devices of 1 or more";
+  }
+};
 
 // yes, no, or the number of members among whom shards stay: 1 is no.
 void read_resharding(Reader& reader, const At& at, PlanRequest& plan) {
@@ -322,8 +330,7 @@ void read_resharding(Reader& reader, const At& at, PlanRequest& plan) {
     read_value(reader, at, plan.reshard_after_forward);
     return;
   }
-  if (!read_value(reader, at, over)) return;
-  if (over < 1) return reader.error(at, "must be true, false, or a number of devices of 1 or more");
+  if (!read_lawful<ReshardingMembers>(reader, at, over)) return;
   plan.reshard_after_forward = Placed<bool>{over > 1, at.yaml.place};
   if (over > 1) plan.reshard_over = over;
 }

@@ -10,12 +10,17 @@
 namespace pipewright::io {
 namespace {
 
+struct StageOfZero {
+  const char* operator()(std::int64_t zero) const {
+    return zero >= 0 && zero <= 3 ? ""
+                                  : "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) "
+                                    "or 3 (and weights)";
+  }
+};
+
 void read_zero(Reader& reader, const At& at, Training& training) {
   training.zero_place = at.yaml.place;
-  if (!read_value(reader, at, training.zero)) return;
-  if (training.zero < 0 || training.zero > 3)
-    reader.error(at,
-                 "is not a stage of ZeRO; write 0, 1 (optimizer states divided), 2 (and gradients) or 3 (and weights)");
+  read_lawful<StageOfZero>(reader, at, training.zero);
 }
 
 // One in which weights and activations can be: fp8 and fp4 are of products alone.

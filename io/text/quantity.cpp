@@ -174,7 +174,7 @@ constexpr int kLargestPower = 400;  // beyond any double: what lies there overfl
 // Why the head of `text` is not a plain decimal number, where there are digits or signs of one; else "".
 std::string odd_number(std::string_view text) {
   if (text.empty()) return "";
-  if (text[0] == '-') return "is negative";
+  if (text[0] == '-') return "is negative; write 0 or more";
   if (text[0] == '+') return "starts with a plus sign; leave it out";
   std::string lower(text.substr(0, 4));
   for (char& c : lower)
@@ -190,6 +190,7 @@ struct SplitQuantity {
   std::string_view unit;
   std::string why;
   bool no_number = false;  // `why` is but that
+  bool negative = false;
 };
 
 // Length of digits ["." digits] ["e" ["+"|"-"] digits] at the head of `text`.
@@ -268,7 +269,7 @@ SplitQuantity split(std::string_view text) {
   if (text.size() > 1000) return result.why = "is too long for a number", result;
   const std::size_t length = number_length(text);
   if (length == 0) {
-    result.why = odd_number(text);
+    result.why = odd_number(text), result.negative = text.starts_with('-');
     if (result.no_number = result.why.empty(); result.no_number)
       result.why = text.empty() ? "is empty" : "is not a number";
     return result;
@@ -363,7 +364,7 @@ Parsed<T> parse(std::string_view text, DimensionRule dimension) {
     if (parts.no_number)
       return {
           {}, fmt::format("{}; write {}, e.g. \"{}\"", parts.why, info(dimension).name, info(dimension).example), true};
-    return {{}, parts.why};
+    return {{}, parts.why, false, parts.negative};
   }
   std::string_view name = parts.unit;
   if (name == "\u00b5s" || name == "\u03bcs") name = "us";
@@ -404,7 +405,7 @@ Parsed<Power> parse_power(std::string_view text) {
 Parsed<std::int64_t> parse_count(std::string_view text) {
   const SplitQuantity parts = split(text);
   if (parts.no_number) return {{}, parts.why + "; write a whole number, e.g. 8", true};
-  if (!parts.why.empty()) return {{}, parts.why};
+  if (!parts.why.empty()) return {{}, parts.why, false, parts.negative};
   if (!parts.unit.empty())
     return {{}, fmt::format("is not a whole number; write it without {}, e.g. 8", in_quotes(parts.unit))};
   if (!std::all_of(parts.number.text.begin(), parts.number.text.end(), is_digit))
@@ -430,7 +431,7 @@ Parsed<std::int64_t> parse_parameters(std::string_view text) {
   const SplitQuantity parts = split(text);
   if (parts.no_number)
     return {{}, parts.why + "; write a count or the size of the fp32 weights, e.g. 1.5M or \"6 MB\"", true};
-  if (!parts.why.empty()) return {{}, parts.why};
+  if (!parts.why.empty()) return {{}, parts.why, false, parts.negative};
   if (const UnitRule* unit = find_unit(kCounts, parts.unit)) {
     const bool whole = parts.number.mantissa == 0 || parts.number.power + unit->power >= 0;
     if (!whole) return {{}, "is not a whole number of parameters; write the count, e.g. 1.5M or 1500000"};
@@ -454,7 +455,7 @@ Parsed<std::int64_t> parse_parameters(std::string_view text) {
 Parsed<double> parse_number(std::string_view text) {
   const SplitQuantity parts = split(text);
   if (parts.no_number) return {{}, parts.why + "; write e.g. 0.5", true};
-  if (!parts.why.empty()) return {{}, parts.why};
+  if (!parts.why.empty()) return {{}, parts.why, false, parts.negative};
   if (parts.unit == "%") return {{}, "is a percentage; write it as a fraction: 90 % is 0.9"};
   if (!parts.unit.empty()) return {{}, fmt::format("is not a plain number; leave out {}", in_quotes(parts.unit))};
   if (const auto value = inexact(parts.number, {"", 1})) return {*value, {}};
@@ -463,7 +464,7 @@ Parsed<double> parse_number(std::string_view text) {
 
 Parsed<std::int64_t> parse_scaled(std::string_view text, int power_of_ten) {
   const SplitQuantity parts = split(text);
-  if (!parts.why.empty()) return {{}, parts.why};
+  if (!parts.why.empty()) return {{}, parts.why, false, parts.negative};
   if (!parts.unit.empty()) return {{}, fmt::format("has {} after the number", in_quotes(parts.unit))};
   if (const auto value = exact(parts.number, {"", 1, power_of_ten})) return {*value, {}};
   return {{}, "overflows"};

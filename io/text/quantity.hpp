@@ -26,6 +26,7 @@ struct Parsed {
   std::optional<T> value;
   std::string why;
   bool no_number = false;  // that is why: the text has no number at its head
+  bool negative = false;   // or that: what is read has a law that may say more
 };
 
 Parsed<Time> parse_time(std::string_view text);

@@ -269,7 +269,8 @@ bool read_quantity(Reader& reader, const At& at, T& value, Parsed<T> (*parse)(st
   const std::string* text = scalar(reader, at, needed);
   if (!text) return false;
   const Parsed<T> parsed = parse(*text);
-  if (!parsed.value) return reader.error(at, with_example_of(at, parsed.why)), false;
+  const bool by_law = parsed.negative && *reader.below_zero != '\0';
+  if (!parsed.value) return reader.error(at, by_law ? reader.below_zero : with_example_of(at, parsed.why)), false;
   return value = *parsed.value, true;
 }
 

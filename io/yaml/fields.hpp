@@ -63,6 +63,7 @@ struct Reader {
   bool sourced = false;                             // figures of this section may be {value: ..., source: ...}
   int files_deep = 0;                               // references followed to get here, at most kMostFilesDeep
   KnownFiles* known_files = nullptr;                // what was read of them already, where scenarios are read in series
+  const char* below_zero = "";                      // what the law of the value that is read says of numbers below 0
   ExpectAndVary* more = nullptr;                    // where `expect:` and `vary:` go; absent: checked and dropped
 
   // `path: "value" clause`, at the place of the value.
@@ -277,11 +278,33 @@ struct Factor {
   const char* operator()(double value) const { return value >= 1 ? "" : "must be at least 1; 1 means none"; }
 };
 
+// What a law says of numbers below 0: "" of what is no number, and of what may be 0.
+template <class Law, class V>
+const char* below_zero() {
+  if constexpr (std::is_same_v<V, double> || std::is_same_v<V, std::int64_t> || std::is_same_v<V, int>)
+    return Law{}(V{-1});
+  else if constexpr (requires { typename V::rep; })
+    return Law{}(V{static_cast<typename V::rep>(-1)});
+  else
+    return "";
+}
+
+// Whether there was a value that obeys the law; else an error has been added.
+template <class Law, class V>
+bool read_lawful(Reader& reader, const At& at, V& value) {
+  using Plain = std::remove_cvref_t<decltype(plain(value))>;
+  const char* const outer = std::exchange(reader.below_zero, below_zero<Law, Plain>());
+  const bool good = read_value(reader, at, value);
+  reader.below_zero = outer;
+  if (!good) return false;
+  if (const char* broken = Law{}(plain(value)); *broken) return reader.error(at, broken), false;
+  return true;
+}
+
 // `Owner` is the table's struct, or one that it is made of.
 template <auto Member, class Law = Any, class Owner>
 void read_as(Reader& reader, const At& at, Owner& target) {
-  if (!read_value(reader, at, target.*Member)) return;
-  if (const char* broken = Law{}(plain(target.*Member)); *broken) reader.error(at, broken);
+  read_lawful<Law>(reader, at, target.*Member);
 }
 
 // ---- the way back ---------------------------------------------------------------------------------------------------

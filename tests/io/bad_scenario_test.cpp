@@ -168,13 +168,51 @@ TEST_CASE("Quantities without or with the wrong unit are refused") {
         "\"0 GB/s\" must be more than 0; for links that take no time write kind: ideal");
   holds(with_links("kind: mesh"), "cluster.node.links.bandwidth is missing");
   holds(with_links("kind: mash"), "cluster.node.links.kind: unknown \"mash\"; did you mean \"mesh\"?");
-  holds(with_layers("{forward: -1 ms}"), "model.layers.0.forward: \"-1 ms\" is negative");
+  holds(with_layers("{forward: -1 ms}"), "model.layers.0.forward: \"-1 ms\" is negative; write 0 or more");
   holds(with_layers("{forward: .nan}"), "\".nan\" is not a number (NaN)");
   holds(with_layers("{forward: 1e30 s}"), "overflows: the longest time is 2^62 ns");
   holds(with_layers("{forward: 010 ms}"), "starts with a zero");
   holds(with_layers("{forward: }"),
         "model.layers.0.forward: has no value; write a time, e.g. 2.5 ms, or remove the key");
   holds(with_layers("{forward: [1 ms]}"), "model.layers.0.forward: a list where a time, e.g. 2.5 ms is needed");
+}
+
+TEST_CASE("A number below 0 is told what its law is, as 0 is") {
+  const auto plan = [](const std::string& text) { return error_in(ScenarioText{.plan = "{" + text + "}"}); };
+  CHECK(plan("stages: -1") == "x.yaml:4:16: plan.stages: \"-1\" must be at least 1");
+  CHECK(plan("stages: 2, kept_for_weights: -0.5") ==
+        "x.yaml:4:37: plan.kept_for_weights: \"-0.5\" must be more than 0, at most 1");
+  holds(plan("stages: 2, replicas: [1, -1]"), "plan.replicas.1: \"-1\" must be at least 1");
+  holds(plan("stages: 2, reshard_after_forward: -2"),
+        "\"-2\" must be true, false, or a number of devices of 1 or more");
+  holds(plan("stages: 2, bucket: -1 MB"), "plan.bucket: \"-1 MB\" must be more than 0");
+  holds(with_links("kind: mesh, bandwidth: -1 GB/s"),
+        "\"-1 GB/s\" must be more than 0; for links that take no time write kind: ideal");
+  holds(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: -4}"}),
+        "training.micro_batches: \"-4\" must be at least 1");
+  holds(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, zero: -1}"}),
+        "training.zero: \"-1\" is not a stage of ZeRO; write 0, 1 (");
+  holds(error_in(ScenarioText{.more = "run: {warmup: -1}\n"}), "run.warmup: \"-1\" is negative; write 0 or more");
+  holds(error_in(ScenarioText{}, {.set = {"plan.stages=-1"}, .config_path = {}}),
+        "--set plan.stages=-1: plan.stages: \"-1\" must be at least 1");
+}
+
+TEST_CASE("What tensor parallelism cannot divide is refused where the plan asks for it, with the numbers that can") {
+  const std::string model = "{family: gpt, layers: 2, hidden: 256, heads: 32, vocabulary: 128, sequence_length: 16}";
+  const auto divided = [&](const std::string& by) {
+    return error_in(ScenarioText{.model = model, .plan = "{stages: 1, tensor_parallel: " + by + "}"});
+  };
+  CHECK(divided("3") ==
+        "x.yaml:4:36: plan.tensor_parallel: 3 does not divide layer \"block.0\", which is split 32 ways at most (the "
+        "common "
+        "divisor of its heads, key heads, groups and inner features); use 1, 2, 4, 8, 16 or 32");
+  CHECK(divided("4") == "");
+  CHECK(error_in(ScenarioText{.model = model}, {.set = {"plan.tensor_parallel=3"}, .config_path = {}})
+            .starts_with("--set plan.tensor_parallel=3: plan.tensor_parallel: 3 does not divide layer"));
+  CHECK(error_in(ScenarioText{.plan = "{stages: 1, tensor_parallel: 2}"}) ==
+        "x.yaml:4:36: plan.tensor_parallel: 2 cannot divide layer \"a\", whose figures are stated; use a model family, "
+        "or "
+        "1");
 }
 
 TEST_CASE("Numbers and booleans are what YAML 1.2 says, nothing looser") {

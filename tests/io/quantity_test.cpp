@@ -43,7 +43,7 @@ TEST_CASE("A number that is none says why and what to write") {
   CHECK(parse_bandwidth("900 MB").why == "is a size, but a bandwidth is needed; write e.g. \"900 MB/s\"");
   CHECK(parse_time("3 msec").why.starts_with("has the unknown unit \"msec\"; did you mean \"ms\"?"));
   CHECK(parse_bytes("3 KB").why.starts_with("has the unknown unit \"KB\";"));
-  CHECK(parse_time("-1 ms").why == "is negative");
+  CHECK(parse_time("-1 ms").why == "is negative; write 0 or more");
   CHECK(parse_time(".nan").why == "is not a number (NaN); write a finite one");
   CHECK(parse_time("NaN ms").why == "is not a number (NaN); write a finite one");
   CHECK(parse_time(".inf").why == "is infinite; write a finite number");
@@ -108,7 +108,7 @@ TEST_CASE("A count is decimal digits and nothing else") {
   CHECK(parse_count("010").why == "starts with a zero, which some readers take for octal; write \"10\"");
   CHECK(parse_count("4.0").why == "is not a whole number; write digits only, e.g. 8");
   CHECK(parse_count("1e3").why == "is not a whole number; write digits only, e.g. 8");
-  CHECK(parse_count("-4").why == "is negative");
+  CHECK(parse_count("-4").why == "is negative; write 0 or more");
   CHECK(parse_count("99999999999999999999").why == "overflows: the largest number is 2^62; write a smaller one");
   CHECK(parse_count("8 GB").why == "is not a whole number; write it without \"GB\", e.g. 8");
 }
@@ -132,7 +132,7 @@ TEST_CASE("Parameters are a count with k, M, G or an exponent, or a size of fp32
   CHECK(parse_parameters("1.23456k").why.starts_with("is not a whole number of parameters"));
   CHECK(parse_parameters("7 bytes").why == "is not a whole number of fp32 weights (4 B each); write their count");
   CHECK(parse_parameters("9e18").why.starts_with("overflows"));
-  CHECK(parse_parameters("-1").why == "is negative");
+  CHECK(parse_parameters("-1").why == "is negative; write 0 or more");
 }
 
 TEST_CASE("What is written reads back to the same value") {
