@@ -19,6 +19,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/memory_model.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/plan/timeline.hpp"
 #include "io/import/schedule_csv.hpp"
@@ -104,6 +105,28 @@ int most_in_flight(const std::vector<Op>& ops) {
     most = std::max(most, now);
   }
   return most;
+}
+
+// By stage, what the walk over the order holds at most where a micro-batch of a chunk holds `held` and, from B to W, `kept`
+// of it.
+std::vector<std::int64_t> most_held(const Schedule& schedule, std::int64_t held, double kept) {
+  const ChunkMemory chunk{.stash = {Bytes{held}, Bytes{held}}};
+  MemoryModel memory{.chunks = std::vector<ChunkMemory>(static_cast<std::size_t>(schedule.shape.chunks()), chunk),
+                     .reserve = {},
+                     .capacity = {}};
+  memory.kept_for_weights = kept;
+  std::vector<std::int64_t> most;
+  for (StageId k = 0; k < schedule.shape.stages; ++k)
+    most.push_back(
+        peak(memory, schedule, schedule.seating().position(schedule.seating().chunk_of(k, 0), 0)).bytes.stash.value);
+  return most;
+}
+
+std::string joined(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers)
+    text += (text.empty() ? "" : " ") + std::to_string(number);
+  return text;
 }
 
 // Without the update at the end, which no order writes.
@@ -218,6 +241,58 @@ TEST_CASE("the published orders that are made for times and a limit of memory co
     ++met[each.at("schedule")];
   }
   CHECK(met.size() == 3);
+}
+
+// No schedule of the table writes them: lists scheduled, and single passes moved, for the times of the published tables.
+// [ZeroBubble23] table 1: per layer of 1024 tokens a micro-batch holds 34 h + 5 a s from F to B, and 32 h from B to W.
+TEST_CASE("orders that others found by search, read from files: times, spans and peaks, and they keep to their room") {
+  std::map<std::string, std::array<std::int64_t, 2>> widths;  // by order: h and a
+  std::ifstream manifest(published() + "manifest.csv");
+  for (std::string line; std::getline(manifest, line);)
+    if (std::smatch found; std::regex_search(line, found, std::regex(R"(Table-1 memory h=(\d+) a=(\d+))")))
+      widths[line.substr(0, line.find(','))] = {std::stoll(found[1]), std::stoll(found[2])};
+  std::map<std::string, int> met;
+  for (const Case& each : cases()) {
+    const std::string& name = each.at("schedule");
+    if (name != "zb_search" && name != "zbv_search") continue;
+    CAPTURE(each.at("order"));
+    const GivenSchedule given = read_schedule_csv(published() + "orders/" + each.at("order"));
+    const auto number = [&](const char* head) { return std::stoll(each.at(head)); };
+    CHECK(given.stages == number("K"));
+    CHECK(given.virtual_stages == number("v"));
+    CHECK(given.micro_batches == number("M"));
+    const Schedule schedule = find_schedule(kGivenSchedule)->generate(shape_of(given));
+    CHECK(validate(schedule) == "");
+    const StepCosts costs = costs_of(each, schedule.shape);
+    const Timeline timeline = static_order(schedule, costs);
+    Time span{0}, work{0};
+    for (std::size_t k = 0; k < given.compute.size(); ++k) {
+      CHECK(passes(schedule.positions[k]) == given.compute[k]);
+      const std::vector<Span>& ops = timeline.workers[k].compute;
+      span = std::max(span, ops[given.compute[k].size() - 1].end - ops.front().start);
+      if (k == 0)
+        for (const Span& op : ops)
+          work = work + (op.end - op.start);
+    }
+    CHECK(timeline.makespan == Time{number("makespan")});
+    CHECK(event_order(schedule, costs).makespan == timeline.makespan);
+    CHECK(span == Time{number("longest")});
+    CHECK(work == Time{number("work")});
+    CHECK(joined(most_held(schedule, 1, 1)) == each.at("peak_until_w"));
+    CHECK(joined(most_held(schedule, 1, 0)) == each.at("peak_until_i"));
+    const std::int64_t room = number("mem_cap");  // "2*K", or "1*2K" in chunks
+    if (each.at("mem_model") == "table1") {
+      const auto [hidden, heads] = widths.at(each.at("order"));
+      const std::int64_t held = 34 * hidden + 5 * heads * 1024;
+      for (const std::int64_t most : most_held(schedule, held, 32.0 * double(hidden) / double(held)))
+        CHECK(most <= room * given.stages * held);
+    } else {
+      for (const std::int64_t most : most_held(schedule, 1, 1))
+        CHECK(most <= room * 2 * given.stages);
+    }
+    ++met[name];
+  }
+  CHECK(met == std::map<std::string, int>{{"zb_search", 7}, {"zbv_search", 2}});
 }
 
 // The least span, or makespan, of all orders of small cases, from an exhaustive search or an integer program.
