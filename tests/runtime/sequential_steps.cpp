@@ -208,10 +208,10 @@ std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const Bac
   return Steps(run, *device, data, settings).weights_after(steps);
 }
 
-void check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait) {
+std::vector<WorkerResult> check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait) {
   RunSettings settings = runtime_test::one_step();
   settings.optimizer.kind = run.scenario.training.optimizer;
-  const auto workers = run.run(settings, wait);
+  std::vector<WorkerResult> workers = run.run(settings, wait);
   CHECK(loss_of(workers, 0) == sequential_loss(run.run_plan, cpu_backend, *run.data, settings));
   for (int device = 0; device < run.plan.expert_parallel; ++device) {
     const auto reference = sequential_gradients(run.run_plan, cpu_backend, *run.data, settings, device);
@@ -228,6 +228,7 @@ void check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wa
   }
   for (std::size_t w = 0; w < workers.size(); ++w)
     CHECK(workers[w].memory == replayed(run.run_plan, static_cast<PositionId>(w) % run.plan.positions()));
+  return workers;
 }
 
 }  // namespace pipewright::tests

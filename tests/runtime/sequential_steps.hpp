@@ -19,7 +19,7 @@ std::vector<std::vector<float>> sequential_weights(const RunPlan& run, const Bac
                                                    const RunSettings& settings, int steps = 1);
 
 // Loss and gradients of a run's first step have the bits of one worker, on each device of a group that holds the experts
-// between them, and every worker holds what was counted.
-void check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait);
+// between them, and every worker holds what was counted. What the workers left behind.
+std::vector<WorkerResult> check_bits_of_one_worker(const runtime_test::RunCase& run, runtime_test::Wait wait);
 
 }  // namespace pipewright::tests

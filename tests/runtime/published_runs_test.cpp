@@ -1,0 +1,146 @@
+// Orders that PyTorch's schedules write, read from their files and run for real on two to four workers. A program of its
+// own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the source tree) the test runner
+// shows it as skipped, with the reason, and not as passed.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/runtime/run_case.hpp"
+#include "tests/runtime/sequential_steps.hpp"
+#include "tests/support/run_program.hpp"
+
+using namespace pipewright::tests;
+using namespace pipewright::tests::runtime_test;
+
+namespace {
+
+std::string data_folder() {
+  const char* data = std::getenv("PIPEWRIGHT_TEST_DATA");
+  const std::string folder = (data ? data : source_folder() + "/../shared/data") + "/schedules/";
+  if (!std::filesystem::exists(folder + "manifest.csv")) {
+    std::printf("skipped: no manifest.csv in %s (PIPEWRIGHT_TEST_DATA names the folder above)\n", folder.c_str());
+    std::exit(77);
+  }
+  return folder;
+}
+
+using Row = std::map<std::string, std::string>;  // by head of the column
+
+// Cells may stand in quotes, and hold commas then.
+std::vector<std::string> cells_in(const std::string& line) {
+  std::vector<std::string> cells(1);
+  bool quoted = false;
+  for (const char c : line)
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      cells.emplace_back();
+    else if (c != '\r')
+      cells.back() += c;
+  return cells;
+}
+
+std::vector<Row> rows_of(const std::string& file) {
+  std::ifstream in(data_folder() + file);
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> heads = cells_in(line);
+  std::vector<Row> rows;
+  while (std::getline(in, line)) {
+    const std::vector<std::string> cells = cells_in(line);
+    REQUIRE(cells.size() == heads.size());
+    Row& row = rows.emplace_back();
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      row[heads[i]] = cells[i];
+  }
+  return rows;
+}
+
+// Sixteen small layers, for two to four workers of up to four chunks each.
+std::vector<std::string> changes_for(const Row& order) {
+  return {
+      "model={name: chain, input_shape: [5], layers: [{name: body, repeat: 15, ops: [{op: linear, features: 5}, {op: "
+      "tanh}]}, {name: loss, ops: [{op: linear, features: 5}, {op: cross_entropy}]}]}",
+      "cluster.node.devices=4",
+      "plan.schedule={file: " + data_folder() + "orders/" + order.at("order") + "}",
+      "plan.stages=" + order.at("K"),
+      "plan.virtual_stages=" + order.at("v"),
+      "training.micro_batches=" + order.at("M")};
+}
+
+// By worker, the most forwards begun whose backward had not ended, as the clock of the run says.
+std::string most_in_flight(const RunCase& run, const std::vector<WorkerResult>& workers) {
+  std::string text;
+  for (std::size_t w = 0; w < workers.size(); ++w) {
+    const std::vector<Op>& ops = run.schedule.positions[static_cast<PositionId>(w)].compute;
+    const std::vector<Span>& times = workers[w].steps.at(0).times.compute;
+    REQUIRE(times.size() == ops.size());
+    std::ptrdiff_t most = 0;
+    for (const Span& now : times) {
+      std::ptrdiff_t held = 0;
+      for (std::size_t i = 0; i < ops.size(); ++i)
+        held += (ops[i].kind == Kind::F && times[i].start <= now.start) -
+                (rule(ops[i].kind).gradients && times[i].end <= now.start);
+      most = std::max(most, held);
+    }
+    text += (w == 0 ? "" : " ") + std::to_string(most);
+  }
+  return text;
+}
+
+// Of PyTorch's, those of two to four workers and eight micro-batches at most.
+std::vector<Row> small_orders() {
+  std::vector<Row> orders = rows_of("manifest.csv");
+  std::erase_if(orders, [](const Row& row) {
+    return !row.at("source_repo").starts_with("pytorch") && row.at("function").find("pytorch") == std::string::npos;
+  });
+  std::erase_if(orders, [](const Row& row) { return std::stoi(row.at("K")) > 4 || std::stoi(row.at("M")) > 8; });
+  return orders;
+}
+
+}  // namespace
+
+TEST_CASE("PyTorch's orders run for real: the bits of one worker, memory as counted, as many in flight as published") {
+  std::map<std::string, std::string> peaks;  // by order
+  for (const Row& row : rows_of("cases.csv"))
+    peaks[row.at("order")] = row.at("peak_until_w");
+  std::map<std::string, int> ran;
+  for (const Row& order : small_orders()) {
+    CAPTURE(order.at("order"));
+    std::vector<std::string> changes = changes_for(order);
+    changes.emplace_back("model.input_tokens=null");  // which every RunCase has
+    const RunCase run(changes);
+    CHECK(most_in_flight(run, check_bits_of_one_worker(run, Wait::Block)) == peaks.at(order.at("order")));
+    ++ran[order.at("schedule")];
+  }
+  CHECK(ran.size() == 4);  // looped_bfs, interleaved_zb, zbv_hand, dualpipev
+  for (const auto& [schedule, count] : ran)
+    CHECK(count >= 3);
+}
+
+TEST_CASE("run --check gradients says so of one order of each of PyTorch's schedules") {
+  std::map<std::string, Row> largest;
+  for (const Row& order : small_orders())
+    largest[order.at("schedule")] = order;
+  for (const auto& [schedule, order] : largest) {
+    CAPTURE(order.at("order"));
+    std::vector<std::string> arguments = {"run", "scenarios/validation/two-stage-gpipe.yaml", "--check", "gradients"};
+    for (const std::string& change : changes_for(order))
+      arguments.insert(arguments.end(), {"--set", change});
+    const ProgramRun run = run_program(arguments);
+    CAPTURE(run.err);
+    CHECK(run.status == 0);
+    CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
+    const int chunks = std::stoi(order.at("K")) * std::stoi(order.at("v"));
+    CHECK(run.out.find("virtual stage " + std::string(chunks - 1 < 10 ? "  " : " ") + std::to_string(chunks - 1)) !=
+          std::string::npos);
+  }
+}
