@@ -7,8 +7,9 @@
 //   ...............<....<
 //
 // [BPipe23] sections 3.1, 3.2. Moves take the link between the two, next to the messages there. A forward waits for the
-// moves before it, so that its stage holds no more than it may; bytes count on both sides while a move is on its way. No order of the authors is known to compare it with: checked are the closed forms
-// below, the memory of both sides, and that free moves change no time.       tests/papers/schedule_formulas_test.cpp
+// moves before it, so that its stage holds no more than it may; bytes count on both sides while a move is on its way.
+// No outside oracle: checked by closed form and brute force in tests/sim/schedule_brute_force_test.cpp, what is moved and the
+// memory of both sides included.
 #include <algorithm>
 #include <string>
 #include <vector>

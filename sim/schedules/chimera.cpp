@@ -9,6 +9,7 @@
 //
 // [Chimera21] section 3, direct concatenation of units; the last one may be short. Gradients of a stage are summed over its
 // two workers at the end of the step.                                      tests/papers/published_orders_test.cpp
+// Forward doubling has no outside oracle: checked by closed form and brute force in tests/sim/schedule_brute_force_test.cpp.
 #include <algorithm>
 #include <tuple>
 #include <vector>

@@ -8,6 +8,7 @@
 //   ...0aa1............bb
 //
 // [GEMS20]; gradients of a stage are summed over its two workers at the end of the step.
+// No outside oracle: checked by closed form and brute force in tests/sim/schedule_brute_force_test.cpp.
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 

@@ -8,6 +8,7 @@
 //
 // [PipeDream2BW20] section 3.1. Gradients are added up over a round, in one buffer, or in two where they travel to other
 // copies next to the following backward.
+// No outside oracle: checked by closed form and brute force in tests/sim/schedule_brute_force_test.cpp.
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
 
