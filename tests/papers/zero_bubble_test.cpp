@@ -12,6 +12,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/memory_model.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "sim/kth_wrap.hpp"
 #include "sim/schedules/made_order.hpp"
@@ -513,6 +514,60 @@ TEST_CASE("DualPipe and DualPipeV wait half a pipeline's forwards, and a pipelin
         CHECK(bubble->denominator == step.value);
         CHECK(bubble->numerator == (two_ways ? K / 2 - 1 : K - 1));
       }
+  }
+}
+
+namespace {
+
+// Of the worker with the most cells of `pair`, the time of the step in which it runs nothing.
+std::int64_t idle_beside_cells(const Schedule& schedule, const Setting& each, Time pair) {
+  StepCosts costs = stage_costs(schedule.shape, each.forward, each.input, each.weight, Time{0});
+  costs.together = {.parts = {}, .share = 0, .delay_wgrad = false, .pair = pair};
+  const Time passes = each.forward + each.input + each.weight;
+  const int chunks = schedule.shape.virtual_stages;
+  std::int64_t most = 0;
+  for (const Lane& lane : schedule.positions)
+    most = std::max(most, std::int64_t{std::ranges::count_if(lane.compute, [](const Op& op) { return op.with_next; })});
+  return (static_order_makespan(schedule, costs) - std::int64_t{schedule.shape.micro_batches} * chunks * passes +
+          most * (passes - pair))
+      .value;
+}
+
+}  // namespace
+
+// [DeepSeekIII24] table 2 and the README of the authors' repository: bubble, parameters and activations, B with W.
+TEST_CASE("DualPipe's published table: (PP/2-1)(F&B+B-3W) idle where f = b >= w, weights twice, PP + 1 micro-batches") {
+  for (const char* name : {"dualpipe", "dualpipev"}) {
+    const ScheduleRule& rule = *find_schedule(name);
+    const bool two_ways = both_ways(rule.chunk_order);
+    for (const auto& [K, M] : {std::pair{2, 4}, {2, 10}, {4, 8}, {4, 14}, {6, 12}, {8, 16}, {8, 22}}) {
+      const ScheduleShape shape{
+          .stages = K, .virtual_stages = two_ways ? 1 : 2, .micro_batches = M, .chunk_order = rule.chunk_order};
+      const Schedule schedule = rule.generate(shape);
+      const int PP = two_ways ? K : 2 * K;
+      CAPTURE(name);
+      CAPTURE(K);
+      CAPTURE(M);
+      for (int b = 1; b <= 4; ++b)
+        for (int f = 1; f <= b; ++f)
+          for (int w = 1; w <= f; ++w)
+            for (int pair = b + w; pair <= f + b + w; ++pair) {
+              const std::int64_t published = (PP / 2 - 1) * (pair + (b + w) - 3 * w);
+              const std::int64_t idle = idle_beside_cells(schedule, {"", K, M, {f}, {b}, {w}, {0}}, Time{pair});
+              CHECK((f == b ? idle == published : idle <= published));
+            }
+      CHECK(idle_beside_cells(schedule, {"", K, M, {1}, {1}, {1}, {0}}, Time{3}) == 2 * (PP / 2 - 1));
+      if (PP > 2) CHECK(idle_beside_cells(schedule, {"", K, M, {2}, {1}, {1}, {0}}, Time{4}) > (PP / 2 - 1) * 3);
+      // 1F1B on PP workers holds one of PP stages, and PP micro-batches of it.
+      MemoryModel memory{.chunks = {}, .reserve = {}, .capacity = {}};
+      for (int v = 0; v < shape.chunks(); ++v)
+        memory.chunks.push_back({.weights = Bytes{1}, .stash = {Bytes{1}, Bytes{1}}});
+      for (int k = 0; k < K; ++k) {
+        const MemoryPeak most = peak(memory, schedule, PositionId{k});
+        CHECK(most.bytes.weights == Bytes{2});
+        CHECK(most.in_flight == PP + 1);
+      }
+    }
   }
 }
 
