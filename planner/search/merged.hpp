@@ -15,7 +15,7 @@ class MergedSearches {
 
   bool any() const { return all_.has_value(); }
   SearchAnswer& answer() { return *all_; }
-  double least_bound() const { return least_; }     // of those with plans; infinite: none has one
+  double least_bound() const { return least_; }      // of those with plans; infinite: none has one
   bool all_bounded() const { return all_bounded_; }  // the others have no plan, for certain
   void one_is_left_out() { all_bounded_ = false; }
 

@@ -19,7 +19,7 @@ struct Switch {
   std::size_t usual = 0;                          // `auto` stands for so many of them, the first ones
   void (*set)(PlanRequest& plan, std::size_t i);  // to values[i]
   bool (*is)(const PlanRequest& plan, std::size_t i);
-  bool (*matters)(const Layout& layout);          // other layouts are the same with all values
+  bool (*matters)(const Layout& layout);  // other layouts are the same with all values
 };
 std::span<const Switch> switches();
 
