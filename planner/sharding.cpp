@@ -183,6 +183,10 @@ void check_optimizer(const Training& training, PlanErrors& errors) {
            fmt::format("{} divides matrices, and muon needs whole ones; write 0 or 1", training.zero));
   if (training.optimizer == Optimizer::Muon && training.offload_optimizer.value > 0)
     refuse(training.offload_optimizer.place, "offload_optimizer", "a host does not run muon's products; leave it out");
+  if (training.sharding.value == Sharding::PerParameter && training.zero >= kWeightsSharded &&
+      training.master_weights.value != MasterWeights::Fp32)
+    refuse(training.master_weights.place, "master_weights",
+           "with sharding: per_parameter the shards in fp32 are the masters; leave this out, or write sharding: flat");
   if (training.master_weights.value == MasterWeights::Remainder && training.precision != Precision::Bf16)
     refuse(training.master_weights.place, "master_weights",
            "remainder is of bf16 weights; write precision: bf16, or fp32");

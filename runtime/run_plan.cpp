@@ -346,6 +346,9 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
     throw InputError(training.place, "training.optimizer", "a run has no muon; use adam");
   if (training.moments.value != Moments::Fp32)
     throw InputError(training.moments.place, "training.moments", "a run keeps moments in fp32; leave it out");
+  if (training.sharding.value != Sharding::Flat && training.zero >= kWeightsSharded)
+    throw InputError(training.sharding.place, "training.sharding",
+                     "a run computes in the precision of its weights, which are sent as they are; write flat");
   if (training.master_weights.value != MasterWeights::Fp32)
     throw InputError(training.master_weights.place, "training.master_weights",
                      "a run keeps its own in fp32; leave it out");

@@ -312,6 +312,8 @@ std::int64_t sharded(HeldParameters held, int members, int expert_copies) {
 
 Bytes master_bytes(const Training& training) {
   if (weight_bytes(training.precision).value == 4) return {};
+  // The shard in fp32 is both: 4 bytes in place of 2 and 4.
+  if (training.zero >= kWeightsSharded && training.sharding.value == Sharding::PerParameter) return Bytes{2};
   switch (training.master_weights.value) {
     case MasterWeights::Fp32: return Bytes{4};
     case MasterWeights::Fp16:

@@ -70,6 +70,8 @@ class CostSource {
   virtual Time orthogonalise(LayerRange, Sharing) const { return {}; }
   // Casting so many weights of linear layers, which follows it (core/cost/low_precision.hpp).
   virtual Time cast(std::int64_t) const { return {}; }
+  // Moving so many bytes of its own memory; nothing where a source knows no device.
+  virtual Time copy(double) const { return {}; }
   // Where workers hand messages over themselves, as cores of one machine do: what the sender's copy and the receiver's
   // first read add to their ops, and how long it takes until the receiver has noticed.
   virtual Time sending(Bytes) const { return {}; }

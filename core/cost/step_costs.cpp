@@ -8,6 +8,7 @@
 #include "core/cost/buckets.hpp"
 #include "core/cost/cell_parts.hpp"
 #include "core/cost/contention.hpp"
+#include "core/cost/gather_copies.hpp"
 #include "core/cost/host_copies.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
@@ -218,11 +219,15 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     const OpTimes times = op_times(plan, v, model, on_stages.of(plan.stage_of(v)), host_of(cost, device_class));
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
-    row[of(Kind::F)] = row[of(Kind::R)] = op(times.forward);
-    row[of(Kind::BW)] = op(times.both);
-    row[of(Kind::B)] = op(times.input);
-    row[of(Kind::W)] = op(times.weight);
-    row[of(Kind::Update)] = update_time(plan, plan.stage_of(v), cost.scenario(), source, range);
+    const GatherCopies copies = gather_copies(plan, v, cost.scenario());
+    const Time gathered = source.copy(copies.backward), reduced = source.copy(copies.gradients);
+    row[of(Kind::R)] = op(times.forward);
+    row[of(Kind::F)] = checked_sum(row[of(Kind::R)], source.copy(copies.forward));
+    row[of(Kind::BW)] = checked_sum(op(times.both), checked_sum(gathered, reduced));
+    row[of(Kind::B)] = checked_sum(op(times.input), gathered);
+    row[of(Kind::W)] = checked_sum(op(times.weight), reduced);
+    row[of(Kind::Update)] =
+        checked_sum(update_time(plan, plan.stage_of(v), cost.scenario(), source, range), source.copy(copies.step));
   }
   return duration;
 }
@@ -248,6 +253,18 @@ std::vector<std::vector<Time>> ready_before_end(const Plan& plan, const CostMode
     }
   }
   return ready;
+}
+
+// Of every unit but the first, whose gather is waited for.
+void delay_late_gathers(const StepCosts& costs, std::vector<Time>& duration, const Plan& plan, const CostModel& cost,
+                        const auto& on_stages) {
+  if (costs.gathers.empty() || !gathers_per_parameter(plan, cost.scenario())) return;
+  for (VirtualStageId v = 1; v < plan.chunks(); ++v) {
+    const LayerCosts& layers = on_stages.of(plan.stage_of(v));
+    if (layers.issued.empty()) continue;
+    Time& forward = duration[at(v) * kKinds + of(Kind::F)];
+    forward = behind_late_gather(forward, forward_of(plan.layers[v], layers), costs.gathers[v].time);
+  }
 }
 
 // Over the members of all copies, whichever are simulated.
@@ -433,6 +450,8 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost);
+  delay_late_gathers(costs, costs.duration, plan, cost, full);
+  delay_late_gathers(costs, costs.duration_last, plan, cost, last);
   price_moves(
       costs, plan, cost, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
       [&](WorkerId worker) { return placed.device(worker); });
@@ -494,6 +513,8 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
+  for (auto* const duration : {&costs.duration, &costs.duration_last})
+    delay_late_gathers(costs, *duration, plan_, cost_, OnAllAlike{full_});
   price_moves(
       costs, plan_, cost_, [&](WorkerId from, WorkerId to) { return placed.route(from, to); },
       [&](WorkerId worker) { return placed.device(worker); });

@@ -13,4 +13,10 @@ enum class Moments { Fp32, Fp16, Bf16, Fp8, Int8 };
 // Of 16-bit weights: a copy in more bits, or in bf16 the 16 bits that the weight itself lacks of it, or none.
 enum class MasterWeights { Fp32, Fp16, Remainder, None };
 
+// How the shards of weights that copies divide (training.zero: 3) lie on their devices.              [PyTorchFSDP26]
+enum class Sharding {
+  Flat,  // in buffers of many parameters, in the training's precision, which are sent as they are; masters beside
+  PerParameter,  // each parameter's in fp32, which are the masters: cast and copied into a buffer to be sent
+};
+
 }  // namespace pipewright::core

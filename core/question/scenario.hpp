@@ -132,6 +132,7 @@ struct Training {
   Optimizer optimizer = Optimizer::Sgd;
   Placed<Moments> moments{Moments::Fp32, {}};
   Placed<MasterWeights> master_weights{MasterWeights::Fp32, {}};
+  Placed<Sharding> sharding{Sharding::Flat, {}};  // of weights, with zero: 3
   // Of the gradients that are accumulated; absent: as the weights. Megatron-LM accumulates bf16 training in fp32.
   std::optional<Precision> gradient_precision;
   // What is divided among the data-parallel workers of a stage: from 1 on the optimizer's states, and its work; from 2 on

@@ -95,6 +95,13 @@ constexpr Field<Training> kTraining[] = {
      "1: optimizer states and their update are divided among the copies and replicas of a stage; 2: gradients, too; 3: "
      "weights, too, gathered unit by unit where they are read (FSDP); default: 0, and auto with plan: auto",
      read_zero, write_as<&Training::zero>},
+    {"sharding", "flat | per_parameter",
+     "of weights that are divided (zero: 3): flat, in buffers in the training's precision that are sent as they are, "
+     "masters "
+     "beside them (DeepSpeed, Megatron-FSDP); per_parameter: each parameter's in fp32, which is its own master, cast "
+     "and "
+     "copied into a buffer to be sent and out of it (FSDP2, torchtitan); default: flat",
+     changed<&Training::sharding>},
     {"update_bytes", "size",
      "that the optimizer step moves per parameter (roofline); default: weight, gradient and states read once, weight "
      "and states written once",

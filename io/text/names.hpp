@@ -57,6 +57,9 @@ inline constexpr Name<MasterWeights> kNames<MasterWeights>[] = {{"fp32", MasterW
                                                                 {"remainder", MasterWeights::Remainder},
                                                                 {"none", MasterWeights::None}};
 template <>
+inline constexpr Name<Sharding> kNames<Sharding>[] = {{"flat", Sharding::Flat},
+                                                      {"per_parameter", Sharding::PerParameter}};
+template <>
 inline constexpr Name<Recompute> kNames<Recompute>[] = {
     {"none", Recompute::None}, {"selective", Recompute::Selective}, {"blocks", Recompute::Blocks},
     {"full", Recompute::Full}, {"knapsack", Recompute::Knapsack},   {"layers", Recompute::Layers}};

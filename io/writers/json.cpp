@@ -42,6 +42,7 @@ void scenario(JsonFields& json, const Scenario& s) {
   json.when(s.training.moments.value != Moments::Fp32, "moments", s.training.moments.value);
   json.when(s.training.master_weights.value != MasterWeights::Fp32, "master_weights", s.training.master_weights.value);
   json.field("zero", s.training.zero);
+  json.when(s.training.sharding.value != Sharding::Flat, "sharding", s.training.sharding.value);
   json.when(s.training.offload_optimizer.value > 0, "offload_optimizer", s.training.offload_optimizer.value);
   json.when(s.training.offload_weights.value, "offload_weights", true);
   json.field("sequence_length", s.training.sequence_length).field("cost_source", s.cost);

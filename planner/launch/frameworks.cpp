@@ -290,6 +290,18 @@ void settle_states(Training& training, Framework framework, const Told& differs)
             "master_weights: with moments in fewer bits, the 16 bits that bf16 weights lack are kept; remainder");
 }
 
+// Only torchtitan has weights that are divided parameter by parameter.                          [torchtitan26] [PyTorchFSDP26]
+void settle_sharding(Training& training, Framework framework, const Told& differs) {
+  const bool open = training.open.contains("zero");
+  if (!open && training.zero < kWeightsSharded) return;
+  Sharding& sharding = training.sharding.value;
+  if (framework == Framework::Torchtitan && sharding == Sharding::Flat)
+    replace(sharding, Sharding::PerParameter, differs,
+            "sharding: shards are in fp32, their own masters, and copied to be sent; per_parameter");
+  if (framework != Framework::Torchtitan && sharding == Sharding::PerParameter)
+    replace(sharding, Sharding::Flat, differs, "sharding: per_parameter is not there; flat");
+}
+
 // torchtitan's converters of linear layers: fp8 with a scale per row, and mxfp8, in compiled models.        [torchtitan26]
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
   LowPrecision& asked = training.low_precision.value;
@@ -538,6 +550,7 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   if (training.zero >= kWeightsSharded && scenario.plan.pairs.value == Pairs::Fused)
     replace(scenario.plan.pairs.value, Pairs::Serial, differs,
             "pairs: fused does not go with weights that are gathered; serial");
+  if (copies) settle_sharding(training, framework, differs);
   settle_host_weights(training, framework, differs);
   if (!copies) return settle_host_update(training, framework, differs);
   settle_host_update(training, framework, differs);

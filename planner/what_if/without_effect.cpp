@@ -113,6 +113,9 @@ class WithoutEffect {
       lines_.push_back("training.moments has no effect: sgd keeps none");
     if (training.master_weights.value != MasterWeights::Fp32 && weight_bytes(training.precision).value == 4)
       lines_.push_back("training.master_weights has no effect: weights are in fp32");
+    if (training.sharding.value != Sharding::Flat && training.zero < kWeightsSharded)
+      lines_.push_back(
+          fmt::format("training.sharding has no effect: weights are whole with training.zero: {}", training.zero));
     if (training.optimizer == Optimizer::Muon && scenario_.cost != CostSourceKind::Roofline)
       lines_.push_back("training.optimizer: muon has no effect on times: only cost: roofline prices its step");
     if (training.low_precision_weights && training.low_precision.value == LowPrecision::None)

@@ -26,7 +26,7 @@ TEST_CASE("An unknown key names the nearest known one") {
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: global_batch_size, "
         "micro_batch_size, micro_batches, ragged, precision, optimizer, moments, master_weights, gradient_precision, "
         "low_precision, "
-        "low_precision_weights, offload_optimizer, offload_weights, zero, update_bytes, "
+        "low_precision_weights, offload_optimizer, offload_weights, zero, sharding, update_bytes, "
         "attention_kernel, execution, checkpoint_early_stop, clip_grad_norm, expert_products, sequence_length, framework");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: "

@@ -98,6 +98,7 @@ std::set<std::string> written_paths() {
   full->scenario->cluster.host_bandwidth = Bandwidth{1};
   full->scenario->training.moments.value = Moments::Bf16;
   full->scenario->training.master_weights.value = MasterWeights::Remainder;
+  full->scenario->training.sharding.value = Sharding::PerParameter;
   full->scenario->model.works.emplace_back().frozen = true, full->scenario->model.layers.front().work = 0;
   for (ChunkMemory& chunk : full->answer.memory.chunks)
     chunk.on_host = Bytes{1};

@@ -131,7 +131,8 @@ TEST_CASE(
 
 TEST_CASE("Llama 3 8B, 8192 tokens: a block's forward is 3.573 TFLOP of products and 0.550 of attention") {
   double products = 0, attention = 0;
-  for (const Operator& op : work_of(llama_8b(), "block.0").operators)
+  const auto model = llama_8b();
+  for (const Operator& op : work_of(model, "block.0").operators)
     (op.attention.heads > 0 ? attention : products) += op.product || op.attention.heads > 0 ? op.forward_flops : 0;
   CHECK(products == 2.0 * 8192 * (218'112'000 - 2 * 4096));
   CHECK(std::abs(products / kTera - 3.573) < 0.0005);

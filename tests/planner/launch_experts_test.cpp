@@ -67,7 +67,8 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
   const Launched beside = launched(with_experts(plan + ", shared_experts_beside: true"), Framework::Megatron);
   CHECK(contains(file(beside, written(beside), megatron_launch), "--moe-shared-expert-overlap\n"));
   const auto differences = [&](const std::string& more, Framework framework, const std::string& model) {
-    return launched(with_experts(plan + ", shared_experts_beside: true" + more, "zero: 3", model), framework)
+    const char* const training = framework == Framework::Torchtitan ? "zero: 3, sharding: per_parameter" : "zero: 3";
+    return launched(with_experts(plan + ", shared_experts_beside: true" + more, training, model), framework)
         .nearest.differences;
   };
   const std::string shared = ", shared_feed_forward: 256";
@@ -130,7 +131,8 @@ TEST_CASE("experts on devices of their own: flags of each framework that has the
   CHECK(torch.nearest.differences.front() == "micro_batch_group: 4 is not there; as many as stages: 2");
   const Launched titan = launched(with_experts(plan), Framework::Torchtitan);
   CHECK(titan.nearest.differences ==
-        List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3"});
+        List{"zero: 1 is not there with expert parallelism; experts lie on devices that divide weights among them: 3",
+             "sharding: shards are in fp32, their own masters, and copied to be sent; per_parameter"});
   CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.expert_parallel_degree = 8\n"));
   CHECK(contains(file(titan, written(titan), torchtitan_launch), "parallel.data_parallel_shard_degree = 8\n"));
   const Launched both_ways =

@@ -276,11 +276,17 @@ struct Sharded {
   std::string text;
   Plan plan;
 };
+// torchtitan has no other shards of weights: where nothing is said of them, its own are meant.
+std::string with_own_shards(const std::string& training, Framework framework) {
+  const bool said = training.find("sharding: ") != std::string::npos;
+  const bool divided = training.find("zero: 3") != std::string::npos;
+  return framework == Framework::Torchtitan && divided && !said ? training + ", sharding: per_parameter" : training;
+}
 Sharded sharded(const std::string& training, const std::string& plan, Framework framework) {
-  const Launched l =
-      launched(small("data_parallel: 8, " + plan, "precision: bf16, gradient_precision: fp32, " + training +
-                                                      ", micro_batch_size: 1, micro_batches: 4"),
-               framework);
+  const Launched l = launched(small("data_parallel: 8, " + plan, "precision: bf16, gradient_precision: fp32, " +
+                                                                     with_own_shards(training, framework) +
+                                                                     ", micro_batch_size: 1, micro_batches: 4"),
+                              framework);
   const auto writer =
       std::find_if(kWriters.begin(), kWriters.end(), [&](const auto& w) { return w.first == framework; });
   return {l.nearest.differences, file(l, written(l), writer->second), l.plan};
@@ -324,8 +330,9 @@ TEST_CASE(
     "difference") {
   using List = std::vector<std::string>;
   const auto of = [](const std::string& training, Framework framework, Optimizer optimizer = Optimizer::Adam) {
-    Scenario scenario = small("data_parallel: 8", "precision: bf16, gradient_precision: fp32, optimizer: adam, " +
-                                                      training + ", micro_batch_size: 1, micro_batches: 4");
+    Scenario scenario =
+        small("data_parallel: 8", "precision: bf16, gradient_precision: fp32, optimizer: adam, " +
+                                      with_own_shards(training, framework) + ", micro_batch_size: 1, micro_batches: 4");
     scenario.cost = CostSourceKind::Roofline, scenario.training.optimizer = optimizer;
     scenario.cluster.device.host_link = Bandwidth{50e9}, scenario.cluster.device.host_update = Bandwidth{10e9};
     const Launched l = launched(scenario, framework);
@@ -392,8 +399,12 @@ TEST_CASE("weights that are divided: flags of each framework that has them") {
         List{"gradient_precision: a gradient is of its weight's type; bf16",
              "zero: 3 is not there; optimizer states alone are divided: 1"});
   const Sharded kept = sharded("zero: 2", "", Framework::Torchtitan);
+  const std::string fp32 = "sharding: shards are in fp32, their own masters, and copied to be sent; per_parameter";
   CHECK(kept.differences ==
-        List{"zero: 2 is not there; weights are divided, too, and kept from forward to backward: 3"});
+        List{"zero: 2 is not there; weights are divided, too, and kept from forward to backward: 3", fp32});
+  CHECK(sharded("zero: 3, sharding: flat", "", Framework::Torchtitan).differences == List{fp32});
+  CHECK(sharded("zero: 3, sharding: per_parameter", "", Framework::Megatron).differences ==
+        List{"sharding: per_parameter is not there; flat"});
   CHECK(kept.plan.resharding == Resharding{false, true});
   CHECK(sharded("zero: 2", "data_parallel_shard: 2", Framework::DeepSpeed).differences ==
         List{"data_parallel_shard: 2 is not there; all copies divide among them"});
@@ -447,7 +458,7 @@ TEST_CASE("weights that are divided in a pipeline: torchtitan has it, the others
   const std::string plan = "stages: 2, data_parallel: 4, placement: data, partition: equal_layers";
   const std::string training =
       "zero: 3, precision: bf16, gradient_precision: fp32, micro_batch_size: 1, micro_batches: 4";
-  const Launched titan = launched(small(plan, training), Framework::Torchtitan);
+  const Launched titan = launched(small(plan, training + ", sharding: per_parameter"), Framework::Torchtitan);
   CHECK(titan.nearest.differences.empty());
   CHECK(titan.plan.units > 1);
   CHECK(layer_sizes(find_plan(titan.nearest.scenario, CostModel(titan.nearest.scenario))) ==

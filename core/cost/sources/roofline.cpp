@@ -190,8 +190,8 @@ class Roofline final : public CostSource {
     }
     return Time{rounded(std::max(all, largest), "the optimizer's time")};
   }
-  Time cast(std::int64_t low) const override {
-    const double bytes = cast_bytes(low, scenario_.training, device_);
+  Time cast(std::int64_t low) const override { return copy(cast_bytes(low, scenario_.training, device_)); }
+  Time copy(double bytes) const override {
     return bytes > 0 ? transfer_time(bytes, operators_.moved_at(bytes)) : Time{};
   }
   // The host's part, then the device's.
