@@ -137,10 +137,13 @@ std::optional<Refusal> tensor_links_refusal(const Scenario& scenario) {
 std::optional<Refusal> tensor_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   if (auto refused = tensor_links_refusal(scenario)) return refused;
-  if (!plan.tensor_overlap.value || plan.sequence_parallel.value || plan.open.contains("sequence_parallel")) return {};
-  return Refusal{"tensor_overlap",
-                 "true runs beside products what sequence parallelism gathers and scatters; write "
-                 "plan.sequence_parallel: true, or leave it out"};
+  const bool ring = plan.tensor_overlap.value == TensorOverlap::Ring;
+  if (plan.tensor_overlap.value == TensorOverlap::None || plan.sequence_parallel.value ||
+      plan.open.contains("sequence_parallel"))
+    return {};
+  return Refusal{"tensor_overlap", std::string(ring ? "ring" : "true") +
+                                       " runs beside products what sequence parallelism gathers and scatters; write "
+                                       "plan.sequence_parallel: true, or leave it out"};
 }
 
 bool may_save_operators(const PlanRequest& plan) {

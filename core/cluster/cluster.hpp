@@ -87,7 +87,8 @@ struct KernelContention {
   double memory = 1;        // times as long takes what memory limits, beside a collective
   double collective = 1;    // times as long takes a collective, beside computing
 
-  bool any() const { return multiprocessors > 0 || memory > 1 || collective > 1; }
+  bool takes() const { return multiprocessors > 0 || memory > 1; }  // from what computes
+  bool any() const { return takes() || collective > 1; }
 };
 
 struct MeasuredDevice;  // core/cluster/measured_device.hpp

@@ -15,16 +15,6 @@ double multiprocessors_left(const Device& device) {
   return 1 - static_cast<double>(device.contention.multiprocessors) / device.multiprocessors;
 }
 
-// A device as it is for what computes beside a collective: fewer multiprocessors, memory that takes longer.
-void set_beside_collectives(Device& device) {
-  const double left = multiprocessors_left(device);
-  const KernelContention taken = std::exchange(device.contention, {});
-  device.multiprocessors -= taken.multiprocessors;
-  for (auto& [precision, peak] : device.peak)
-    peak.value *= left;
-  if (device.memory_bandwidth) device.memory_bandwidth->value /= taken.memory;
-}
-
 // Layers that are built from operators are priced once more, on such devices. What has a stated or measured time is
 // taken to need the multiprocessors.                                 tests/planner/contention_test.cpp "stated"
 std::vector<Time> durations_beside(const CostModel& cost, int device_class, const OpDurations& durations) {
@@ -41,6 +31,15 @@ std::vector<Time> durations_beside(const CostModel& cost, int device_class, cons
 
 }  // namespace
 
+void set_beside_collectives(Device& device) {
+  const double left = multiprocessors_left(device);
+  const KernelContention taken = std::exchange(device.contention, {});
+  device.multiprocessors -= taken.multiprocessors;
+  for (auto& [precision, peak] : device.peak)
+    peak.value *= left;
+  if (device.memory_bandwidth) device.memory_bandwidth->value /= taken.memory;
+}
+
 std::optional<StepCosts::Contention> contention_of(const Plan& plan, const CostModel& cost,
                                                    const std::vector<Time>& alone, const OpDurations& durations) {
   const Cluster& cluster = cost.scenario().cluster;
@@ -50,7 +49,7 @@ std::optional<StepCosts::Contention> contention_of(const Plan& plan, const CostM
     const int device_class = class_of_stage(plan, cluster, plan.stage_of(v));
     const Device& on = cluster.device_of(device_class);
     result.collectives.push_back(on.contention.collective);
-    if (on.contention.multiprocessors == 0 && on.contention.memory <= 1) continue;
+    if (!on.contention.takes()) continue;
     const bool priced = cost.scenario().cost == CostSourceKind::Roofline && on.measured == nullptr;
     if (priced && !slowed.contains(device_class))
       slowed.emplace(device_class, durations_beside(cost, device_class, durations));

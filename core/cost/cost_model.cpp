@@ -142,7 +142,7 @@ class LayersPriced {
         by_work_(model_.works.size()) {
     const auto reserve = [&](auto&... lists) { (lists.reserve(model_.layers.size()), ...); };
     reserve(costs_.forward, costs_.backward, costs_.backward_input, costs_.backward_weight, costs_.rebuild,
-            costs_.again, costs_.activation, costs_.stash, costs_.core, costs_.selective, costs_.logits,
+            costs_.again, costs_.apart, costs_.activation, costs_.stash, costs_.core, costs_.selective, costs_.logits,
             costs_.workspace);
   }
 
@@ -155,6 +155,7 @@ class LayersPriced {
     costs_.backward.push_back(checked_sum(passes.backward_input, passes.backward_weight));
     costs_.rebuild.push_back(passes.rebuild);
     costs_.again.push_back(passes.again.value_or(passes.forward));
+    costs_.apart.push_back(passes.apart);
     if (passes.issued) costs_.issued.push_back(*passes.issued);
     costs_.activation.push_back(of_batch(layer.activation));
     Bytes stash = of_batch(layer.stashed());

@@ -27,6 +27,8 @@ struct LayerCosts {
   std::vector<Time> forward, backward, backward_input, backward_weight;  // backward = input + weight, to the nanosecond
   std::vector<Time> rebuild;  // selective recomputation: forward of its modules once more, before the backward
   std::vector<Time> again;  // blocks, layers: the forward once more; as long, or less (training.checkpoint_early_stop)
+  // What the input's gradient takes more where the weights' does not follow at once; may be empty (plan.tensor_overlap).
+  std::vector<Time> apart;
   // The kernels behind the times above, which are their `device`; empty: no host limits. An op of a stage takes at least
   // the sum of the times above (`step_costs`), so that bounds that are made of them hold.
   std::vector<IssuedPasses> issued;
@@ -49,6 +51,7 @@ class CostSource {
     Time rebuild{};                        // of the modules that selective recomputation repeats
     std::optional<Time> again{};           // of a forward that is repeated; none: as long
     std::optional<IssuedPasses> issued{};  // where a host limits
+    Time apart{};                          // LayerCosts::apart
   };
   // Times of one layer for a micro-batch of `samples`. Throws InputError when the layer lacks what the source needs.
   // Layers that share a work and state no times of their own cost the same: the caller asks once.

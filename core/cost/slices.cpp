@@ -93,6 +93,7 @@ void cut_times(LayerCosts& costs, const Scenario& scenario, const CostSource& so
     costs.forward[i] = even.of(costs.forward[i], forward);
     costs.backward_input[i] = even.of(costs.backward_input[i], even.shares.input);
     costs.backward_weight[i] = even.of(costs.backward_weight[i], 0);
+    costs.apart[i] = even.of(costs.apart[i], 0);
     costs.rebuild[i] = even.of(costs.rebuild[i], 0);  // of modules beside attention that one kernel does
   }
 }
@@ -116,7 +117,7 @@ void cut_into_slices(LayerCosts& costs, const Scenario& scenario, const CostSour
     cut_times(costs, scenario, source, samples, *slice);
   else
     for (auto* const times :
-         {&costs.forward, &costs.backward_input, &costs.backward_weight, &costs.rebuild, &costs.again})
+         {&costs.forward, &costs.backward_input, &costs.backward_weight, &costs.apart, &costs.rebuild, &costs.again})
       for (Time& time : *times)
         time = Time{ceil_div(time.value, plan.slices->value)};
   for (std::size_t i = 0; i < costs.backward.size(); ++i)

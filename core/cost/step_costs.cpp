@@ -83,7 +83,10 @@ std::vector<KernelQueue> backward_of(const Plan& plan, VirtualStageId v, const M
   for (LayerId i = range.end; i-- > range.begin;) {
     queue = joined(queue, rebuilt(plan, plan.stage_of(v), model, costs, i));
     queue = joined(queue, kernels(costs, Pass::Input, i));
-    if (gradients == Gradients::Both) queue = joined(queue, kernels(costs, Pass::Weight, i));
+    if (gradients == Gradients::Both)
+      queue = joined(queue, kernels(costs, Pass::Weight, i));
+    else if (!costs.apart.empty())
+      queue = joined(queue, KernelQueue::kernel({}, costs.apart[static_cast<std::size_t>(i)]));
     upto[static_cast<std::size_t>(i - range.begin)] = queue;
   }
   return upto;

@@ -7,8 +7,17 @@
 //     left = together - g                                 beyond the product in one piece, g
 // t = 4, g = 100 us, g' = 112 us, x = 60 us: 112 + 15 - 100 = 27 us in place of 60. x = 200 us: 200 + 28 - 100 = 128.
 // Where that would take longer than to wait, nothing runs in parts: x. An exchange that has no such product next to it in
-// its layer (an embedding's, experts', the next layer's) is left whole. Gradients of inputs go the other way: the same
-// products, the same exchanges.
+// its layer (an embedding's, experts', the next layer's) is left whole.
+//
+// Backwards a product whose depth is divided reads what is gathered, in parts. Of one whose columns are divided the
+// gradient of the input is scattered: by `ring` in parts, too. `true` is Transformer Engine's userbuffers, which run that beside the
+// gradient of the weights, and the second gathering of the product's input, which this one reads, beside the gradient of the
+// input. Neither needs the other, so both are kernels in one piece:                                [TransformerEngine26]
+//     together = max(g', x')      g': with the multiprocessors taken that the collective holds, x' beside computing
+//                                                                                  (Device::contention)
+// g = 8 ms, t = 4: x = 4 ms takes 9 ms in parts, 8 in one piece; x = 12: 14 and 12.
+// Waiting counts one exchange x of the two, since the second gathering is hidden there; so no more is left of both than x. Where the
+// gradients of the weights come later, or are none, nothing runs beside the scattering: in parts, or waited for.
 //                                                    tests/core/tensor_overlap_test.cpp
 #pragma once
 
@@ -25,20 +34,53 @@ struct DividedProduct {
   double whole = 0, parts = 0;
 };
 
-// Of one pass over a layer whose group exchanges `times` times, each time a gathering and a scattering of `half` each.
-// `gathers`: products that read what was gathered; `scatters`: those that make what is scattered.
-inline double left_of_exchanges(const std::vector<DividedProduct>& gathers, const std::vector<DividedProduct>& scatters,
-                                int times, double half, int t) {
+// Of an exchange beside one, `sent` as long beside computing.
+inline double left_in_parts(const DividedProduct& product, double exchange, double sent, int t) {
+  const auto& [whole, parts] = product;
+  return std::clamp(std::max(parts, sent) + std::min(parts, sent) / t - whole, 0.0, exchange);
+}
+
+// Of as many exchanges; those without a product are left whole.
+inline double left_of_exchanges(const std::vector<DividedProduct>& products, int times, double exchange, double sent,
+                                int t) {
   double left = 0;
-  for (const std::vector<DividedProduct>* products : {&gathers, &scatters})
-    for (std::size_t i = 0; i < static_cast<std::size_t>(times); ++i) {
-      if (i >= products->size()) {
-        left += half;
-        continue;
-      }
-      const auto& [whole, parts] = (*products)[i];
-      left += std::clamp(std::max(parts, half) + std::min(parts, half) / t - whole, 0.0, half);
-    }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(times); ++i)
+    left += i < products.size() ? left_in_parts(products[i], exchange, sent, t) : exchange;
+  return left;
+}
+
+// Gradients of a product whose columns are divided: of its input also in parts, and of both beside a collective.
+struct ColumnGradients {
+  DividedProduct input;
+  double weight = 0;  // 0: none
+  double input_beside = 0, weight_beside = 0;
+};
+
+// Of its exchanges: in the pass over the input and in that over the weights; `apart`: what the first has more where the
+// second does not follow at once.
+struct LeftOfBackward {
+  double input = 0, weight = 0, apart = 0;
+
+  LeftOfBackward& operator+=(const LeftOfBackward& other) {
+    input += other.input, weight += other.weight, apart += other.apart;
+    return *this;
+  }
+};
+inline LeftOfBackward left_in_bulk(const ColumnGradients& of, double exchange, double sent, int t) {
+  if (of.weight <= 0) return {exchange, 0, 0};
+  const double gather = std::clamp(std::max(of.input_beside, sent) - of.input.whole, 0.0, exchange);
+  const double scatter = std::clamp(std::max(of.weight_beside, sent) - of.weight, 0.0, exchange - gather);
+  const double in_parts = left_in_parts(of.input, exchange, exchange, t);
+  return {gather, scatter, std::clamp(in_parts - scatter, 0.0, exchange - gather - scatter)};
+}
+
+// Of as many exchanges there and back: those before gradients of inputs that read them, and those above.
+inline LeftOfBackward left_of_backward(const std::vector<DividedProduct>& gathers,
+                                       const std::vector<ColumnGradients>& columns, int times, double exchange,
+                                       double sent, int t) {
+  LeftOfBackward left{left_of_exchanges(gathers, times, exchange, exchange, t), 0, 0};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(times); ++i)
+    left += i < columns.size() ? left_in_bulk(columns[i], exchange, sent, t) : LeftOfBackward{exchange, 0, 0};
   return left;
 }
 

@@ -51,6 +51,12 @@ enum class ContextExchange : std::uint8_t {
   AllToAll,   // each device gets the whole sequence of a part of the heads                             [Ulysses23]
   TwoLevel,   // all-to-all among plan.context_inner devices, rings between them                        [USP24]
 };
+// What runs beside the products of a tensor-parallel group.                              core/cost/tensor_overlap.hpp
+enum class TensorOverlap : std::uint8_t {
+  None,  // "false"
+  Beside,  // "true": in parts where the product needs what is exchanged or makes it, whole kernels at once where it does not
+  Ring  // always in parts
+};
 // Whether what tensor-parallel groups exchange may be slowed by other traffic.           core/cost/tensor_flows.hpp
 enum class TensorLinks : std::uint8_t {
   Alone,   // each exchange as if alone on its links, a part of its layer's time
@@ -218,8 +224,8 @@ struct RuntimePolicy {
   std::optional<Placed<std::int64_t>> forwards_at_once;   // ScheduleShape::forwards; none: 1
   std::optional<Placed<std::int64_t>> update_every;       // ScheduleShape::update_every; none: K
   Placed<SliceLengths> slice_lengths{SliceLengths::Balanced, {}};
-  // Of plan.tensor_parallel: a product runs in t parts beside what its group sends.            core/cost/tensor_overlap.hpp
-  Placed<bool> tensor_overlap{false, {}};
+  // Of plan.tensor_parallel.
+  Placed<TensorOverlap> tensor_overlap{TensorOverlap::None, {}};
   Placed<TensorLinks> tensor_links{TensorLinks::Alone, {}};  // likewise
   // Of plan.context_parallel.
   Placed<ContextExchange> context_exchange{ContextExchange::Ring, {}};

@@ -478,9 +478,11 @@ constexpr Field<PlanRequest> kPlan[] = {
      "them "
      "(Megatron-LM's delay_wgrad_compute, DualPipe); default: false",
      changed<&PlanRequest::delay_wgrad>},
-    {"tensor_overlap", "true | false",
-     "what a tensor-parallel group gathers and scatters runs beside the products next to it, in tensor_parallel parts "
-     "(Megatron-LM's tp_comm_overlap, torchtitan's async tensor parallelism); needs sequence_parallel; default: false",
+    {"tensor_overlap", "false | true | ring",
+     "what a tensor-parallel group gathers and scatters runs beside the products next to it. true: in parts where the "
+     "product needs it or makes it, in one piece beside gradients that do not (Transformer Engine's userbuffers: "
+     "Megatron-LM's tp_comm_overlap); ring: always in tensor_parallel parts (torchtitan's async tensor parallelism); "
+     "needs sequence_parallel; default: false",
      changed<&PlanRequest::tensor_overlap>},
     {"tensor_links", "alone | shared",
      "alone: what a tensor-parallel group exchanges takes the time that it would take alone on its links; shared: it "

@@ -233,10 +233,24 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
   }
 }
 
+// Transformer Engine refuses to put weight gradients off that run beside what a group scatters (pytorch/module/linear.py);
+// torchtitan's asynchronous tensor parallelism knows exchanges in parts alone.       [TransformerEngine26] [torchtitan26]
 void settle_tensor_overlap(PlanRequest& plan, Framework framework, const Told& differs) {
-  if (framework == Framework::Megatron || framework == Framework::Torchtitan) return;
-  if (std::exchange(plan.tensor_overlap.value, false))
-    differs("tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false");
+  TensorOverlap& asked = plan.tensor_overlap.value;
+  switch (framework) {
+    case Framework::Megatron:
+      if (asked != TensorOverlap::Beside || !plan.delay_wgrad.value) return;
+      return replace(asked, TensorOverlap::Ring, differs,
+                     "tensor_overlap: true does not go with delay_wgrad, as nothing is left to run beside; ring");
+    case Framework::Torchtitan:
+      if (asked != TensorOverlap::Beside) return;
+      return replace(asked, TensorOverlap::Ring, differs,
+                     "tensor_overlap: true is Transformer Engine's; every exchange in parts: ring");
+    default:
+      if (asked == TensorOverlap::None) return;
+      replace(asked, TensorOverlap::None, differs,
+              "tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false");
+  }
 }
 
 // Whether weights and gradients are on the host: DeepSpeed's offload_param, torchtitan's enable_cpu_offload, which leaves the

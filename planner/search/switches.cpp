@@ -29,6 +29,8 @@ constexpr ContextSplit kSplitValues[] = {ContextSplit::Zigzag, ContextSplit::Con
 constexpr std::array<std::string_view, 3> kExperts = {"all_to_all", "all_gather", "per_node"};
 constexpr ExpertExchange kExpertValues[] = {ExpertExchange::AllToAll, ExpertExchange::AllGather,
                                             ExpertExchange::PerNode};
+constexpr std::array<std::string_view, 3> kOverlaps = {"true", "false", "ring"};
+constexpr TensorOverlap kOverlapValues[] = {TensorOverlap::Beside, TensorOverlap::None, TensorOverlap::Ring};
 constexpr std::array<std::string_view, 3> kSyncs = {"overlapped", "blocking", "at_once"};
 constexpr GradientSync kSyncValues[] = {GradientSync::Overlapped, GradientSync::Blocking, GradientSync::AtOnce};
 constexpr std::array<std::string_view, 2> kReductions = {"micro_batch", "step"};
@@ -86,8 +88,8 @@ constexpr Switch kSwitches[] = {
     switch_of<&PlanRequest::context_split, kSplitValues>("context_split", kSplits, 2, shares_sequences),
     switch_of<&PlanRequest::expert_exchange, kExpertValues>(
         "expert_exchange", kExperts, 3, [](const Layout& layout) { return layout.expert_parallel > 1; }),
-    switch_of<&PlanRequest::tensor_overlap, kYesNoValues>(
-        "tensor_overlap", kYesNo, 2,
+    switch_of<&PlanRequest::tensor_overlap, kOverlapValues>(
+        "tensor_overlap", kOverlaps, 3,
         [](const Layout& layout) { return layout.tensor_parallel > 1 && layout.sequence_parallel; }),
     switch_of<&PlanRequest::gradient_sync, kSyncValues>("gradient_sync", kSyncs, 2, reduces_whole_gradients),
     switch_of<&PlanRequest::bucket_rule, kBucketValues>("bucket", kBuckets, 3, reduces_whole_gradients),

@@ -307,7 +307,7 @@ TEST_CASE("activations in the host's memory: Megatron-LM's flag, and the others'
 }
 
 TEST_CASE("exchanges beside products: flags of Megatron-LM and torchtitan, and the others' difference") {
-  const std::string keys = "stages: 2, tensor_parallel: 2, sequence_parallel: true, tensor_overlap: true";
+  std::string keys = "stages: 2, tensor_parallel: 2, sequence_parallel: true, tensor_overlap: true";
   const auto of = [&](Framework framework, LaunchWriter writer) {
     const Launched l = launched(small(keys, "micro_batch_size: 1, micro_batches: 8"), framework);
     return std::pair(l.nearest.differences, file(l, written(l), writer));
@@ -315,14 +315,21 @@ TEST_CASE("exchanges beside products: flags of Megatron-LM and torchtitan, and t
   const auto [none, megatron] = of(Framework::Megatron, megatron_launch);
   CHECK(none.empty());
   CHECK(contains(megatron, "--tp-comm-overlap"));
-  CHECK(contains(of(Framework::Torchtitan, torchtitan_launch).second,
-                 "config.compile.enable = True\n    config.compile.enable_async_tensor_parallel = True\n"));
+  CHECK_FALSE(contains(megatron, "--tp-comm-overlap-rs-dgrad"));
+  const auto [parts, torchtitan] = of(Framework::Torchtitan, torchtitan_launch);
+  CHECK(contains(torchtitan, "config.compile.enable = True\n    config.compile.enable_async_tensor_parallel = True\n"));
+  CHECK((parts ==
+         std::vector<std::string>{"tensor_overlap: true is Transformer Engine's; every exchange in parts: ring"}));
   for (const auto& [framework, writer] : {kWriters[2], kWriters[3]}) {  // torch.distributed.pipelining, DeepSpeed
     const auto differences = of(framework, writer).first;
     CHECK(std::find(differences.begin(), differences.end(),
                     "tensor_overlap: is not written here; exchanges of tensor parallelism are waited for: false") !=
           differences.end());
   }
+  keys.replace(keys.find("overlap: true"), 13, "overlap: ring");
+  for (const auto& [framework, writer] : {kWriters[0], kWriters[1]})
+    CHECK(of(framework, writer).first.empty());
+  CHECK(contains(of(Framework::Megatron, megatron_launch).second, "--tp-comm-overlap-rs-dgrad"));
 }
 
 TEST_CASE(

@@ -72,11 +72,47 @@ TEST_CASE("stated layers cannot be shared, and sequence parallelism needs a grou
   CHECK(error_of(blocks(2, {1, true})).find("s.yaml:6:3: plan.sequence_parallel: true divides the sequence") !=
         std::string::npos);
   Scenario waiting = blocks(2, {2, false});
-  waiting.plan.tensor_overlap = {true, {"s.yaml", 7, 3}};
+  waiting.plan.tensor_overlap = {TensorOverlap::Beside, {"s.yaml", 7, 3}};
   CHECK(error_of(waiting) ==
         "s.yaml:7:3: plan.tensor_overlap: true runs beside products what sequence parallelism gathers and scatters; "
         "write "
         "plan.sequence_parallel: true, or leave it out");
+}
+
+TEST_CASE("exchanges beside gradients of weights count as in parts where those come later") {
+  Scenario scenario = blocks(2, {2, true});
+  scenario.cluster.links.bandwidth = Bandwidth{1e12}, scenario.cluster.links.latency = {};
+  const auto missing = [&](TensorOverlap overlap) {  // of both halves, in a whole backward
+    scenario.plan.tensor_overlap.value = overlap;
+    const std::vector<Time> times = step_costs(plan_of(scenario), CostModel(scenario)).duration;
+    const auto of = [&](Kind kind) { return times[at(static_cast<int>(kind))]; };
+    return of(Kind::B) + of(Kind::W) - of(Kind::BW);
+  };
+  const Time overhead = missing(TensorOverlap::None);
+  CHECK(missing(TensorOverlap::Ring) == overhead);
+  scenario.plan.tensor_overlap.value = TensorOverlap::Beside;
+  const LayerCosts layers = CostModel(scenario).layers(2);
+  CHECK(missing(TensorOverlap::Beside) == overhead + layers.apart[0] + layers.apart[1]);
+  CHECK(layers.apart[0] > Time{});
+}
+
+TEST_CASE("what is left beside products shares links, in the passes over weights, too") {
+  Scenario scenario = blocks(2, {2, true});
+  scenario.cluster.links.bandwidth = Bandwidth{5e9};
+  scenario.plan.tensor_overlap.value = TensorOverlap::Beside;
+  const StepCosts alone = step_costs(plan_of(scenario), CostModel(scenario));
+  scenario.plan.tensor_links.value = TensorLinks::Shared;
+  const StepCosts shared = step_costs(plan_of(scenario), CostModel(scenario));
+  CHECK((shared.duration == alone.duration));
+  CHECK(validate(shared) == "");
+  REQUIRE(shared.tensor_flows.has_value());
+  for (const Kind kind : {Kind::F, Kind::BW, Kind::W}) {
+    const auto& [time, bytes] = shared.tensor_flows->of_full[at(static_cast<int>(kind))];
+    CHECK(time > Time{});
+    CHECK(bytes <= 5.0 * static_cast<double>(time.value));
+  }
+  const Answer answer = answered(scenario);
+  CHECK(validate(answer.timeline, answer.schedule, answer.costs) == "");
 }
 
 TEST_CASE("exchanges that share links are a flow of each op over the ring of its group") {

@@ -154,6 +154,7 @@ class Roofline final : public CostSource {
     if (backward) {
       passes.backward_input = at_speed(backward->input, speed_);
       passes.backward_weight = at_speed(backward->weight, speed_);
+      passes.apart = {};
     }
     if (layer.forward || backward) passes.issued.reset();
     if (!passes.issued && works_.host_limits()) {

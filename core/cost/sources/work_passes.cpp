@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/cost/contention.hpp"
 #include "core/cost/framework_kernels.hpp"
 #include "core/cost/issue_times.hpp"
 
@@ -15,7 +16,14 @@ WorkPasses::WorkPasses(const Scenario& scenario, int device_class, const Topolog
       times_(scenario, device_class),
       tensor_(scenario, topology),
       context_(scenario, topology),
-      sent_(scenario, topology) {}
+      sent_(scenario, topology) {
+  if (!in_bulk() || !device_.contention.takes()) return;
+  const auto slowed = std::make_shared<Scenario>(scenario);
+  set_beside_collectives(slowed->cluster.device);
+  for (DeviceClass& other : slowed->cluster.others)
+    set_beside_collectives(other.device);
+  slowed_ = slowed, beside_.emplace(*slowed_, device_class);
+}
 
 bool WorkPasses::host_limits() const {
   const HostTimes& host = device_.host;
@@ -24,14 +32,33 @@ bool WorkPasses::host_limits() const {
 
 bool WorkPasses::overlaps() const {
   const TensorParallel& split = times_.split();
-  return scenario_.plan.tensor_overlap.value && split.sequence_parallel && split.degree > 1;
+  return scenario_.plan.tensor_overlap.value != TensorOverlap::None && split.sequence_parallel && split.degree > 1;
 }
 
+bool WorkPasses::in_bulk() const {
+  return overlaps() && scenario_.plan.tensor_overlap.value == TensorOverlap::Beside;
+}
+
+// Gathering in parts is done by copy engines; scattering in parts sums up, by multiprocessors.       [TransformerEngine26]
 double WorkPasses::left_of(const PassKernels& pass, double exchanged, int count) const {
   const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
   if (!overlaps() || count == 0 || sent <= 0) return 1;
-  const double left = left_of_exchanges(pass.gathers, pass.scatters, count, sent / count / 2, times_.split().degree);
+  const double half = sent / count / 2;
+  const int t = times_.split().degree;
+  const double left = left_of_exchanges(pass.gathers, count, half, half, t) +
+                      left_of_exchanges(pass.scatters, count, half, half * slowed_exchange(), t);
   return (left + skew) / exchanged;
+}
+
+LeftOfBackward WorkPasses::left_of(const PassKernels& input, const std::vector<ColumnGradients>& columns,
+                                   double exchanged, int count) const {
+  const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
+  if (!in_bulk() || count == 0 || sent <= 0) return {exchanged * left_of(input, exchanged, count), 0, 0};
+  const double half = sent / count / 2;
+  LeftOfBackward left =
+      left_of_backward(input.scatters, columns, count, half, half * slowed_exchange(), times_.split().degree);
+  left.input += skew;
+  return left;
 }
 
 double WorkPasses::collectives(const Work& work, const Amount& reduced, int reductions, double samples) const {
@@ -74,7 +101,13 @@ class PassesOfWork {
         add(op);
     std::reverse(input_.list.begin(), input_.list.end());
     std::reverse(weight_.list.begin(), weight_.list.end());
+    const int exchanges = times(work.reductions_backward);
+    left_ =
+        of.left_of(input_, columns_, of.collectives(work, of_all(work.reduced_backward), exchanges, here_), exchanges);
   }
+
+  // What the gradient of the input takes more where those of weights come later.
+  Time apart() const { return Time{rounded(left_.apart, "a layer's time")}; }
 
   IssuedPasses issued() const {
     Amount within;  // the modules that are run again
@@ -86,8 +119,8 @@ class PassesOfWork {
       within = of_all(within), reductions = times(reductions);
     IssuedPasses issued{
         reduced(forward_, of_all(work_.reduced_forward), times(work_.reductions_forward)),
-        reduced(input_, of_all(work_.reduced_backward), times(work_.reductions_backward)),
-        weight_.with(),
+        input_.with(times(work_.reductions_backward), host_.collective, left_.input),
+        weight_.with(columns_.empty() ? 0 : times(work_.reductions_backward), 0, left_.weight),
         plan_.recompute_modules.has(Module::Operators) ? replayed() : reduced(core_, within, reductions),
         {}};
     issued.again = issued.forward;
@@ -168,11 +201,17 @@ class PassesOfWork {
         times_.time(here.op, PassKind::Forward, here.samples, here.op.forward_flops * here.flops,
                     bytes(here, here.op.forward_bytes, times_.weight()) * here.by.forward, here.by.kernels));
   }
-  double input_time(const Here& here) const {
+  double input_time(const Here& here) const { return input_time(here, times_); }
+  double input_time(const Here& here, const OperatorTimes& times) const {
     return std::max(
         here.by.backward_ns,
-        times_.time(here.op, PassKind::Input, here.samples, (here.op.input_flops + here.op.rebuilt_flops) * here.flops,
-                    bytes(here, here.op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back));
+        times.time(here.op, PassKind::Input, here.samples, (here.op.input_flops + here.op.rebuilt_flops) * here.flops,
+                   bytes(here, here.op.input_bytes, times_.weight()) * here.by.backward, here.by.kernels_back));
+  }
+
+  double weight_time(const Here& here, const OperatorTimes& times) const {
+    return times.time(here.op, PassKind::Weight, here.samples, here.op.weight_flops * here.flops,
+                      bytes(here, here.op.weight_bytes, times_.gradient()));
   }
 
   // The first products of a shared expert run while tokens are sent, its last while they come back; backwards the other
@@ -195,7 +234,8 @@ class PassesOfWork {
     const double once = forward_time(here);
     to_forward(here, [&](PassKernels& pass) { pass.add(host_.forward, once, here.by.kernels); });
     if (beside(op)) {
-      const DividedProduct product = in_parts(here, PassKind::Forward, once, op.forward_flops, op.forward_bytes);
+      const OperatorTimes& times = columns(op) ? times_ : of_.beside_collectives();
+      const DividedProduct product = in_parts(here, PassKind::Forward, once, op.forward_flops, op.forward_bytes, times);
       to_forward(here, [&](PassKernels& pass) {
         auto& products = columns(op) ? pass.gathers : pass.scatters;
         // Several products read what was gathered once, up to the one whose output is scattered.
@@ -240,14 +280,18 @@ class PassesOfWork {
     if (returns(op)) add_exchange(here, host_.backward, input_, &Beside::backward);
     const double of_input = input_time(here);
     input_.add(host_.backward, of_input, here.by.kernels_back);
-    if (beside(op) && of_input > 0)
-      (columns(op) ? input_.gathers : input_.scatters)
-          .push_back(in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes));
+    const double of_weight = weight_time(here, times_);
+    if (beside(op) && of_input > 0) {
+      const DividedProduct product = in_parts(here, PassKind::Input, of_input, op.input_flops, op.input_bytes, times_);
+      (columns(op) ? input_.gathers : input_.scatters).push_back(product);
+      const OperatorTimes& slowed = of_.beside_collectives();
+      if (columns(op) && of_.in_bulk())
+        columns_.push_back({product, of_weight, input_time(here, slowed), weight_time(here, slowed)});
+    }
     if (!returns(op)) add_exchange(here, host_.backward, input_, &Beside::backward);
     if (const auto of = times_.casts(op, PassKind::Input, here.samples, here.parameters); of.kernels > 0)
       input_.add(host_.backward, of.time, of.kernels);
-    weight_.add(host_.backward, times_.time(op, PassKind::Weight, here.samples, op.weight_flops * here.flops,
-                                            bytes(here, op.weight_bytes, times_.gradient())));
+    weight_.add(host_.backward, of_weight);
   }
 
   // What a forward adds is added to what repeats it, too.
@@ -293,10 +337,11 @@ class PassesOfWork {
   }
 
   // A pass that takes `whole`: also in t parts, of as many rows each.
-  DividedProduct in_parts(const Here& here, PassKind pass, double whole, double flops, const Amount& amount) const {
+  DividedProduct in_parts(const Here& here, PassKind pass, double whole, double flops, const Amount& amount,
+                          const OperatorTimes& times) const {
     const double t = split_.degree;
     const double moved = amount.on_device(value(), split_) * here.samples / t + here.parameters * times_.weight();
-    return {whole, times_.time(here.op, pass, here.samples / t, flops * here.flops / t, moved) * t};
+    return {whole, times.time(here.op, pass, here.samples / t, flops * here.flops / t, moved) * t};
   }
 
   KernelQueue reduced(const PassKernels& pass, const Amount& amount, int count) const {
@@ -329,19 +374,23 @@ class PassesOfWork {
   IssueTimes host_;
   std::size_t repeated_;  // operators of a forward that is repeated
   PassKernels forward_, input_, weight_, core_, again_;
+  std::vector<ColumnGradients> columns_;  // beside exchanges in one piece
+  LeftOfBackward left_;                   // to wait for
   ProductOfLayer scores_;
   Beside beside_dispatch_, beside_combine_;
   double experts_here_ = 1;  // of the layer's, that a device holds
 };
 
 CostSource::Passes WorkPasses::price(const Work& work, double samples) const {
-  const IssuedPasses issued = PassesOfWork(*this, work, samples).issued();
+  const PassesOfWork of(*this, work, samples);
+  const IssuedPasses issued = of.issued();
   CostSource::Passes passes;
   passes.forward = issued.forward.device;
   passes.backward_input = issued.input.device;
   passes.backward_weight = issued.weight.device;
   passes.rebuild = issued.rebuild.device;
   passes.again = issued.again.device;
+  passes.apart = of.apart();
   if (host_limits()) passes.issued = issued;
   return passes;
 }

@@ -2,7 +2,9 @@
 // exchange among them, and the host that issues both. roofline.cpp has the formulas.
 #pragma once
 
-#include <string>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/cost/context_exchange.hpp"
 #include "core/cost/cost_model.hpp"
@@ -23,11 +25,18 @@ class WorkPasses {
   const OperatorTimes& operators() const { return times_; }
   bool host_limits() const;
   bool overlaps() const;  // exchanges of tensor parallelism, with the products next to them
+  bool in_bulk() const;   // those of a backward that products do not need beside them in one piece
+  // Of what runs beside a collective (Device::contention).
+  const OperatorTimes& beside_collectives() const { return beside_ ? *beside_ : times_; }
   // Nanoseconds that the group of a worker spends on `reductions` all-reduces of one pass, of the bytes that so many samples
   // have. With sequence parallelism the half that gathers moves what products in fewer bits read.   [TransformerEngine26]
   double collectives(const Work& work, const Amount& reduced, int reductions, double samples) const;
   // Of what a pass exchanges, the share that is left to wait for; the wait for the slowest member is.
   double left_of(const PassKernels& pass, double exchanged, int count) const;
+  // Likewise of a backward, in ns. `columns`: its products whose columns are divided.
+  LeftOfBackward left_of(const PassKernels& input, const std::vector<ColumnGradients>& columns, double exchanged,
+                         int count) const;
+  double slowed_exchange() const { return in_bulk() ? device_.contention.collective : 1; }  // times as long
   // One way of the tokens to or from their experts, of so many samples.
   double exchange_time(const Operator& op, double samples) const;
 
@@ -37,6 +46,8 @@ class WorkPasses {
   const Scenario& scenario_;
   const Device& device_;
   OperatorTimes times_;
+  std::shared_ptr<const Scenario> slowed_;
+  std::optional<OperatorTimes> beside_;
   TensorExchange tensor_;
   ContextAttention context_;
   TokenExchange sent_;
