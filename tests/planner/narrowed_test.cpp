@@ -56,6 +56,26 @@ std::string launched(const Narrowed& narrow, Framework framework) {
 
 }  // namespace
 
+TEST_CASE("of exchanges beside products those forms are searched that a framework has") {
+  const std::string base = "{stages: 1, tensor_parallel: 2, sequence_parallel: true, schedule: 1f1b, tensor_overlap: ";
+  const auto among = [&](Framework framework) {
+    return narrowed(small_for(base + "{auto: [true, false, ring]}}"), framework)
+        .scenario.plan.open.at("tensor_overlap")
+        .among;
+  };
+  using List = std::vector<std::string>;
+  CHECK((among(Framework::Megatron) == List{"true", "false", "ring"}));
+  CHECK((among(Framework::Torchtitan) == List{"false", "ring"}));
+  const auto settled = [&](const std::string& value, Framework framework) {
+    return narrowed(small_for(base + value + "}"), framework).scenario.plan.tensor_overlap.value;
+  };
+  CHECK(settled("true", Framework::Megatron) == TensorOverlap::Beside);
+  CHECK(settled("ring", Framework::Megatron) == TensorOverlap::Ring);
+  CHECK(settled("true", Framework::Torchtitan) == TensorOverlap::Ring);
+  // Nothing is put off that runs beside what is scattered.
+  CHECK(settled("true, delay_wgrad: true", Framework::Megatron) == TensorOverlap::Ring);
+}
+
 TEST_CASE("every plan of the ranking for a framework is launched as it is" * doctest::test_suite("whole searches")) {
   for (const char* memory : {"160 MiB", "60 MiB", "40 MiB"})
     for (const FrameworkWords& words : frameworks()) {
