@@ -88,6 +88,11 @@ ResultFigures figures_of(const JsonValue& json) {
   figures.tokens_per_s = json.at("tokens_per_s").number_or_null();
   figures.mfu = json.at("mfu").number_or_null();
   if (json.has("hfu")) figures.hfu = json.at("hfu").number_or_null();  // younger than the format
+  if (json.has("interval_90"))                                         // younger than the format
+    if (const JsonValue interval = json.at("interval_90"); !interval.is_null()) {
+      figures.step_time_low = interval.at("step_time_low_s").number();
+      figures.step_time_high = interval.at("step_time_high_s").number();
+    }
   if (json.has("campaign")) whole_training(json.at("campaign"), figures);
   figures.bubble = json.at("bubble_fraction");
   figures.bubble_span = json.at("bubble_fraction_span");

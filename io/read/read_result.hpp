@@ -33,6 +33,7 @@ struct ResultFigures {
   std::optional<std::int64_t> sequence_length;
   double step_time = 0, makespan = 0, samples_per_s = 0;
   std::optional<double> tokens_per_s, mfu, hfu, speedup_one_device;
+  std::optional<double> step_time_low, step_time_high;              // its 90 % interval, where it is predicted
   std::optional<double> days, device_hours, cost, energy, goodput;  // of the whole training; energy in joules
   double bubble = 0, bubble_span = 0;
   bool fits = true;

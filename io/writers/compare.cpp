@@ -97,6 +97,9 @@ std::vector<Row> figures(const ResultFigures& a, const ResultFigures& b) {
                       {"goodput by formula", FigureKind::Share, a.goodput, b.goodput}};
   for (const Row& row : more)
     if (row.a || row.b) rows.push_back(row);
+  if (a.step_time_low || b.step_time_low)
+    rows.insert(rows.begin() + 1, {{"of it, 90 % from", FigureKind::Time, a.step_time_low, b.step_time_low},
+                                   {"of it, 90 % to", FigureKind::Time, a.step_time_high, b.step_time_high}});
   return rows;
 }
 

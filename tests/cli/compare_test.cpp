@@ -51,6 +51,22 @@ TEST_CASE("A change of one side is named, and the figures are those that simulat
   CHECK(shares_b == doctest::Approx(1));
 }
 
+TEST_CASE("Predicted step times have their 90 % intervals, and stated ones have none") {
+  const std::string llama = "scenarios/what_if/llama3-70b.yaml", slower = "cluster.network.bandwidth=25Gb/s";
+  const auto document =
+      nlohmann::json::parse(run_program({"compare", llama, llama, "--set-b", slower, "--json"}).out).at("figures");
+  const auto of = [&](const std::vector<std::string>& asked) {
+    return nlohmann::json::parse(run_program(asked).out).at("interval_90");
+  };
+  const auto a = of({"simulate", llama, "--json"}), b = of({"simulate", llama, "--json", "--set", slower});
+  CHECK(document.at(1) ==
+        nlohmann::json{{"what", "of it, 90 % from"}, {"a", a.at("step_time_low_s")}, {"b", b.at("step_time_low_s")}});
+  CHECK(document.at(2) ==
+        nlohmann::json{{"what", "of it, 90 % to"}, {"a", a.at("step_time_high_s")}, {"b", b.at("step_time_high_s")}});
+  CHECK_FALSE(
+      contains(run_program({"compare", kQuickstart, kQuickstart, "--set-b", "training.micro_batches=16"}).out, "90 %"));
+}
+
 // 11 (f + b) + 16 c = 34.6 ms in cells of 500 us: 69 of them; GPipe's 33.6 ms are 67.
 TEST_CASE("Timelines stand on one scale: the shorter run has the shorter rows") {
   const ProgramRun run = run_program({"compare", kQuickstart, kQuickstart, "--set-b", "plan.schedule=gpipe"});
