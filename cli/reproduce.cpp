@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -199,11 +200,18 @@ int reproduce_measured(const std::vector<MeasuredSet>& sets, const std::vector<T
                        const Arguments& arguments) {
   const MeasuredTable& first = *sets.front().file->measured();
   if (!arguments.has("--data"))
-    throw InputError(
-        fmt::format("reproduce: \"{}\" compares with runs that do not ship with pipewright ({}); name their "
-                    "folder with --data DIR",
-                    first.title, first.source));
+    throw InputError(fmt::format(
+        "reproduce: \"{}\"{} compares with runs that do not ship with pipewright ({}); name the folder "
+        "that holds {} with --data DIR",
+        first.title, sets.size() > 1 ? ", the first of these," : "", first.source, first.files.front().file));
   const std::string folder = arguments.last("--data", "");
+  std::error_code none;
+  if (!std::filesystem::is_directory(folder, none))
+    throw InputError(
+        Place{}, "--data",
+        fmt::format("there is no folder {}; name the one that holds {} and the other published runs, which "
+                    "do not ship with pipewright: docs/results/measured-runs.md",
+                    in_quotes(folder), first.files.front().file));
   const std::vector<std::string> outputs = arguments.all("--output");
   std::vector<std::string> inputs;
   for (const MeasuredSet& set : sets) {

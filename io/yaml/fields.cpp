@@ -362,9 +362,23 @@ namespace {
 
 constexpr const char* kNotModelled = " is not modelled yet: docs/guide/scope.md";
 
+constexpr std::size_t kKeysShown = 12;
+
+// Of a long list those that are nearest, the nearest first.
+std::vector<std::string_view> nearest_keys(std::string_view name, std::vector<std::string_view> known) {
+  if (known.size() <= kKeysShown) return known;
+  std::stable_sort(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+  known.resize(kKeysShown);
+  return known;
+}
+
 // "; did you mean "stages"? known: ..." of the section's own keys.
 std::string near_keys(std::string_view name, const std::vector<std::string_view>& known) {
-  std::string hints = unknown_name(name, known).substr(sizeof("unknown \"\"") - 1 + name.size());
+  std::string hints = unknown_name(name, nearest_keys(name, known)).substr(sizeof("unknown \"\"") - 1 + name.size());
+  if (known.size() > kKeysShown)
+    hints += fmt::format(" and {} more: docs/reference/scenario.md", known.size() - kKeysShown);
   if (name.size() < 4 || !nearest(name, known).empty()) return hints;
   std::vector<std::string> longer;  // batch_size: a part of micro_batch_size
   for (const std::string_view each : known)
@@ -388,6 +402,11 @@ void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<s
   const std::string_view name = std::string_view(key.text).substr(0, 64);
   std::string meant = meant_by(name);
   if (meant.ends_with(kNotModelled)) meant += "; take the key out";
+  if (name == "preset" && (where == "cluster" || where == "model" || where.ends_with("device")))
+    meant = fmt::format(
+        "a preset stands in place of the map: write {}: NAME, and change its values by --set or the "
+        "block set: of the file",
+        where);
   reader.errors.keep({key.place, "",
                       fmt::format("unknown key {}{}", in_quotes(where.empty() ? key.text : where + "." + key.text),
                                   meant.empty() ? near_keys(name, known) : "; " + meant),

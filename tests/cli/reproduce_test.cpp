@@ -71,10 +71,14 @@ TEST_CASE("A known miss that hits is reported on standard error") {
 }
 
 TEST_CASE("Measured runs need their folder, and are compared alone" * doctest::test_suite("whole searches")) {
-  CHECK(contains(error_of({"reproduce", "megatron-a100"}), "name their folder with --data DIR"));
+  CHECK(contains(error_of({"reproduce", "megatron-a100"}),
+                 "name the folder that holds megatron-a100/single_node.csv with --data DIR"));
   CHECK(contains(error_of({"reproduce", "megatron-a100", "--data", "no/such/folder"}), "single_node.csv"));
   CHECK(
-      contains(error_of({"reproduce", "runs", "--data", "no/such/folder"}), "has no file of any set (megatron-a100, "));
+      contains(error_of({"reproduce", "runs", "--data", "no/such/folder"}),
+               "--data: there is no folder \"no/such/folder\"; name the one that holds megatron-a100/single_node.csv"));
+  CHECK(contains(error_of({"reproduce", "runs", "--data", "docs"}), "has no file of any set (megatron-a100, "));
+  CHECK(contains(error_of({"reproduce", "runs"}), ", the first of these, compares with runs that do not ship"));
   CHECK(contains(error_of({"reproduce", "runs", "--data", ".", "--fit"}), "--fit is for one set"));
   CHECK(
       contains(error_of({"reproduce", "zero-bubble", "--data", "."}), "--data: is for one scenario with a measured:"));
