@@ -21,6 +21,22 @@ inline std::string listed(const std::vector<std::string>& names, std::string_vie
   return text;
 }
 
+inline std::string_view changed_key(std::string_view change) {
+  return change.substr(0, change.find('='));
+}
+
+// Changes as --set takes them, "plan.stages=4": later ones in place of earlier ones of the same key, or of keys in it.
+inline std::vector<std::string> with_later_changes(std::vector<std::string> list,
+                                                   const std::vector<std::string>& more) {
+  for (const std::string& change : more) {
+    std::erase_if(list, [&](const std::string& before) {
+      return changed_key(before) == changed_key(change) || before.starts_with(std::string(changed_key(change)) + ".");
+    });
+    list.push_back(change);
+  }
+  return list;
+}
+
 // "9.8 GiB", "12.0 MiB".
 inline std::string bytes_text(Bytes bytes) {
   const auto value = static_cast<double>(bytes.value);

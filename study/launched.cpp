@@ -21,6 +21,7 @@
 #include "planner/launch/narrowed.hpp"
 #include "planner/launch/nearest.hpp"
 #include "planner/what_if/sweep.hpp"
+#include "planner/words.hpp"
 #include "runtime/runnable.hpp"
 #include "study/real_run.hpp"
 
@@ -50,21 +51,6 @@ Scenario read(const LaunchAsked& asked, std::vector<std::string> set) {
   return anchored(read_scenario(asked.path, how));
 }
 
-std::string_view key_of(std::string_view change) {
-  return change.substr(0, change.find('='));
-}
-
-// Later changes in place of earlier ones of the same key.
-std::vector<std::string> with_changes(std::vector<std::string> list, const std::vector<std::string>& more) {
-  for (const std::string& change : more) {
-    std::erase_if(list, [&](const std::string& before) {
-      return key_of(before) == key_of(change) || before.starts_with(std::string(key_of(change)) + ".");
-    });
-    list.push_back(change);
-  }
-  return list;
-}
-
 // The changes behind a plan's path that make it the plan written; `says_all`: reading and pricing that gives the same.
 struct Changes {
   std::vector<std::string> set;
@@ -86,10 +72,10 @@ bool makes(const LaunchAsked& launch, const std::vector<std::string>& set, const
 Changes changes_of(const LaunchAsked& launch, const Answer& asked, const NearestPlan& nearest, const Answer& written) {
   const std::vector<std::string>& given = launch.read.set;
   if (nearest.differences.empty()) return {given, true};
-  const std::vector<std::string> few = with_changes(given, changed_keys(nearest.asked, nearest.scenario));
+  const std::vector<std::string> few = with_later_changes(given, changed_keys(nearest.asked, nearest.scenario));
   if (in_memory(launch)) return {few, true};  // nothing is left to be read again
   if (makes(launch, few, written)) return {few, true};
-  const std::vector<std::string> all = with_changes(given, changed_keys(*asked.scenario, nearest.scenario));
+  const std::vector<std::string> all = with_later_changes(given, changed_keys(*asked.scenario, nearest.scenario));
   if (makes(launch, all, written)) return {all, true};
   return {given, false};
 }
@@ -99,14 +85,14 @@ std::string better_question(const LaunchAsked& launch, const NearestPlan& neares
   if (in_memory(launch)) return "";
   constexpr std::array<std::string_view, 4> kept = {"plan.bucket", "plan.reserve_pipeline", "plan.skips",
                                                     "plan.scatter_gather"};
-  std::vector<std::string> set = with_changes(launch.read.set, {"plan=auto"});
+  std::vector<std::string> set = with_later_changes(launch.read.set, {"plan=auto"});
   try {
     const Narrowed question = narrowed(read(launch, set), words.framework);
     const bool zero_is_open = question.scenario.training.open.contains("zero");
     for (const std::string& change : changed_keys(question.scenario, nearest.scenario))
-      if (std::find(kept.begin(), kept.end(), key_of(change)) != kept.end() ||
-          (key_of(change).starts_with("training.") && !(zero_is_open && key_of(change) == "training.zero")))
-        set.push_back(change);
+      if (std::find(kept.begin(), kept.end(), changed_key(change)) != kept.end() ||
+          (changed_key(change).starts_with("training.") && !(zero_is_open && changed_key(change) == "training.zero")))
+        set = with_later_changes(std::move(set), {change});
     static_cast<void>(narrowed(read(launch, set), words.framework));
   } catch (const InputError&) {
     return "";
@@ -126,7 +112,7 @@ void place_at_key(Fault& fault, const LaunchAsked& launch) {
   if (dot == std::string::npos || fault.place.file != path) return;
   const std::string section = fault.key.substr(0, dot), key = fault.key.substr(dot + 1);
   for (auto change = set.rbegin(); change != set.rend(); ++change)
-    if (key_of(*change) == section || key_of(*change) == fault.key)
+    if (changed_key(*change) == section || changed_key(*change) == fault.key)
       return void(fault.place = {"--set " + *change, 0, 0});
   const Yaml file = in_memory(launch) ? Yaml{} : read_yaml(path);
   const Yaml* const inside = file.find(section);
@@ -181,8 +167,10 @@ Launched launched(const LaunchAsked& launch) {
   Launched result;
   result.differences = nearest.differences;
   if (name == "torchtitan")
-    for (std::string& lacks : torchtitan_lacks(written))
+    for (std::string& lacks : torchtitan_lacks(written.scenario->model))
       result.differences.push_back(std::move(lacks));
+  const std::string refused = layers_refused(written.scenario->model);
+  const std::vector<std::string> made_up = stand_ins(name, refused);
   result.text = file_of(name, {.asked = asked,
                                .written = written,
                                .differences = result.differences,
@@ -193,7 +181,8 @@ Launched launched(const LaunchAsked& launch) {
                                .set = changes.set,
                                .set_says_all = changes.says_all,
                                .sbatch = launch.sbatch || name == "slurm",
-                               .layers_refused = layers_refused(written.scenario->model)});
+                               .layers_refused = refused,
+                               .stand_ins = made_up});
   const double change = written.report.samples_per_s / asked.report.samples_per_s - 1;
   for (const std::string& difference : result.differences)
     result.notes.push_back("not as planned: " + difference);
@@ -201,6 +190,8 @@ Launched launched(const LaunchAsked& launch) {
   if (const std::string question = change < -0.01 ? better_question(launch, nearest, *framework) : "";
       !question.empty())
     result.notes.push_back(fmt::format("to search the plans that {} can express: {}", framework->name, question));
+  for (const std::string& stand_in : made_up)
+    result.notes.push_back("not the model's: " + stand_in);
   if (std::string tight = tight_memory(written.report); !tight.empty()) result.notes.push_back(std::move(tight));
   result.fits = written.report.fits;
   if (!result.fits) result.notes.push_back("does not fit: " + written.report.shortfall.reason);

@@ -30,4 +30,7 @@ SearchResult planned(const Narrowed& question, SearchOptions& options, const Pla
 // "searched for Megatron-LM only: schedule: 1f1b", a line per field that the framework has narrowed.
 std::vector<std::string> restrictions(const Narrowed& question, const FrameworkWords* framework);
 
+// "not as stated, for torchtitan: training.optimizer: muon is not there; adam", and what `launch` will say of every plan.
+std::vector<std::string> framework_warnings(const Narrowed& question, const FrameworkWords* framework);
+
 }  // namespace pipewright::study

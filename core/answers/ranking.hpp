@@ -111,7 +111,8 @@ struct Ranking : SearchLog {
   std::string gap_left;
   std::string order;      // plan.order: graph: which orders were cut, and how their cuts are known; "": one order only
   std::string framework;  // whose plans alone were searched; "": anyone's
-  std::vector<std::string> restricted;  // what that left out: "schedule: 1f1b or interleaved_1f1b"
+  std::vector<std::string> restricted;          // what that left out: "schedule: 1f1b or interleaved_1f1b"
+  std::vector<std::string> framework_warnings;  // what the framework has otherwise than the scenario states it
   std::vector<Flip> flips;
   std::vector<Unmoved> unmoved;
 

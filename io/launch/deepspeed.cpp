@@ -64,7 +64,7 @@ CONFIG = {{
     "steps_per_print": 1,
     "wall_clock_breakdown": True,
 }}
-WIDTH = 64  # of the layers below; yours have their own
+WIDTH = {}  # of the layers below; yours have their own
 
 
 )",
@@ -82,7 +82,7 @@ WIDTH = 64  # of the layers below; yours have their own
       training.precision == Precision::Bf16 ? "True" : "False",
       training.precision == Precision::Fp16 ? "True" : "False",
       deepspeed_dtype(training.gradient_precision.value_or(training.precision)), adam ? "AdamW" : "SGD",
-      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "");
+      training.optimizer == Optimizer::Momentum ? ", \"momentum\": 0.9" : "", kMadeUpWidth);
 }
 
 bool recomputes(const Plan& plan, Recompute mode) {

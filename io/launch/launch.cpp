@@ -32,6 +32,12 @@ std::string figures(const Report& report) {
 
 }  // namespace
 
+std::vector<std::string> stand_ins(std::string_view target, std::string_view layers_refused) {
+  if (target == "torch" && layers_refused.empty()) return {"data: random samples stand in the file; put yours in"};
+  if (target != "torch" && target != "deepspeed") return {};
+  return {fmt::format("layers and data: made-up ones of width {} stand in the file; put yours in", kMadeUpWidth)};
+}
+
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,
                           std::string_view afterwards) {
   const Answer& asked = request.asked;
@@ -55,6 +61,8 @@ std::string launch_header(const LaunchRequest& request, std::string_view framewo
     lines.push_back(
         fmt::format("Predicted for it: {} ({:+.1f} % samples/s)", figures(request.written.report), 100 * change));
   }
+  for (const std::string& stand_in : request.stand_ins)
+    lines.push_back("Not the model's: " + stand_in);
   if (const std::string tight = tight_memory(request.written.report); !tight.empty()) lines.push_back(tight);
   if (!version.empty()) lines.push_back(fmt::format("Settings as of {}.", version));
   if (!afterwards.empty()) lines.push_back(fmt::format("Afterwards: {}", afterwards));

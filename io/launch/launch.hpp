@@ -27,13 +27,20 @@ struct LaunchRequest {
   bool sbatch = false;                     // as a Slurm job
   // Why a run cannot compute the model's layers; "": it can, and they are written.
   std::string layers_refused = "it was not asked whether a run can compute its operators";
+  std::vector<std::string> stand_ins{};  // as below
 };
+
+// Of the layers below that stand in a program for the model's own.
+constexpr int kMadeUpWidth = 64;
+// What the file for `target` has in place of what is the reader's, though it can express the plan: "layers and data:
+// made-up ones of width 64 stand in the file; put yours in".
+std::vector<std::string> stand_ins(std::string_view target, std::string_view layers_refused);
 
 std::string megatron_launch(const LaunchRequest& request);    // a shell script
 std::string deepspeed_launch(const LaunchRequest& request);   // a Python program that holds its own JSON
 std::string torchtitan_launch(const LaunchRequest& request);  // a Python recipe for torchtitan's config registry
-// What torchtitan lacks though it can express the plan, as differences.
-std::vector<std::string> torchtitan_lacks(const Answer& written);
+// What torchtitan lacks though it can express the plan, as differences; of a model that check_model takes.
+std::vector<std::string> torchtitan_lacks(const Model& model);
 std::string torch_launch(const LaunchRequest& request);  // a Python program on torch.distributed.pipelining
 std::string slurm_launch(const LaunchRequest& request);  // a Slurm job around `pipewright run`
 

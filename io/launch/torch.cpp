@@ -35,7 +35,7 @@ from torch.utils.checkpoint import checkpoint
 
 // Layers without operators are the user's.
 constexpr const char* kOwnLayers = R"(
-WIDTH = 64  # of the layers below; yours have their own
+WIDTH = {}  # of the layers below; yours have their own
 
 
 def build_layer(index):
@@ -322,7 +322,7 @@ std::string settings_of(const Answer& written) {
 
 std::string torch_launch(const LaunchRequest& request) {
   const Answer& written = request.written;
-  std::string layers = kOwnLayers;
+  std::string layers = fmt::format(fmt::runtime(kOwnLayers), kMadeUpWidth);
   if (request.layers_refused.empty()) {
     const TorchLayers model = torch_layers(written.scenario->model);
     layers = "\n\n" + model.classes + fmt::format(fmt::runtime(kModelLayers), model.input, model.labels);

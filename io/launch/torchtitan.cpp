@@ -197,9 +197,9 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
 
 }  // namespace
 
-std::vector<std::string> torchtitan_lacks(const Answer& written) {
+std::vector<std::string> torchtitan_lacks(const Model& model) {
   std::vector<std::string> lacks;
-  if (base_of(*described(written.scenario->model)).empty())
+  if (base_of(*described(model)).empty())
     lacks.emplace_back(
         "model: none of its configurations is known to be this one; the recipe ends at once until you import yours as "
         "base");

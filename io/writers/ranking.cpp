@@ -29,7 +29,8 @@ namespace {
 // Of the model, and of the best plan.
 std::vector<std::string> warnings_of(const Ranking& ranking) {
   const Found& best = ranking.plans.front();
-  std::vector<std::string> warnings = best.report.warnings;
+  std::vector<std::string> warnings = ranking.framework_warnings;
+  warnings.insert(warnings.end(), best.report.warnings.begin(), best.report.warnings.end());
   if (std::string caution = expert_caution(*best.scenario); !caution.empty())
     warnings.insert(warnings.begin(), std::move(caution));
   if (best.report.mfu > 1)

@@ -104,8 +104,9 @@ std::string ranking_html(const Ranking& ranking, const Scenario& asked, const An
   add_campaign_figures(figures, best);
   page.figures(figures);
   warn_of_tight_memory(page, best);
-  for (const std::string& warning : best.report.warnings)
-    page.warning(warning);
+  for (const auto* warnings : {&ranking.framework_warnings, &best.report.warnings})
+    for (const std::string& warning : *warnings)
+      page.warning(warning);
   std::vector<std::pair<std::string, std::string>> facts = {{"recomputation", recompute_in_words(first.plan)},
                                                             {"cut", layers_text(first.plan)}};
   if (const std::string idle = idle_devices_in_words(first.plan, asked.cluster); !idle.empty())

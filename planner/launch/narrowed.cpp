@@ -32,7 +32,7 @@ bool flushes(const std::string& schedule) {
 class Narrowing {
  public:
   Narrowing(const Scenario& scenario, Framework framework)
-      : words_(words(framework)), found_{without_what_is_not_there(scenario), {}, {}, {}} {}
+      : words_(words(framework)), asked_(scenario), found_{without_what_is_not_there(scenario), {}, {}, {}, {}} {}
 
   Narrowed all() {
     check_model(found_.scenario, words_.framework);
@@ -59,8 +59,16 @@ class Narrowing {
            plan().data_parallel.value > 1 || plan().context_parallel.value > 1;
   }
 
+  // Whether the scenario has one value of this key.
+  bool states(const std::string& key) const {
+    const std::string field = key.substr(key.find('.') + 1);
+    const OpenFields& open = key.starts_with("plan.") ? asked_.plan.open : asked_.training.open;
+    return asked_.origins.contains(key) && !open.contains(field);
+  }
+
   void tell(const std::string& key, const std::string& what) {
     found_.restricted.push_back(what);
+    if (states(key)) found_.replaced.push_back(key.substr(0, key.find('.') + 1) + what);
     found_.keys.push_back(key);
     found_.scenario.origins[key] = Place{fmt::format("--for {}", words_.word), 0, 0};
   }
@@ -272,10 +280,11 @@ class Narrowing {
     zero();
     const bool stages = has_stages();
     settle_training(found_.scenario, words_.framework, has_copies(), stages, [&](const std::string& what) {
-      const std::string key = what.substr(0, what.find(':'));
+      const std::string key = what.substr(0, what.find_first_of(": "));
       const bool of_plan = key == "gradient_sync" || key == "data_parallel_shard" || key.starts_with("re") ||
                            key.starts_with("context_") || key.starts_with("expert_") ||
-                           key.starts_with("shared_experts") || key == "tensor_overlap" || key == "pairs";
+                           key.starts_with("shared_experts") || key == "tensor_overlap" || key == "pairs" ||
+                           key == "offload_layers";
       tell((of_plan ? "plan." : "training.") + key, what);
     });
   }
@@ -348,6 +357,7 @@ class Narrowing {
   }
 
   const FrameworkWords& words_;
+  const Scenario& asked_;
   Narrowed found_;
   std::int64_t asked_zero_ = 0;  // where pipelines may have less
 };

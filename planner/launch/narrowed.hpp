@@ -14,7 +14,9 @@ struct Narrowed {
   Scenario scenario;                    // what is open is open for values that the framework has
   Within within;                        // what no field can say
   std::vector<std::string> restricted;  // "schedule: 1f1b or interleaved_1f1b", one per field that was narrowed
-  std::vector<std::string> keys;        // "plan.schedule": of these fields, and others that no remedy may open
+  std::vector<std::string>
+      replaced;                   // "training.optimizer: muon is not there; adam": of these, what the scenario states
+  std::vector<std::string> keys;  // "plan.schedule": of these fields, and others that no remedy may open
 };
 
 // Open fields lose the values that the framework lacks; what it orders differently in training (optimizer, precision,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
@@ -27,10 +28,15 @@ constexpr double kWorthAHint = 1.05;
 using Change = std::function<bool(Scenario&, const Plan&)>;  // false: it does not apply
 
 struct Variant {
-  std::string text;     // "recompute: full"
-  std::string setting;  // "--set plan.recompute=full"
+  std::string text;              // "recompute: full"
+  std::vector<std::string> set;  // {"plan.recompute=full"}: each key once
   Change change;
 };
+
+// "--set plan.recompute=full"
+std::string set_text(const std::vector<std::string>& set) {
+  return fmt::format("--set {}", fmt::join(set, " --set "));
+}
 
 // Whether a run without shared links, which is never slower than the real one, would be `least_gain` times as fast.
 // Costs a fraction of the figures. Asynchronous schedules are not judged this way.
@@ -133,7 +139,8 @@ bool fitting(Scenario& scenario, const Plan& plan) {
 
 // Another schedule; none: no change.
 Variant to_schedule(std::string_view name) {
-  return {fmt::format("schedule: {}", name), fmt::format("--set plan.schedule={}", name),
+  return {fmt::format("schedule: {}", name),
+          {fmt::format("plan.schedule={}", name)},
           [name](Scenario& scenario, const Plan&) {
             scenario.plan.schedule.value = name;
             return !name.empty();
@@ -153,14 +160,14 @@ bool smaller_micro_batches(Scenario& scenario, const Plan& plan, std::int64_t si
 }
 
 // How the user would write it: the key that the scenario gives beside the global batch.
-std::string smaller_setting(const Scenario& scenario, const Plan& plan, std::int64_t size) {
+std::vector<std::string> smaller_set(const Scenario& scenario, const Plan& plan, std::int64_t size) {
   const Training& training = scenario.training;
   const std::int64_t micro_batches = plan.micro_batches * (plan.micro_batch_size / size);
-  const std::string by_size = fmt::format("--set training.micro_batch_size={}", size);
-  const std::string by_count = fmt::format("--set training.micro_batches={}", micro_batches);
-  if (!training.micro_batches) return by_size;
-  if (!training.micro_batch_size) return by_count;
-  return by_size + " " + by_count;
+  const std::string by_size = fmt::format("training.micro_batch_size={}", size);
+  const std::string by_count = fmt::format("training.micro_batches={}", micro_batches);
+  if (!training.micro_batches) return {by_size};
+  if (!training.micro_batch_size) return {by_count};
+  return {by_size, by_count};
 }
 
 bool more_stages(Scenario& scenario, const Plan& plan, std::int64_t stages) {
@@ -176,13 +183,13 @@ bool more_stages(Scenario& scenario, const Plan& plan, std::int64_t stages) {
   return true;
 }
 
-std::string stages_setting(const Scenario& scenario, std::int64_t stages) {
-  std::string setting = fmt::format("--set plan.stages={}", stages);
-  if (!std::holds_alternative<Balanced>(scenario.plan.partition.value)) setting += " --set plan.partition=balanced";
-  if (scenario.plan.recompute.value.size() > 1) setting += " --set plan.recompute=none";
+std::vector<std::string> stages_set(const Scenario& scenario, std::int64_t stages) {
+  std::vector<std::string> set = {fmt::format("plan.stages={}", stages)};
+  if (!std::holds_alternative<Balanced>(scenario.plan.partition.value)) set.emplace_back("plan.partition=balanced");
+  if (scenario.plan.recompute.value.size() > 1) set.emplace_back("plan.recompute=none");
   if (std::holds_alternative<std::vector<std::int64_t>>(scenario.plan.placement))
-    setting += " --set plan.placement=pipeline";
-  return setting;
+    set.emplace_back("plan.placement=pipeline");
+  return set;
 }
 
 // Numbers of stages to try: up to eight between the plan's own and what devices and layers allow.
@@ -207,23 +214,23 @@ std::string name_of_short(Precision precision) {
 std::vector<Variant> free_changes(const Answer& answer) {
   const std::string precision = name_of_short(answer.scenario->training.precision);
   return {to_schedule(find_schedule(answer.plan.schedule)->leaner),
-          {"sequence_parallel: true", "--set plan.sequence_parallel=true", sequence_parallel},
-          {"zero: 1", "--set training.zero=1", sharded_states},
-          {"gradient_precision: " + precision, "--set training.gradient_precision=" + precision, short_gradients}};
+          {"sequence_parallel: true", {"plan.sequence_parallel=true"}, sequence_parallel},
+          {"zero: 1", {"training.zero=1"}, sharded_states},
+          {"gradient_precision: " + precision, {"training.gradient_precision=" + precision}, short_gradients}};
 }
 
 std::vector<Variant> recompute_changes() {
-  return {{"recompute: selective", "--set plan.recompute=selective", selective},
-          {"recompute: knapsack", "--set plan.recompute=knapsack", knapsack},
-          {"recompute: blocks", "--set plan.recompute=blocks", blocks},
-          {"recompute: full", "--set plan.recompute=full", recomputed}};
+  return {{"recompute: selective", {"plan.recompute=selective"}, selective},
+          {"recompute: knapsack", {"plan.recompute=knapsack"}, knapsack},
+          {"recompute: blocks", {"plan.recompute=blocks"}, blocks},
+          {"recompute: full", {"plan.recompute=full"}, recomputed}};
 }
 
 std::vector<Variant> smaller_changes(const Answer& answer) {
   std::vector<Variant> list;
   for (std::int64_t size = answer.plan.micro_batch_size / 2; size >= 1; size /= 2)
     list.push_back(
-        {fmt::format("micro_batch_size: {}", size), smaller_setting(*answer.scenario, answer.plan, size),
+        {fmt::format("micro_batch_size: {}", size), smaller_set(*answer.scenario, answer.plan, size),
          [size](Scenario& changed, const Plan& plan) { return smaller_micro_batches(changed, plan, size); }});
   return list;
 }
@@ -231,7 +238,7 @@ std::vector<Variant> smaller_changes(const Answer& answer) {
 std::vector<Variant> stage_changes(const Answer& answer) {
   std::vector<Variant> list;
   for (const std::int64_t stages : larger_stage_counts(answer))
-    list.push_back({fmt::format("stages: {}", stages), stages_setting(*answer.scenario, stages),
+    list.push_back({fmt::format("stages: {}", stages), stages_set(*answer.scenario, stages),
                     [stages](Scenario& changed, const Plan& plan) { return more_stages(changed, plan, stages); }});
   return list;
 }
@@ -242,9 +249,9 @@ void append(std::vector<Variant>& list, std::vector<Variant> more) {
 
 std::vector<Variant> single_changes(const Answer& answer) {
   std::vector<Variant> list = free_changes(answer);
-  list.push_back({"partition: fitting", "--set plan.partition=fitting", fitting});
+  list.push_back({"partition: fitting", {"plan.partition=fitting"}, fitting});
   append(list, recompute_changes());
-  list.push_back({"zero: 3", "--set training.zero=3", sharded_weights});
+  list.push_back({"zero: 3", {"training.zero=3"}, sharded_weights});
   append(list, smaller_changes(answer));
   append(list, stage_changes(answer));
   return list;
@@ -252,7 +259,7 @@ std::vector<Variant> single_changes(const Answer& answer) {
 
 // Both, the second as the first leaves the scenario.
 Variant together(const Variant& a, const Variant& b) {
-  return {a.text + " and " + b.text, a.setting + " " + b.setting,
+  return {a.text + " and " + b.text, with_later_changes(a.set, b.set),
           [first = a.change, second = b.change](Scenario& scenario, const Plan& plan) {
             return first(scenario, plan) && second(scenario, plan);
           }};
@@ -302,7 +309,7 @@ std::optional<Remedy> remedy(const Answer& answer, const Variant& variant) {
   if (!report || !report->fits) return std::nullopt;
   return Remedy{report->samples_per_s,
                 fmt::format("{} needs {}{}: {}", variant.text, bytes_text(largest(*report, &MemoryNeed::to_fit)),
-                            rate_text(report->samples_per_s), variant.setting)};
+                            rate_text(report->samples_per_s), set_text(variant.set))};
 }
 
 // The first variant of each family that fits, the fastest first: that does least harm.
@@ -415,10 +422,10 @@ std::optional<Hint> more_micro_batches(const Answer& answer) {
     });
     if (!report || !report->fits) continue;
     const double gain = report->samples_per_s / answer.report.samples_per_s;
-    const std::string setting = batch_given ? smaller_setting(*answer.scenario, plan, size)
-                                            : fmt::format("--set training.micro_batches={}", count);
+    const std::vector<std::string> set = batch_given ? smaller_set(*answer.scenario, plan, size)
+                                                     : std::vector{fmt::format("training.micro_batches={}", count)};
     return Hint{gain, fmt::format("{} micro-batches would cut the bubble to {:.1f} %: {}", count,
-                                  100 * report->bubble_fraction, setting)};
+                                  100 * report->bubble_fraction, set_text(set))};
   }
   return std::nullopt;
 }
@@ -427,9 +434,9 @@ std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
   const auto report = tried(answer, variant.change, kWorthAHint);
   if (!report || !report->fits) return std::nullopt;
   const double gain = report->samples_per_s / answer.report.samples_per_s;
-  return Hint{gain,
-              fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
-                          100 * (gain - 1), bytes_text(largest(*report, &MemoryNeed::with_reserve)), variant.setting)};
+  return Hint{gain, fmt::format("{} would bring {:.1f} % more samples/s, with a memory peak of {}: {}", variant.text,
+                                100 * (gain - 1), bytes_text(largest(*report, &MemoryNeed::with_reserve)),
+                                set_text(variant.set))};
 }
 
 }  // namespace
@@ -460,6 +467,25 @@ std::vector<std::string> remedies(const Answer& answer) {
   return lines;
 }
 
+namespace {
+
+// A found order that fills the room it may take: with more there may be a shorter one. "": it does not, or none is.
+std::string more_room(const Answer& answer) {
+  const Plan& plan = answer.plan;
+  if (find_schedule(plan.schedule)->made_for == nullptr) return "";
+  const std::int64_t most = plan.most_in_flight ? plan.most_in_flight->value : plan.stages;
+  const bool full =
+      std::any_of(answer.report.stages.begin(), answer.report.stages.end(),
+                  [&](const StageReport& stage) { return stage.in_flight >= most * plan.virtual_stages; });
+  if (!full || most >= plan.micro_batches || answer.report.bubble_fraction <= 0) return "";
+  return fmt::format(
+      "the order of {} keeps to {} micro-batches in flight; more room (plan.most_in_flight) may allow a "
+      "shorter one, for more memory: --set plan.most_in_flight={}",
+      plan.schedule, most, std::min(2 * most, plan.micro_batches));
+}
+
+}  // namespace
+
 std::vector<std::string> hints(const Answer& answer) {
   if (!answer.report.fits || answer.report.samples_per_s <= 0 || too_long(answer)) return {};
   std::vector<Hint> found;
@@ -471,15 +497,15 @@ std::vector<std::string> hints(const Answer& answer) {
   const std::string_view hides_hops = find_schedule(answer.plan.schedule)->hides_hops;
   if (room && !hides_hops.empty() && answer.plan.stages > 1) keep(one_change(answer, to_schedule(hides_hops)));
   if (!std::holds_alternative<Balanced>(answer.scenario->plan.partition.value))
-    keep(one_change(answer,
-                    {"partition: balanced", "--set plan.partition=balanced", [](Scenario& scenario, const Plan&) {
-                       scenario.plan.partition.value = Balanced{};
-                       return true;
-                     }}));
+    keep(one_change(answer, {"partition: balanced", {"plan.partition=balanced"}, [](Scenario& scenario, const Plan&) {
+                               scenario.plan.partition.value = Balanced{};
+                               return true;
+                             }}));
   std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.gain > b.gain; });
   std::vector<std::string> lines;
   for (const Hint& hint : found)
     lines.push_back(hint.text);
+  if (std::string line = more_room(answer); !line.empty()) lines.push_back(std::move(line));
   return lines;
 }
 

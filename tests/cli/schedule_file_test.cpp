@@ -147,9 +147,24 @@ TEST_CASE("launch writes a file and says what differs from the plan") {
   CHECK(run.status == 0);
   holds(run.err, "not as planned: schedule: gpipe is not there; 1f1b\n");
   holds(run.err, "predicted for what is written: ");
+  const std::string made_up = "layers and data: made-up ones of width 64 stand in the file; put yours in\n";
+  holds(run.err, "not the model's: " + made_up);
+  holds(file_text(file), "# Not the model's: " + made_up);
+  holds(file_text(file), "\nWIDTH = 64  # ");
   holds(file_text(file),
         "# Afterwards: pipewright validate scenarios/quickstart.yaml --set plan.schedule=1f1b --set "
         "'plan.partition={layers: [6, 6, 6, 6]}' --log train.log");
+}
+
+TEST_CASE("launch --for torch says what of the file is not the model's: its layers only where they cannot be written") {
+  const ProgramRun made_up = run_program({"launch", kQuickstart, "--for", "torch"});
+  holds(made_up.err, "not the model's: layers and data: made-up ones of width 64 stand in the file; put yours in\n");
+  holds(made_up.out, "# torch.distributed.pipelining can express this plan.\n# Not the model's: layers and data: ");
+  const ProgramRun written = run_program({"launch", "scenarios/validation/cnn-1f1b.yaml", "--for", "torch"});
+  holds(written.err, "not the model's: data: random samples stand in the file; put yours in\n");
+  CHECK(written.err.find("width 64") == std::string::npos);
+  CHECK(run_program({"launch", "scenarios/what_if/llama3-70b.yaml", "--for", "megatron"}).err.find("not the model's") ==
+        std::string::npos);
 }
 
 TEST_CASE("launch --for slurm asks run itself whether it can") {

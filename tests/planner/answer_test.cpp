@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "planner/words.hpp"
 #include "tests/support/uniform_scenario.hpp"
 
 namespace pipewright::tests {
@@ -212,6 +213,22 @@ TEST_CASE("A plan that does not fit says what does, each remedy with its need an
   CHECK(mentions(why.remedies, "schedule: 1f1b needs 11.0 MiB, 159.2 samples/s: --set plan.schedule=1f1b"));
   CHECK(mentions(why.remedies, "recompute: full needs 67.0 MiB, 120.8 samples/s: --set plan.recompute=full"));
   CHECK_FALSE(mentions(why.remedies, "nothing"));
+}
+
+// More stages want one way to recompute for all, which the second change of such a pair gives anew.
+TEST_CASE("No remedy sets a key twice") {
+  CHECK(with_later_changes({"plan.stages=8", "plan.recompute=none"}, {"plan.recompute=full"}) ==
+        std::vector<std::string>{"plan.stages=8", "plan.recompute=full"});
+  CHECK(with_later_changes({"plan.stages=8", "training.zero=1"}, {"plan=auto"}) ==
+        std::vector<std::string>{"training.zero=1", "plan=auto"});
+  Scenario scenario = uniform_scenario({.layers = 8, .stages = 2});
+  for (Layer& layer : scenario.model.layers)
+    layer.activation = Bytes{1 << 20}, layer.stash = Bytes{3 << 20}, layer.parameters = 1'000'000;
+  scenario.plan.recompute.value = {Recompute::None, Recompute::None};
+  scenario.cluster.device.memory = Bytes{22 << 20};
+  const std::vector<std::string> remedies = refused(scenario).remedies;
+  CHECK(mentions(remedies, "stages: 8 and recompute: full needs 19.6 MiB, "));
+  CHECK(mentions(remedies, ": --set plan.stages=8 --set plan.recompute=full"));
 }
 
 TEST_CASE("When nothing helps, the remedies say so") {

@@ -1,12 +1,17 @@
 // The nearest plan that a framework can run, and what the launch file makes of it.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "io/read/read_scenario.hpp"
 #include "planner/find_plan.hpp"
+#include "sim/schedules/table.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/planner/launched.hpp"
 #include "tests/support/input_error.hpp"
@@ -40,6 +45,11 @@ std::vector<std::int64_t> layer_sizes(const Plan& plan) {
 }
 
 constexpr const char* kNodes = ", nodes: 4, network: {bandwidth: 25 GB/s, latency: 5 us}";
+
+std::string page_of_launch() {
+  std::ifstream file(std::string(std::getenv("PIPEWRIGHT_SOURCE")) + "/docs/reference/launch.md");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 using LaunchWriter = std::string (*)(const LaunchRequest&);
 constexpr std::array<std::pair<Framework, LaunchWriter>, 4> kWriters = {{{Framework::Megatron, megatron_launch},
@@ -500,4 +510,16 @@ TEST_CASE("the program for PyTorch holds the plan's order of ops") {
   const std::string text = file(l, l.asked, torch_launch);
   CHECK(text.find("0F0,0F1,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n") != std::string::npos);
   CHECK(text.find("WHOLE_CHUNKS = {0, 6}") != std::string::npos);
+}
+
+TEST_CASE("the page of launch names the schedules that torchtitan has by name, and no others") {
+  const std::string page = page_of_launch();
+  const std::size_t begin = page.find("| schedules by name"), end = page.find('\n', begin);
+  REQUIRE(begin != std::string::npos);
+  std::string row = page.substr(begin, end - begin);
+  for (const ScheduleRule& rule : schedules()) {
+    const std::string named = fmt::format("{} ({})", rule.name, rule.facts.pytorch);
+    CAPTURE(named);
+    CHECK((row.find(named) != std::string::npos) == !rule.facts.pytorch.empty());
+  }
 }

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <variant>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "planner/answer.hpp"
 #include "planner/search/search.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/support/uniform_scenario.hpp"
@@ -47,6 +50,24 @@ TEST_CASE("an order made for a plan is as good as the fixed one with as much in 
       before = answer.report.step_time;
     }
   }
+}
+
+TEST_CASE("an order that fills the room it may take says that more room may allow a shorter one") {
+  const auto told = [](const Scenario& scenario) {
+    const auto result = answer(scenario, {.ignore_memory = true});
+    const std::vector<std::string>& hints = std::get<Answer>(result).report.hints;
+    const auto line = std::find_if(hints.begin(), hints.end(), [](const std::string& hint) {
+      return hint.find("more room (plan.most_in_flight)") != std::string::npos;
+    });
+    return line == hints.end() ? "" : *line;
+  };
+  Scenario scenario = uneven("search", 1);
+  CHECK(told(scenario) ==
+        "the order of search keeps to 4 micro-batches in flight; more room (plan.most_in_flight) may allow a shorter "
+        "one, for more memory: --set plan.most_in_flight=8");
+  scenario.plan.most_in_flight = Placed<std::int64_t>{12, {}};  // all there are
+  CHECK(told(scenario) == "");
+  CHECK(told(uneven("zb_h1", 1)) == "");  // no order is found
 }
 
 TEST_CASE("orders are found for 80 chunks a stage at most") {

@@ -127,6 +127,25 @@ TEST_CASE("what the scenario fixes and the framework lacks is refused, with a wa
           "plan.replicas: workers that share a stage"));
 }
 
+TEST_CASE("what the scenario states and the framework replaces is told apart from what is narrowed") {
+  using Lines = std::vector<std::string>;
+  const auto replaced = [](const std::string& training,
+                           const std::string& plan = "{stages: auto, data_parallel: auto}") {
+    return narrowed(small_for(plan, training + ", micro_batch_size: auto"), Framework::Torchtitan).replaced;
+  };
+  CHECK(replaced("optimizer: muon") == Lines{"training.optimizer: muon is not there; adam"});
+  CHECK(replaced("optimizer: adam, precision: fp16") == Lines{"training.precision: fp16 is not there; bf16"});
+  const std::string zero = "zero: 1 is not there; copies are whole (data_parallel_replicate_degree): 0";
+  CHECK(replaced("optimizer: adam, zero: 1") == Lines{"training." + zero});
+  CHECK(replaced("zero: {auto: [1, 3]}").empty());  // a list is narrowed
+  CHECK(replaced("optimizer: adam, zero: 3", "auto").empty());
+  CHECK(replaced("optimizer: adam", "{stages: 2, data_parallel: 2, tensor_overlap: false}").empty());
+  const Narrowed dropped = narrowed(
+      small_for("{stages: 2, data_parallel: 1, recompute_except_last: true}", "optimizer: adam, micro_batch_size: 1"),
+      Framework::Torchtitan);
+  CHECK(dropped.replaced == Lines{"plan.recompute_except_last: false, micro-batches are treated alike"});
+}
+
 // gpt has flash attention: no attention cores to rebuild, and `launch` writes the mode all the same.
 TEST_CASE("a recomputation that the framework has is taken as it stands, also where the model has nothing for it") {
   // Megatron-LM runs it, though no search takes it by itself.
