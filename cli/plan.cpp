@@ -39,7 +39,8 @@ constexpr std::array<Option, 15> kOwnPlanOptions = {{
     {"--deadline", "", "TIME", "with --tokens: the fewest nodes that finish in time, e.g. 30d (--nodes auto)"},
     {"--top", "", "N", "plans in the ranking (default: 5)"},
     {"--objective", "", "NAME", "throughput (default), step_time, cost (device time, or money), memory"},
-    {"--time-limit", "", "TIME", "stop after TIME and report the remaining gap (default: 10s)"},
+    {"--time-limit", "", "TIME",
+     "stop after TIME and report the remaining gap (default: 10s; with --nodes for all numbers together: 2min)"},
     {"--gap", "", "PERCENT", "stop when the plan is this close to the bound (default: 1%; 0: go on until proven)"},
     {"--fit", "", "PERCENT",
      "only plans that fit with this probability over the memory model's range (plan.fit; default: 95%; 50%: the "
@@ -127,10 +128,11 @@ int plan_command(const Arguments& arguments) {
   const std::vector<std::string> outputs = arguments.all("--output");
   if (asks_for_nodes(arguments)) check_nodes(arguments);
   const std::vector<std::size_t> endings = check_outputs(outputs, {path}, kPlanEndings, arguments.last("--format", ""));
-  SearchOptions options{.objective = objective(arguments),
-                        .top = static_cast<int>(option_number(arguments, "--top", {1, 1000}, "5").value_or(5)),
-                        .gap = option_percentage(arguments, "--gap", "1%", true),
-                        .time_limit = seconds(option_time(arguments, "--time-limit", "10s"))};
+  SearchOptions options{
+      .objective = objective(arguments),
+      .top = static_cast<int>(option_number(arguments, "--top", {1, 1000}, "5").value_or(5)),
+      .gap = option_percentage(arguments, "--gap", "1%", true),
+      .time_limit = seconds(option_time(arguments, "--time-limit", asks_for_nodes(arguments) ? "2min" : "10s"))};
   const std::vector<std::string> pareto_axes = axes(arguments);
   const FrameworkWords* const words = framework(arguments);
   const Narrowed question =
@@ -145,7 +147,10 @@ int plan_command(const Arguments& arguments) {
   options.stop = [&] { return interruption.requested(); };
   if (asks_for_nodes(arguments)) {
     options.within = question.within, options.kept = question.keys, options.keep_going = options.gap == 0;
-    return plan_nodes(arguments, scenario, options, restrictions(question, words), [&] { progress.clear(); });
+    std::vector<std::string> notes = restrictions(question, words);
+    for (const std::string& warning : framework_warnings(question, words))
+      notes.push_back("warning: " + warning);
+    return plan_nodes(arguments, scenario, options, notes, [&] { progress.clear(); });
   }
   const bool explain = arguments.has("--explain");
   auto result = planned(question, options, {.framework = words, .explain = explain, .pareto = pareto_axes});

@@ -1,6 +1,7 @@
 // When a search ends before it is through: its time is up, or somebody asks it to end. The same for every search.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -36,6 +37,26 @@ class Deadline {
   std::function<bool()> stop_;
   std::chrono::steady_clock::time_point begin_;
   Ended ended_{};
+};
+
+inline double steady_seconds() {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+// One limit that holds for several searches together: what one leaves is there for those behind it.
+class SharedLimit {
+ public:
+  // `clock`: seconds; empty: steady_seconds.
+  SharedLimit(double seconds, std::function<double()> clock)
+      : clock_(clock ? std::move(clock) : steady_seconds), end_(clock_() + seconds) {}
+
+  // Seconds of the next of `searches` that are to come.
+  double share(int searches) const { return std::max(0.0, end_ - clock_()) / std::max(1, searches); }
+
+ private:
+  std::function<double()> clock_;
+  double end_;
 };
 
 }  // namespace pipewright::planner

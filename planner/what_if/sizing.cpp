@@ -1,6 +1,7 @@
 #include "planner/what_if/sizing.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -11,11 +12,13 @@
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
 #include "planner/answer.hpp"
+#include "planner/search/deadline.hpp"
 
 namespace pipewright::planner {
 namespace {
 
 constexpr double kWorthMore = 1.001;  // nodes that bring less bring nothing
+constexpr int kDoublings = 2;         // of which each has its share of the time that is left
 constexpr int kFlat = 3;  // rows in a row that bring nothing: a batch of 27 does not gain from 2 copies or 4
 
 std::string counted(int nodes) {
@@ -25,16 +28,23 @@ std::string counted(int nodes) {
 class Sizes {
  public:
   Sizes(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options)
-      : scenario_(scenario), question_(question), options_(options) {
+      : scenario_(scenario),
+        question_(question),
+        options_(options),
+        limit_(options.time_limit, question.clock),
+        halvings_(!question.looks_between ? 0
+                  : question.deadline     ? 2
+                                          : 1) {
     options_.top = 1, options_.remedies = false, options_.proof = true;
     sizing_.deadline = question.deadline;
   }
 
   Sizing all() {
     check();
+    auto listed = std::ssize(question_.nodes);
     for (const int nodes : question_.nodes) {
       if (!sizing_.rows.empty() && stopped()) break;
-      ask(nodes);
+      ask(nodes, static_cast<int>(listed--));
       if (question_.ends_itself && nodes != question_.nodes.back() && no_gain()) {
         sizing_.notes.push_back(fmt::format("more than {} were not tried: more brought nothing from {} to {}",
                                             counted(nodes), std::prev(sizing_.rows.end(), kFlat + 1)->nodes, nodes));
@@ -97,11 +107,23 @@ class Sizes {
     return least > scenario.cluster.devices();
   }
 
-  // Searched once, and put in its place.
-  const SizedNodes& ask(int nodes) {
+  // Numbers that halving asks between two that lie `apart`.
+  static int between(int apart) { return apart < 2 ? 0 : std::bit_width(static_cast<unsigned>(apart - 1)); }
+
+  // Of the halvings that are still to come, at most.
+  int halvings_to_come() const {
+    int apart = 0;
+    for (std::size_t i = 1; i < question_.nodes.size(); ++i)
+      apart = std::max(apart, question_.nodes[i] - question_.nodes[i - 1]);
+    return halvings_ * between(apart);
+  }
+
+  // Searched once, in its share of the time that `rest` searches have and those that halve, and put in its place.
+  const SizedNodes& ask(int nodes, int rest) {
     Scenario changed = scenario_;
     changed.cluster.nodes = nodes;
     SizedNodes row{.nodes = nodes, .devices = changed.cluster.devices()};
+    options_.time_limit = limit_.share(rest + halvings_to_come());
     try {
       take(row, search(changed, options_));
     } catch (const OverflowError&) {
@@ -180,7 +202,7 @@ class Sizes {
     const int most = kMostDevices / scenario_.cluster.devices_per_node;
     while (!stopped() && !any_in_time() && !flat() && !refused_ &&
            (sizing_.rows.back().best || sizing_.rows.back().ended == Ended::No) && sizing_.rows.back().nodes < most)
-      ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)));
+      ask(static_cast<int>(std::min<std::int64_t>(2 * std::int64_t{sizing_.rows.back().nodes}, most)), kDoublings);
     if (!any_in_time() && flat())
       sizing_.notes.push_back(fmt::format("more than {} were not tried: more brought nothing from {} on",
                                           counted(sizing_.rows.back().nodes),
@@ -189,12 +211,13 @@ class Sizes {
 
   // Between the last row that does not and the first one that does: the fewest nodes that do.
   void look_between(const auto& does) {
+    --halvings_;
     const auto first = std::find_if(sizing_.rows.begin(), sizing_.rows.end(), does);
     if (first == sizing_.rows.end() || first == sizing_.rows.begin()) return;
     int high = first->nodes, low = std::prev(first)->nodes;
     while (high - low > 1 && !stopped()) {
       const int middle = low + (high - low) / 2;
-      (does(ask(middle)) ? high : low) = middle;
+      (does(ask(middle, between(high - low))) ? high : low) = middle;
     }
   }
 
@@ -304,6 +327,8 @@ class Sizes {
   const Scenario& scenario_;
   const SizingQuestion& question_;
   SearchOptions options_;
+  SharedLimit limit_;
+  int halvings_;  // that are still to come
   Sizing sizing_;
   bool refused_ = false;       // a number of nodes could not be asked, and so can no larger one
   std::ptrdiff_t failed_ = 0;  // rows that could not be asked

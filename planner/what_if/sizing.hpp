@@ -1,6 +1,7 @@
 // "How many devices do I need?": a search for the best plan on each of several numbers of nodes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct SizingQuestion {
   bool ends_itself = false;        // more nodes that bring nothing end the list
   bool looks_between = false;      // numbers between two of the list are asked, too, where the answer lies there
   std::optional<double> deadline;  // days
+  std::function<double()> clock;   // seconds, for the limit of all searches; empty: the machine's
 };
 
 // 1, 2, 4, .. up to the scenario's own number, at least kMostNodesByItself.
@@ -28,7 +30,8 @@ SizingQuestion nodes_between(int first, int last);
 // nodes: the fewest are found by halving between two numbers of the list; with a deadline and `ends_itself` the last
 // number is doubled before, until a plan is in time, three doublings bring nothing, or there are kMostDevices devices.
 // That holds for what a search finds up to its
-// gap; where a time limit cut a search, `notes` says so. Each search takes `options.time_limit` at most.
+// gap; where a time limit cut a search, `notes` says so. `options.time_limit` holds for all searches together: each gets its
+// share of what is left.
 // Throws InputError for a cluster of several device classes, for several nodes without a network, for a deadline
 // without a length of the training, and as `search` does.
 Sizing size_cluster(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options);

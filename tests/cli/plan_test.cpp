@@ -355,6 +355,36 @@ TEST_CASE("plan --for: launch writes the plan as it is, and the ranking says wha
   }
 }
 
+TEST_CASE(
+    "plan --for: what is not as the scenario states it, and a model that torchtitan does not have, are warnings") {
+  const ScratchFolder folder;
+  const std::string path = folder.path("muon.yaml");
+  std::ofstream(path)
+      << "model: {family: gpt, layers: 4, hidden: 256, heads: 4, vocabulary: 1024, sequence_length: 128}\n"
+         "cluster: {node: {devices: 2, device: {memory: 16 GiB, peak: {fp32: 10 TFLOP/s}, "
+         "memory_bandwidth: 1 TB/s}, links: {kind: nvswitch, bandwidth: 100 GB/s}}}\n"
+         "training: {global_batch_size: 8, micro_batch_size: 1, optimizer: muon}\n"
+         "plan: {stages: auto}\n";
+  const std::string stated = "not as stated, for torchtitan: training.optimizer: muon is not there; adam";
+  const std::string model =
+      "launch --for torchtitan will say: model: none of its configurations is known to be this one";
+  const ProgramRun run = run_program({"plan", path, "--for", "torchtitan", "--width", "1000"});
+  CHECK(run.status == 0);
+  CHECK(contains(run.out, "\nwarning: " + stated + "\n"));
+  CHECK(contains(run.out, "\nwarning: " + model));
+  const auto warnings =
+      nlohmann::json::parse(run_program({"plan", path, "--for", "torchtitan", "--json"}).out).at("warnings");
+  REQUIRE(warnings.size() >= 2);
+  CHECK(warnings[0] == stated);
+  const ProgramRun sizes = run_program({"plan", path, "--for", "torchtitan", "--nodes", "1", "--width", "1000"});
+  CHECK(contains(sizes.out, "warning: " + stated));
+  const ProgramRun none =
+      run_program({"plan", path, "--for", "torchtitan", "--set", "cluster.node.device.memory=1MiB", "--width", "1000"});
+  CHECK(none.status == 1);
+  CHECK(contains(none.out, "warning: " + stated));
+  CHECK_FALSE(has(run_program({"plan", path, "--for", "megatron", "--width", "1000"}), "warning: not as stated"));
+}
+
 TEST_CASE("plan --for: the table names the framework, an unknown one is refused, and what does not fit says it, too") {
   const std::vector<std::string> ask = {"plan", "scenarios/quickstart.yaml", "--set", "plan=auto", "--width", "1000"};
   const auto with = [&](std::vector<std::string> more) {

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "core/answers/campaign.hpp"
+#include "planner/search/deadline.hpp"
 #include "tests/planner/small_spaces.hpp"
 #include "tests/support/input_error.hpp"
 
@@ -269,6 +270,29 @@ TEST_CASE("a number of nodes of which the layouts are too many to list leaves th
   CHECK(sizing.notes.front().starts_with("on 262144 nodes: plan: more than 262144 combinations of stages, copies"));
   CHECK(sizing.notes.front().ends_with("; shown is the plan of 1 node"));
   CHECK(sizing.rows.back().best->value == sizing.rows.front().best->value);
+}
+
+TEST_CASE("the time limit holds for all numbers of nodes together, each with its share of what is left") {
+  double now = 0;
+  const SharedLimit limit(12, [&] { return now; });
+  CHECK(limit.share(4) == 3);
+  now = 6;  // the first took twice its share
+  CHECK(limit.share(3) == 2);
+  CHECK(limit.share(0) == 6);
+  now = 20;
+  CHECK(limit.share(2) == 0);
+  // A clock on which every search takes 200 seconds, whatever its share: five of eight begin in time.
+  now = 0;
+  SizingQuestion question{.nodes = {1, 2, 3, 4, 5, 6, 7, 8}};
+  question.clock = [&] { return std::exchange(now, now + 200); };
+  const Sizing sizing = size_cluster(wide(12), question, {.time_limit = 1100});
+  std::vector<bool> in_time;
+  for (const SizedNodes& each : sizing.rows)
+    in_time.push_back(each.ended == Ended::No);
+  CHECK(in_time == std::vector<bool>{true, true, true, true, true, false, false, false});
+  question.clock = [] { return 0.0; };
+  for (const SizedNodes& each : size_cluster(wide(12), question, {.time_limit = 800}).rows)
+    CHECK(each.ended == Ended::No);
 }
 
 TEST_CASE("an interrupted question has the rows that were asked") {
