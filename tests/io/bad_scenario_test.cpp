@@ -25,8 +25,8 @@ TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: micro_batches, "
         "micro_batch_size, moments, "
-        "update_bytes, global_batch_size, ragged, master_weights, zero, precision, offload_weights, execution, "
-        "expert_products and 10 more: docs/reference/scenario.md");
+        "update_bytes, global_batch_size, ragged, master_weights, zero, precision, offload_weights, sharding, "
+        "execution and 11 more: docs/reference/scenario.md");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: ");
   holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
