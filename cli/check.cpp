@@ -19,6 +19,7 @@
 #include "planner/layer_order.hpp"
 #include "planner/search/replicas.hpp"
 #include "planner/search/space.hpp"
+#include "planner/search/switches.hpp"
 
 namespace pipewright::cli {
 namespace {
@@ -89,10 +90,11 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
   if (needs_search(scenario)) {
     check_whole_plan(scenario);
     check_classes_of_search(scenario);
-    const Space space = layouts_of(scenario);
+    const std::int64_t layouts =
+        asks_for_switches(scenario) ? layouts_of_switches(scenario) : layouts_of(scenario).layouts;
     if (resolved != nullptr) *resolved = resolved_yaml(scenario);
     return "scenario, " + counted(static_cast<std::int64_t>(scenario.model.layers.size()), "layer") + ", " +
-           counted(space.layouts, "layout") + " to choose from: pipewright plan" + not_kept(scenario.model);
+           counted(layouts, "layout") + " to choose from: pipewright plan" + not_kept(scenario.model);
   }
   const CostModel cost(in_graph_order(std::make_shared<const Scenario>(scenario)).scenario);
   const Plan plan = find_plan(cost.scenario(), cost);

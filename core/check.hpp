@@ -42,6 +42,7 @@ enum class ErrorCode : std::uint8_t {
   // A plan that may exist, but is larger than what this program simulates: its limit, not a flaw of the scenario. A
   // search that meets one keeps the layout in its bound.                 tests/planner/search_limits_test.cpp
   TooLarge,
+  NoCombination,  // the values that a search may choose among make no layout
 };
 
 // One fault of an input: where, of which key or option, and in words: the value, the law and a way out.

@@ -109,6 +109,12 @@ std::vector<std::int64_t> caps(const OrderProblem& problem, const OrderCap& cap,
       throw InputError(Place{}, "--memory-cap",
                        fmt::format("{} sizes for {} stages; write one for all, or one for each", cap.devices.size(),
                                    problem.stages));
+    const auto& most = scenario.plan.most_in_flight;
+    if (cap.devices.empty() && most && planned.plan.facts.limits_in_flight) {
+      const std::int64_t one = one_micro_batch(problem, k);
+      caps.push_back(std::min(room_for_activations(stage, stage.need.capacity), most->value * one));
+      continue;
+    }
     const Bytes device = cap.devices.empty() ? stage.need.capacity : cap.devices[cap.devices.size() == 1 ? 0 : at(k)];
     caps.push_back(room_for_activations(stage, device));
   }
@@ -254,6 +260,7 @@ Scenario with_order(Scenario scenario, const OrderProblem& problem, const FoundO
   order.micro_batches = shape.micro_batches, order.chunk_order = shape.chunk_order;
   order.compute = ops_of(problem, found.order.codes);
   scenario.plan.schedule.value = kGivenSchedule;
+  scenario.plan.most_in_flight.reset();  // the search has kept to it, or to the cap in its place
   scenario.plan.given = std::make_shared<const GivenSchedule>(std::move(order));
   return scenario;
 }
@@ -280,6 +287,7 @@ ScheduleAnswer find_schedule_of(const Scenario& scenario, const ScheduleQuestion
   const FoundOrder found = find_order(problem, question.search);
   Scenario same_plan = cost.scenario();
   std::vector<std::string> pinned = pin(same_plan, plan);
+  if (scenario.plan.most_in_flight) pinned.emplace_back("plan.most_in_flight=null");  // of another schedule
   auto answered =
       answer(with_order(std::move(same_plan), problem, found), {.engine = Engine::Auto, .ignore_memory = true});
   ScheduleAnswer result{.measure = measure,

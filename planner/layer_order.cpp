@@ -179,20 +179,20 @@ class OrderSearch {
   OrderSearch(const Scenario& scenario, const SearchOptions& options)
       : scenario_(with_order(scenario, LayerOrder::Kind::Listed, as_it_stands(scenario.model))),
         options_(options),
-        space_(layouts_of(scenario_)),
+        space_(layouts_of(scenario_, options.within)),
         evaluator_(scenario_),
         deadline_(options.time_limit, options.stop) {}
 
   SearchResult answer() {
     find_orders();
-    SearchResult model = search(scenario_, within_time());
+    SearchResult model = search_settled(scenario_, within_time());
     merged_.take(model);
     for (const auto& [order, stages] : stages_of_) {
       if (deadline_.over()) {
         merged_.one_is_left_out();
         break;
       }
-      auto there = search(restricted(order, stages), within_time());
+      auto there = search_settled(restricted(order, stages), within_time());
       merged_.take(there);
     }
     if (!merged_.any() && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))

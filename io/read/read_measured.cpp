@@ -267,6 +267,13 @@ void read_measured_section(Reader& reader, const At& at, ExpectAndVary& more) {
   if (!table.constants.empty() && table.fit_every == 0 && table.fit_lines.empty())
     reader.errors.add(at.yaml.place, path(at) + ".constants",
                       "say on which lines they were fitted, e.g. fit_every: 14");
+  const Figure first = table.figures.empty() ? Figure::StepTime : table.figures.front().sought.figure;
+  const bool of_a_device = first == Figure::SamplesPerSDevice || first == Figure::TokensPerSDevice ||
+                           first == Figure::TflopsDevice || first == Figure::TflopsDeviceAllPairs ||
+                           dimension(first) == Dimension::Duration;
+  if (!table.weak_scaling.empty() && !of_a_device)
+    reader.errors.add(at.yaml.place, path(at) + ".weak_scaling",
+                      "compares times, or rates of one device: let the first figure be one, e.g. step_time_s");
   if (!table.weak_scaling.empty() && table.devices.empty())
     reader.errors.add(at.yaml.place, path(at) + ".weak_scaling", "name the column of the devices, too: devices");
   more.measured = std::move(table);

@@ -371,7 +371,9 @@ constexpr Field<PlanRequest> kPlan[] = {
      "when "
      "its own work is done, and checks over all stages come afterwards, so that a step takes the longest span of a "
      "stage; "
-     "none: likewise, and nothing is checked over all stages, as fp16 and training.clip_grad_norm need; default: flush",
+     "none: likewise, without any check over all stages: refused in fp16 and with training.clip_grad_norm, which need "
+     "one; "
+     "default: flush",
      changed<&PlanRequest::barrier>},
     {"micro_batch_group", "whole number >= 1",
      "interleaved_1f1b and moe_overlap_1f1b: micro-batches that go through a chunk before the first of them enters the "

@@ -61,6 +61,18 @@ std::string explained(const Ranking& ranking, int width) {
   return text;
 }
 
+// Of plans that differ in keys that are no part of a layout.
+bool searches_switches(const Ranking& ranking) {
+  return std::any_of(ranking.plans.begin(), ranking.plans.end(),
+                     [](const Found& found) { return !found.switches.empty(); });
+}
+std::string switches_in_words(const Ranking& ranking) {
+  std::string text;
+  for (const std::string& key : switches_of(ranking.plans))
+    text += (text.empty() ? "plan." : ", plan.") + key;
+  return text;
+}
+
 }  // namespace
 
 std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
@@ -79,6 +91,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
       text += wrapped(fmt::format("{:<14}", std::exchange(label, "")), each, width);
   };
   std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
+  for (const auto& [key, value] : best.switches)
+    chosen += fmt::format(", {}: {}", key, value);
   if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
   if (several_classes(best))
     chosen += fmt::format(", on class {} ({})", classes_text(best), class_names(asked.cluster));
@@ -117,6 +131,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& asked, const Ra
     flips.push_back("not looked for: " + ended_text(ranking));
   else if (options.explain && !ranking.order.empty())
     flips.push_back("not looked for with plan.order: graph; write the plan with -o and ask that one");
+  else if (options.explain && searches_switches(ranking))
+    flips.push_back("not looked for while " + switches_in_words(ranking) +
+                    " may change; write the plan with -o and ask that one");
   lines("flips", flips);
   if (options.explain) text += explained(ranking, width);
   for (const std::string& warning : warnings_of(ranking))
@@ -273,6 +290,9 @@ std::string ranking_csv(const Ranking& ranking) {
   const bool experts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
                                    [](const Found& found) { return found.layout.expert_parallel > 1; });
   if (contexts) text += ",context_parallel";
+  const std::vector<std::string> switched = switches_of(ranking.plans);
+  for (const std::string& key : switched)
+    text += "," + key;
   if (experts) text += ",expert_parallel";
   const bool shards = std::any_of(ranking.plans.begin(), ranking.plans.end(),
                                   [](const Found& found) { return found.layout.shard > 0; });
@@ -293,6 +313,8 @@ std::string ranking_csv(const Ranking& ranking) {
         found.report.bubble_fraction, fullest(found).need.value, fullest(found).capacity.value, csv_field(layers),
         fmt::join(found.plan.replicas, " "), fmt::join(classes_of(found), " "));
     if (contexts) text += fmt::format(",{}", layout.context_parallel);
+    for (const std::string& key : switched)
+      text += "," + value_of_switch(found, key);
     if (experts) text += fmt::format(",{}", layout.expert_parallel);
     if (shards)
       text += layout.zero == 0 ? "," : fmt::format(",{}", layout.shard > 0 ? layout.shard : layout.data_parallel);

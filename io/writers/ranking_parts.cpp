@@ -144,9 +144,6 @@ Figures whole_training(const Found& found) {
   return figures;
 }
 
-namespace {
-
-// Keys of which some plan has a value, each once.
 std::vector<std::string> switches_of(const std::vector<Found>& plans) {
   std::vector<std::string> keys;
   for (const Found& found : plans)
@@ -155,14 +152,11 @@ std::vector<std::string> switches_of(const std::vector<Found>& plans) {
   return keys;
 }
 
-// "-": the plan is the same with every value.
 std::string value_of_switch(const Found& found, const std::string& key) {
   for (const auto& [own, value] : found.switches)
     if (own == key) return value;
   return "-";
 }
-
-}  // namespace
 
 std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const Sizes sizes(*plans.front().scenario);

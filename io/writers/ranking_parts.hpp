@@ -52,6 +52,11 @@ Figures whole_training(const Found& found);
 // Columns in the order of Megatron-Bridge's performance tables.
 std::vector<TextColumn> columns(const std::vector<Found>& plans);
 
+// Keys that are no part of a layout, of which some plan has a value, each once; and that value: "-" where every one makes
+// the same plan.
+std::vector<std::string> switches_of(const std::vector<Found>& plans);
+std::string value_of_switch(const Found& found, const std::string& key);
+
 std::string short_recompute(const Plan& plan);  // of all stages in one word
 std::string replicas_text(const Plan& plan);    // "15-1", or "-" where no stage has a replica
 std::string layers_text(const Plan& plan);      // "layers per stage 11 10 10 10"

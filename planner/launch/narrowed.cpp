@@ -266,12 +266,14 @@ class Narrowing {
         if (each.is(trial.plan, value)) left.emplace_back(each.values[value]);
       }
       if (left.size() == all.size()) continue;
-      if (!left.empty()) {
-        tell("plan." + open->first, fmt::format("{}: {}", each.key, either(left)));
-        open->second.among = std::move(left);
+      if (left.empty()) {  // its own choice, which settle_training makes and tells
+        plan().open.erase(open);
         continue;
       }
-      tell("plan." + open->first, fmt::format("{} is its own choice there", each.key));
+      tell("plan." + open->first, fmt::format("{}: {}", each.key, either(left)));
+      open->second.among = std::move(left);
+      if (open->second.among.size() > 1) continue;
+      each.set(plan(), values_of(each, found_.scenario).front());
       plan().open.erase(open);
     }
   }

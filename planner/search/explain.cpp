@@ -197,10 +197,10 @@ void keep_unbeaten(std::vector<Found>& plans, const std::vector<std::string>& ax
 
 }  // namespace
 
-void explain_bandwidth(const Scenario& asked, const SearchOptions& options, SearchAnswer& answer) {
-  const Scenario scenario = with_switches_of(answer.plans.front(), asked);
+void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, SearchAnswer& answer) {
   const Cluster& cluster = scenario.cluster;
   if (scenario.plan.order.value.unsettled()) return;  // its plans cut different orders of the layers
+  if (asks_for_switches(scenario)) return;            // nor are its candidates those of one scenario
   const Plan& best = answer.plans.front().plan;
   if (!priced_by_fixed_orders(best)) return;  // asynchronous: no step of fixed orders
   if (std::any_of(best.replicas.begin(), best.replicas.end(), [](int r) { return r > 1; }))

@@ -46,7 +46,8 @@ class LayoutSearch {
   }
 
   SearchResult answer() {
-    if (space_.groups.empty()) throw InputError(scenario_.plan.place, nothing_to_search());
+    if (space_.groups.empty())
+      throw InputError(scenario_.plan.place, "", nothing_to_search(), ErrorCode::NoCombination);
     evaluate_groups();
     if (candidates_.empty() && overflow_ && !answer_.nearest_miss) throw OverflowError(*overflow_);
     if (!candidates_.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "planner/search/deadline.hpp"
 #include "planner/search/merged.hpp"
 #include "planner/search/open_values.hpp"
+#include "planner/search/replicas.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -81,6 +83,9 @@ bool shares_sequences(const Layout& layout) {
 bool reduces_whole_gradients(const Layout& layout) {
   return layout.copies() > 1 && layout.zero < kGradientsSharded;
 }
+bool reduces_in_buckets(const Layout& layout) {  // units of sharded weights are buckets of their own
+  return layout.copies() > 1 && layout.zero < kWeightsSharded;
+}
 
 // A new switch is a line here, and its key in io/read/read_plan.cpp.
 constexpr Switch kSwitches[] = {
@@ -92,7 +97,7 @@ constexpr Switch kSwitches[] = {
         "tensor_overlap", kOverlaps, 3,
         [](const Layout& layout) { return layout.tensor_parallel > 1 && layout.sequence_parallel; }),
     switch_of<&PlanRequest::gradient_sync, kSyncValues>("gradient_sync", kSyncs, 2, reduces_whole_gradients),
-    switch_of<&PlanRequest::bucket_rule, kBucketValues>("bucket", kBuckets, 3, reduces_whole_gradients),
+    switch_of<&PlanRequest::bucket_rule, kBucketValues>("bucket", kBuckets, 3, reduces_in_buckets),
     switch_of<&PlanRequest::reshard_after_forward, kYesNoValues>(
         "reshard_after_forward", kYesNo, 2,
         [](const Layout& layout) { return layout.copies() > 1 && layout.zero >= kWeightsSharded; }),
@@ -138,7 +143,11 @@ std::vector<Combination> combinations(const Scenario& scenario) {
   std::vector<Combination> all = {{}};
   std::vector<std::string> open;
   for (const Switch& each : kSwitches) {
-    if (open_switch(scenario, each) == nullptr) continue;
+    const OpenField* field = open_switch(scenario, each);
+    if (field == nullptr) continue;
+    if (asks_for_replicas(scenario))
+      throw InputError(field->place, "plan." + std::string(each.key),
+                       "auto is not searched beside stages with replicas of their own; write one value");
     open.push_back("plan." + std::string(each.key));
     std::vector<std::optional<std::size_t>> values = {std::nullopt};
     for (const std::size_t value : values_of(each, scenario))
@@ -162,55 +171,65 @@ std::vector<Combination> combinations(const Scenario& scenario) {
 class SwitchSearch {
  public:
   SwitchSearch(const Scenario& scenario, const SearchOptions& options)
-      : options_(options), deadline_(options.time_limit, options.stop) {
-    for (Combination& each : combinations(scenario)) {
-      Scenario own = each.of(scenario);
-      const Within within = within_of(each);
-      try {
-        if (layouts_of(own, within).groups.empty()) continue;
-      } catch (const InputError& error) {
-        if (!refused_) refused_ = error;
-        continue;
-      }
-      parts_.push_back({std::move(each), std::move(own)});
-    }
-    if (parts_.empty() && refused_) throw InputError(*refused_);
-    if (parts_.empty())
-      throw InputError(scenario.plan.place, "plan", "no combination of the values that are left open makes a plan");
-  }
+      : scenario_(scenario),
+        options_(options),
+        parts_(combinations(scenario)),
+        deadline_(options.time_limit, options.stop) {}
 
   SearchResult answer() {
-    std::optional<SearchResult> first_without;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      if (i > 0 && deadline_.asked_to_stop()) {
+      if (merged_.any() ? deadline_.over() : without_ && deadline_.asked_to_stop()) {
         merged_.one_is_left_out();
         break;
       }
-      SearchOptions own = options_;
-      own.time_limit = std::max(deadline_.left(), 0.1 * options_.time_limit) / static_cast<double>(parts_.size() - i);
-      own.within = within_of(parts_[i].combination);
-      own.remedies = options_.remedies && parts_.size() == 1;
-      SearchResult found = search_settled(parts_[i].scenario, own);
-      if (auto* answer = std::get_if<SearchAnswer>(&found))
-        for (Found& plan : answer->plans)
-          plan.switches = parts_[i].combination.in_words();
-      else if (!first_without || std::holds_alternative<NoPlanYet>(found))
-        first_without = found;
-      merged_.take(found);
+      search_part(parts_[i],
+                  std::max(deadline_.left(), 0.1 * options_.time_limit) / static_cast<double>(parts_.size() - i));
     }
-    if (!merged_.any()) return std::move(*first_without);
+    if (!merged_.any()) return nothing_found();
     SearchAnswer& all = merged_.answer();
     const double best = merged_.rank(options_);
     if (all.ended == Ended::No) all.ended = deadline_.ended();
     all.bound = merged_.all_bounded() ? std::min(merged_.least_bound(), best) : 0;
+    all.left_out = std::move(left_out_);
     return std::move(all);
   }
 
  private:
-  struct Part {
-    Combination combination;
-    Scenario scenario;
-  };
+  // A part that has no layout counts nowhere; what a value lacks is told with the combinations that make none.
+  void search_part(const Combination& part, double seconds) {
+    SearchOptions own = options_;
+    own.time_limit = seconds;
+    own.within = within_of(part);
+    own.remedies = options_.remedies && parts_.size() == 1;
+    try {
+      SearchResult found = search_settled(part.of(scenario_), own);
+      if (auto* answer = std::get_if<SearchAnswer>(&found)) {
+        for (Found& plan : answer->plans)
+          plan.switches = part.in_words();
+        for (const auto& [reason, count] : answer->left_out)
+          left_out_[reason] += count;
+      } else if (!without_ || std::holds_alternative<NoPlanYet>(found)) {
+        without_ = found;
+      }
+      merged_.take(found);
+    } catch (const InputError& error) {
+      if (error.is(ErrorCode::TooLarge)) throw;
+      if (error.is(ErrorCode::NoCombination)) {
+        if (!none_) none_ = error;
+        return;
+      }
+      if (!refused_) refused_ = error;
+      std::string values;
+      for (const auto& [key, value] : part.in_words())
+        values += (values.empty() ? "" : ", ") + key + ": " + value;
+      ++left_out_[values.empty() ? error.first().text : values + ": " + error.first().text];
+    }
+  }
+
+  SearchResult nothing_found() {
+    if (without_) return std::move(*without_);
+    throw InputError(refused_ ? *refused_ : *none_);
+  }
 
   Within within_of(const Combination& combination) const {
     Within within = options_.within;
@@ -218,10 +237,13 @@ class SwitchSearch {
     return within;
   }
 
+  const Scenario& scenario_;
   const SearchOptions& options_;
+  std::vector<Combination> parts_;
   Deadline deadline_;
-  std::vector<Part> parts_;
-  std::optional<InputError> refused_;
+  std::optional<InputError> refused_, none_;  // of the first part each
+  std::optional<SearchResult> without_;       // of the first part that has no plan
+  std::map<std::string, std::int64_t> left_out_;
   MergedSearches merged_;
 };
 
@@ -242,7 +264,9 @@ std::vector<std::size_t> values_of(const Switch& which, const Scenario& scenario
   for (const std::string& name : open->among) {
     const auto found = std::find(which.values.begin(), which.values.end(), name);
     if (found == which.values.end())
-      throw InputError(open->place, "plan." + std::string(which.key), unknown_name(name, which.values));
+      throw InputError(open->place, "plan." + std::string(which.key),
+                       fmt::format("{} is not searched; auto lists {}, and another value stands by itself",
+                                   "\"" + name + "\"", fmt::join(which.values, ", ")));
     values.push_back(static_cast<std::size_t>(found - which.values.begin()));
   }
   return values;
@@ -257,15 +281,14 @@ SearchResult search_switches(const Scenario& scenario, const SearchOptions& opti
   return SwitchSearch(scenario, options).answer();
 }
 
-Scenario with_switches_of(const Found& found, Scenario scenario) {
-  for (const Switch& each : kSwitches)
-    for (const auto& [key, value] : found.switches)
-      if (key == each.key)
-        each.set(scenario.plan, static_cast<std::size_t>(std::find(each.values.begin(), each.values.end(), value) -
-                                                         each.values.begin()));
-  for (const Switch& each : kSwitches)
-    scenario.plan.open.erase(std::string(each.key));
-  return scenario;
+std::int64_t layouts_of_switches(const Scenario& scenario) {
+  std::int64_t layouts = 0;
+  for (const Combination& each : combinations(scenario)) {
+    Within within;
+    within.elsewhere = [&](const Layout& layout) { return !each.has(layout); };
+    layouts += layouts_of(each.of(scenario), within).layouts;
+  }
+  return layouts;
 }
 
 }  // namespace pipewright::planner

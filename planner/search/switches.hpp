@@ -29,12 +29,13 @@ std::vector<std::size_t> values_of(const Switch& which, const Scenario& scenario
 bool asks_for_switches(const Scenario& scenario);
 
 // Searches all combinations of the values, one after the other, each in an even share of the time that is left: layouts
-// to which a switch says nothing are searched once. The bound is the least of all of them.
-// Throws InputError where no combination can be searched, or where there are more than 64.
+// to which a switch says nothing are searched once. The bound is the least of all of them; once there is a plan, a limit
+// leaves out the rest, and there is none. A value that no layout can have is told in SearchLog::left_out.
+// Throws InputError where no combination can be searched, where there are more than 64, and with replicas.
 //                                                                        tests/planner/switches_test.cpp
 SearchResult search_switches(const Scenario& scenario, const SearchOptions& options);
 
-// The scenario with the switches of a plan that was found, for what is asked of it next.
-Scenario with_switches_of(const Found& found, Scenario scenario);
+// How many layouts it looks at, all combinations together. Throws as search_switches.
+std::int64_t layouts_of_switches(const Scenario& scenario);
 
 }  // namespace pipewright::planner

@@ -9,14 +9,36 @@
 namespace pipewright::sim {
 namespace {
 
-// Chunks that a rank holds at most, from their forward to their weights' gradient.
-int most_chunks_held(const std::vector<Op>& ops) {
-  int held = 0, most = 0;
+// Chunks that a rank holds at most, from their forward to their weights' gradient, and the first forward above `limit`.
+struct MostHeld {
+  int chunks = 0;
+  const Op* above = nullptr;
+};
+MostHeld most_held(const std::vector<Op>& ops, int limit) {
+  MostHeld most;
+  int held = 0;
   for (const Op& op : ops) {
-    if (op.kind == Kind::F) most = std::max(most, ++held);
+    if (op.kind == Kind::F) most.chunks = std::max(most.chunks, ++held);
+    if (op.kind == Kind::F && held > limit && most.above == nullptr) most.above = &op;
     if (op.kind == Kind::BW || op.kind == Kind::W) --held;
   }
   return most;
+}
+
+// "" or the first op that has more in flight than the plan allows.
+std::string over_the_limit(const GivenSchedule& given, const std::string& file, const ScheduleShape& shape) {
+  if (shape.most_in_flight <= 0) return "";
+  int least = 0;
+  std::string what;
+  for (std::size_t k = 0; k < given.compute.size(); ++k) {
+    const MostHeld most = most_held(given.compute[k], shape.most_in_flight * shape.virtual_stages);
+    least = std::max(least, (most.chunks + shape.virtual_stages - 1) / shape.virtual_stages);
+    if (most.above != nullptr && what.empty())
+      what = file + " has more in flight than plan.most_in_flight: " + std::to_string(shape.most_in_flight) + " from " +
+             label(*most.above) + " on rank " + std::to_string(k) + " on";
+  }
+  if (what.empty()) return "";
+  return what + "; use " + std::to_string(least) + ", or find an order with less: pipewright schedule --memory-cap";
 }
 
 std::string given_order_refusal(const ScheduleShape& shape) {
@@ -35,14 +57,7 @@ std::string given_order_refusal(const ScheduleShape& shape) {
     return file + " runs " + std::to_string(given.micro_batches) + " micro-batches, the plan has " +
            std::to_string(shape.micro_batches) +
            ": set training.micro_batches: " + std::to_string(given.micro_batches) + ", or another batch";
-  for (std::size_t k = 0; k < given.compute.size() && shape.most_in_flight > 0; ++k)
-    if (const int held = most_chunks_held(given.compute[k]); held > shape.most_in_flight * shape.virtual_stages) {
-      const int batches = (held + shape.virtual_stages - 1) / shape.virtual_stages;
-      return file + " has " + std::to_string(batches) + " micro-batches in flight on rank " + std::to_string(k) +
-             ", more than plan.most_in_flight: " + std::to_string(shape.most_in_flight) +
-             "; allow more, or find an order with less: pipewright schedule --memory-cap";
-    }
-  return "";
+  return over_the_limit(given, file, shape);
 }
 
 Schedule given_order_schedule(const ScheduleShape& shape) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -284,6 +285,16 @@ ZeroBubbleTimes with_equal_room(ZeroBubbleTimes times) {
   return times;
 }
 
+// Rounds go through the stages in step: where passes are unequal none may complete. The order for mean times is one for
+// the plan's own, too, if not made for them.
+ZeroBubbleTimes with_equal_times(ZeroBubbleTimes times) {
+  for (auto* const of : {&times.forward, &times.input, &times.weights}) {
+    const std::int64_t sum = std::accumulate(of->begin(), of->end(), std::int64_t{0});
+    std::fill(of->begin(), of->end(), std::max<std::int64_t>(1, sum / std::ssize(*of)));
+  }
+  return times;
+}
+
 // A list for each stage; from a cap of 2 K chunks on, the memory of 1F1B, there is an order if all chunks hold the same.
 // Empty where none is found.
 std::vector<std::vector<Op>> zero_bubble_v_order(const OrderProblem& problem) {
@@ -292,6 +303,7 @@ std::vector<std::vector<Op>> zero_bubble_v_order(const OrderProblem& problem) {
   if (auto run = best_zbv_run(micro_batches, times)) return std::move(*run).orders();
   const ZeroBubbleTimes equal_room = with_equal_room(times);
   if (auto run = best_zbv_run(micro_batches, equal_room)) return std::move(*run).orders();
+  if (auto run = best_zbv_run(micro_batches, with_equal_times(equal_room))) return std::move(*run).orders();
   return {};
 }
 

@@ -123,3 +123,21 @@ TEST_CASE("A time limit ends the search and says so") {
 
 }  // namespace
 }  // namespace pipewright::tests
+
+TEST_CASE("schedule: plan.most_in_flight is the room, unless a cap is asked for; the order is simulated without it") {
+  const Scratch scratch;
+  for (const char* scenario : {"search", "zb_auto", "v_auto"})
+    for (const std::vector<std::string>& cap : {std::vector<std::string>{}, {"--memory-cap", "1.5x"}}) {
+      CAPTURE(scenario);
+      std::vector<std::string> arguments = {"schedule",
+                                            std::string("scenarios/schedules/") + scenario + ".yaml",
+                                            "--evaluations",
+                                            "300",
+                                            "-o",
+                                            scratch.path("x.schedule.csv")};
+      arguments.insert(arguments.end(), cap.begin(), cap.end());
+      const ProgramRun run = run_program(arguments);
+      CHECK(run.status == 0);
+      CHECK(contains(run.err, "--set plan.most_in_flight=null"));
+    }
+}

@@ -385,7 +385,8 @@ TEST_CASE("cells that run at once: the published times of every order with pairs
   CHECK(met.size() >= 3);
 }
 
-TEST_CASE("the optima of small problems: none is below the finder's bound, and it finds nearly all of them") {
+TEST_CASE(
+    "the optima of small problems: none is below the finder's bound, and it finds all of them, nearly all at once") {
   std::ifstream in(published() + "optimum.csv");
   std::string line;
   std::getline(in, line);
@@ -412,6 +413,10 @@ TEST_CASE("the optima of small problems: none is below the finder's bound, and i
     CHECK(found.bound.value <= number(10));
     CHECK(found.order.of(problem.measure) >= number(10));
     ++problems, proven += found.bound.value == number(10), equal += found.order.of(problem.measure) == number(10);
+    bool met = found.order.of(problem.measure) == number(10);
+    for (std::uint64_t seed = 1; !met && seed <= 3; ++seed)
+      met = find_order(problem, {.evaluations = 200'000, .seed = seed}).order.of(problem.measure) == number(10);
+    CHECK(met);
   }
   CHECK(problems > 300);
   CHECK(proven >= problems * 95 / 100);

@@ -102,7 +102,7 @@ TEST_CASE("a layout is searched once for each value that matters to it, and once
   CHECK(both == all + found_of(one, 5).layouts);
 }
 
-TEST_CASE("switches alone may be open, and what is asked next has the best plan's") {
+TEST_CASE("switches alone may be open, and each plan has its own") {
   const Scenario scenario =
       four_blocks("{stages: 1, data_parallel: 2, context_parallel: 2, schedule: 1f1b, context_exchange: auto}", "0");
   const SearchAnswer found = found_of(scenario);
@@ -111,16 +111,17 @@ TEST_CASE("switches alone may be open, and what is asked next has the best plan'
   for (const Found& each : found.plans)
     exchanges.insert(values(each).at("context_exchange"));
   CHECK(exchanges == std::set<std::string>{"ring", "all_gather", "all_to_all"});
-  const Scenario next = with_switches_of(found.plans.back(), scenario);
-  CHECK(next.plan.open.count("context_exchange") == 0);
-  CHECK(next.plan.context_exchange.value == found.plans.back().scenario->plan.context_exchange.value);
+  const Scenario& last = *found.plans.back().scenario;
+  CHECK((last.plan.context_exchange.value == ContextExchange::Ring) ==
+        (values(found.plans.back()).at("context_exchange") == "ring"));
 }
 
 TEST_CASE("values that are not there, and too many combinations, are refused with a way out") {
   const auto refused = [](const std::string& plan) {
     return error_of([&] { static_cast<void>(found_of(four_blocks("{" + kRest + plan + "}"))); });
   };
-  CHECK(refused(", bucket: {auto: [25 MB, megatron]}").find("unknown \"25 MB\"; known: pytorch, megatron, deepspeed") !=
+  CHECK(refused(", bucket: {auto: [25 MB, megatron]}")
+            .find("plan.bucket: \"25 MB\" is not searched; auto lists pytorch, megatron, deepspeed") !=
         std::string::npos);
   CHECK(refused(", context_exchange: auto, context_split: auto, gradient_sync: auto, bucket: auto")
             .find("plan.context_exchange, plan.context_split, plan.gradient_sync, plan.bucket leave more than 64") !=
@@ -137,7 +138,8 @@ TEST_CASE("of open switches a framework keeps what launch writes") {
         text += fmt::format("{} {} ", key, open->second.among.empty() ? 0 : open->second.among.size());
     return text;
   };
-  CHECK(left(Framework::Torchtitan) == "context_exchange 1 reshard_after_forward 0 ");
+  CHECK(left(Framework::Torchtitan) == "reshard_after_forward 0 ");
+  CHECK(narrowed(scenario, Framework::Torchtitan).scenario.plan.context_exchange.value == ContextExchange::AllGather);
   CHECK(left(Framework::Megatron) == "context_exchange 0 ");
   const Narrowed narrow = narrowed(scenario, Framework::Torchtitan);
   const auto found = search(narrow.scenario, {.top = 40, .gap = 0, .within = narrow.within, .kept = narrow.keys});
@@ -145,4 +147,40 @@ TEST_CASE("of open switches a framework keeps what launch writes") {
     CAPTURE(in_words(each.layout));
     CHECK(nearest_plan(*each.scenario, each.plan, Framework::Torchtitan).differences == std::vector<std::string>{});
   }
+}
+
+TEST_CASE("buckets matter wherever gradients are reduced in them; what a value lacks is told") {
+  const std::string rest = "stages: 1, data_parallel: 4, schedule: 1f1b";
+  for (const char* zero : {"0", "1", "2"}) {
+    CAPTURE(zero);
+    double best = std::numeric_limits<double>::infinity();
+    for (const char* bucket : {"pytorch", "megatron"})
+      best = std::min(best, found_of(four_blocks("{" + rest + ", bucket: " + bucket + "}", zero)).plans.front().value);
+    const SearchAnswer open = found_of(four_blocks("{" + rest + ", bucket: {auto: [pytorch, megatron]}}", zero));
+    CHECK(open.plans.front().value == doctest::Approx(best).epsilon(1e-12));
+    CHECK(open.bound <= best);
+    CHECK(values(open.plans.front()).contains("bucket"));
+  }
+  const SearchAnswer two_level = found_of(four_blocks(
+      "{stages: 1, data_parallel: 2, context_parallel: 2, schedule: 1f1b, context_exchange: {auto: [two_level, ring]}}",
+      "0"));
+  CHECK(std::any_of(two_level.left_out.begin(), two_level.left_out.end(),
+                    [](const auto& each) { return each.first.starts_with("context_exchange: two_level: "); }));
+  const Scenario replicas = four_blocks("{stages: auto, replicas: auto, schedule: 1f1b, gradient_sync: auto}", "0");
+  CHECK(error_of([&] {
+          static_cast<void>(found_of(replicas));
+        }).find("plan.gradient_sync: auto is not searched beside stages with replicas") != std::string::npos);
+}
+
+TEST_CASE("once there is a plan, a limit leaves out what is left, and the bound with it") {
+  const Scenario scenario = four_blocks("{" + kRest + ", context_exchange: auto, gradient_sync: auto}");
+  int asked = 0;
+  SearchOptions options{.top = 3, .gap = 0, .time_limit = 1000};
+  options.stop = [&] { return ++asked > 60; };
+  const auto found = search(scenario, options);
+  if (const auto* answer = std::get_if<SearchAnswer>(&found)) {
+    CHECK(answer->ended == Ended::Interrupted);
+    CHECK(answer->bound == 0);
+  }
+  CHECK(layouts_of_switches(scenario) == found_of(scenario).layouts);
 }

@@ -237,10 +237,11 @@ TEST_CASE("an order with more in flight than plan.most_in_flight is refused, wit
   CHECK(rule->refusal(shape) == "");  // no limit
   for (const int most : {1, 2, 3}) {
     shape.most_in_flight = most;
+    const std::string above = most == 1 ? "0F1" : "0F2";
     CHECK(rule->refusal(shape) ==
           (most == 3 ? ""
-                     : "x.csv has 3 micro-batches in flight on rank 0, more than plan.most_in_flight: " +
-                           std::to_string(most) +
-                           "; allow more, or find an order with less: pipewright schedule --memory-cap"));
+                     : "x.csv has more in flight than plan.most_in_flight: " + std::to_string(most) + " from " + above +
+                           " on rank 0 on; use 3, or find an order with less: pipewright "
+                           "schedule --memory-cap"));
   }
 }
