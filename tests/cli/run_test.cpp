@@ -37,6 +37,25 @@ TEST_CASE("run: gradients are bit-identical to one worker's") {
   CHECK(contains(run.out, "635776 values, 0 differ"));
 }
 
+TEST_CASE("run: Chimera with forward doubling, gradients bit-identical to one worker's") {
+  for (const int stages : {2, 4, 8}) {
+    CAPTURE(stages);
+    std::vector<std::string> arguments = {"run", "scenarios/validation/two-stage-gpipe.yaml", "--check", "gradients"};
+    for (const std::string& change :
+         {std::string(
+              "model={name: chain, input_shape: [5], layers: [{name: body, repeat: 7, ops: [{op: linear, features: "
+              "5}, {op: tanh}]}, {name: loss, ops: [{op: linear, features: 5}, {op: cross_entropy}]}]}"),
+          std::string("cluster.node.devices=8"), fmt::format("plan.stages={}", stages),
+          std::string("plan.schedule=chimera"), std::string("plan.forwards_at_once=2"),
+          fmt::format("training.micro_batches={}", 2 * stages)})
+      arguments.insert(arguments.end(), {"--set", change});
+    const ProgramRun run = run_program(arguments);
+    CAPTURE(run.err);
+    CHECK(run.status == 0);
+    CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
+  }
+}
+
 TEST_CASE("run: every key of `run:` is an option of run and of validate") {
   const std::vector<SectionDoc> docs = run_docs();
   for (const std::string command : {"run", "validate"}) {

@@ -174,6 +174,7 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
     CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
     CHECK(span == Time{std::stoll(each.at("longest"))});
     CHECK(peaks == each.at("peak_until_w"));
+    CHECK(joined(most_held(schedule, 1, 0)) == each.at("peak_until_i"));
     met.insert(each.at("schedule"));
   }
   CHECK(met == std::set<std::string>{"chimera", "dualpipe", "dualpipev", "hanayo_greedy", "interleaved_1f1b",
@@ -238,6 +239,8 @@ TEST_CASE("the published orders that are made for times and a limit of memory co
     }
     CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
     CHECK(span == Time{std::stoll(each.at("longest"))});
+    CHECK(joined(most_held(schedule, 1, 1)) == each.at("peak_until_w"));
+    CHECK(joined(most_held(schedule, 1, 0)) == each.at("peak_until_i"));
     ++met[each.at("schedule")];
   }
   CHECK(met.size() == 3);

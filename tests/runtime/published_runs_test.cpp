@@ -1,4 +1,4 @@
-// Orders that PyTorch's schedules write, read from their files and run for real on two to four workers. A program of its
+// Orders that PyTorch's schedules write, read from their files and run for real on two to eight workers. A program of its
 // own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the source tree) the test runner
 // shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
@@ -64,12 +64,12 @@ std::vector<Row> rows_of(const std::string& file) {
   return rows;
 }
 
-// Sixteen small layers, for two to four workers of up to four chunks each.
+// Sixteen small layers, for two to eight workers of up to eight chunks each.
 std::vector<std::string> changes_for(const Row& order) {
   return {
       "model={name: chain, input_shape: [5], layers: [{name: body, repeat: 15, ops: [{op: linear, features: 5}, {op: "
       "tanh}]}, {name: loss, ops: [{op: linear, features: 5}, {op: cross_entropy}]}]}",
-      "cluster.node.devices=4",
+      "cluster.node.devices=8",
       "plan.schedule={file: " + data_folder() + "orders/" + order.at("order") + "}",
       "plan.stages=" + order.at("K"),
       "plan.virtual_stages=" + order.at("v"),
@@ -96,13 +96,16 @@ std::string most_in_flight(const RunCase& run, const std::vector<WorkerResult>& 
   return text;
 }
 
-// Of PyTorch's, those of two to four workers and eight micro-batches at most.
+// Of PyTorch's, those of two to eight workers, a layer or more for each chunk, and sixteen micro-batches at most.
 std::vector<Row> small_orders() {
   std::vector<Row> orders = rows_of("manifest.csv");
   std::erase_if(orders, [](const Row& row) {
     return !row.at("source_repo").starts_with("pytorch") && row.at("function").find("pytorch") == std::string::npos;
   });
-  std::erase_if(orders, [](const Row& row) { return std::stoi(row.at("K")) > 4 || std::stoi(row.at("M")) > 8; });
+  std::erase_if(orders, [](const Row& row) {
+    return std::stoi(row.at("K")) > 8 || std::stoi(row.at("K")) * std::stoi(row.at("v")) > 16 ||
+           std::stoi(row.at("M")) > 16;
+  });
   return orders;
 }
 
