@@ -309,8 +309,11 @@ std::vector<ScalingSeries> weak_scaling(const MeasuredTable& table, const std::v
       const double longer = (after / last.runs) / (before / first.runs);
       return is_rate(table) ? longer : 1 / longer;
     };
-    result.push_back({fmt::format("{}", fmt::join(of.begin() + 1, of.end() - 1, " ")), least, most,
-                      speed(first.measured, last.measured), speed(first.predicted, last.predicted)});
+    std::string name;
+    for (auto word = of.begin() + 1; word != of.end() - 1; ++word)
+      if (!word->empty()) name += (name.empty() ? "" : " ") + *word;
+    result.push_back(
+        {std::move(name), least, most, speed(first.measured, last.measured), speed(first.predicted, last.predicted)});
   }
   return result;
 }
