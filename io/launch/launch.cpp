@@ -33,9 +33,10 @@ std::string figures(const Report& report) {
 }  // namespace
 
 std::vector<std::string> stand_ins(std::string_view target, std::string_view layers_refused) {
-  if (target == "torch" && layers_refused.empty()) return {"data: random samples stand in the file; put yours in"};
+  if (target == "torch" && layers_refused.empty())
+    return {"data: the file has random samples; replace them with yours"};
   if (target != "torch" && target != "deepspeed") return {};
-  return {fmt::format("layers and data: made-up ones of width {} stand in the file; put yours in", kMadeUpWidth)};
+  return {fmt::format("layers and data: the file has made-up ones of width {}; replace them with yours", kMadeUpWidth)};
 }
 
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,

@@ -237,7 +237,7 @@ constexpr Field<MeasuredTable> kMeasuredTable[] = {
     {"weak_scaling", "{by: list of column heads, batch: column head}",
      "rows that agree in these columns, and in the batch of each device, form a series: how much slower a device is on "
      "the "
-     "most devices than on the least stands beside the prediction",
+     "most devices than on the least is printed next to the prediction",
      read_weak_scaling},
     {"devices", "column head", "how many devices the run used; default: what the layout takes",
      read_as<&MeasuredTable::devices>},

@@ -195,7 +195,7 @@ class SwitchSearch {
   }
 
  private:
-  // A part that has no layout counts nowhere; what a value lacks is told with the combinations that make none.
+  // A part without layouts is not counted. A value that cannot be priced is reported among the combinations that make no layout.
   void search_part(const Combination& part, double seconds) {
     SearchOptions own = options_;
     own.time_limit = seconds;
@@ -212,6 +212,9 @@ class SwitchSearch {
         without_ = found;
       }
       merged_.take(found);
+    } catch (const OverflowError& error) {
+      merged_.one_is_left_out();
+      if (!refused_) refused_ = error;
     } catch (const InputError& error) {
       if (error.is(ErrorCode::TooLarge)) throw;
       if (error.is(ErrorCode::NoCombination)) {

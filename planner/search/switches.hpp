@@ -30,7 +30,7 @@ bool asks_for_switches(const Scenario& scenario);
 
 // Searches all combinations of the values, one after the other, each in an even share of the time that is left: layouts
 // to which a switch says nothing are searched once. The bound is the least of all of them; once there is a plan, a limit
-// leaves out the rest, and there is none. A value that no layout can have is told in SearchLog::left_out.
+// leaves out the rest, and there is none. A value that no layout can have is reported in SearchLog::left_out.
 // Throws InputError where no combination can be searched, where there are more than 64, and with replicas.
 //                                                                        tests/planner/switches_test.cpp
 SearchResult search_switches(const Scenario& scenario, const SearchOptions& options);

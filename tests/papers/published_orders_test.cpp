@@ -3,10 +3,8 @@
 // source tree) the test runner shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -29,47 +27,15 @@
 #include "sim/schedules/table.hpp"
 #include "sim/simulate.hpp"
 #include "sim/static_order.hpp"
-#include "tests/support/run_program.hpp"
+#include "tests/support/published_schedules.hpp"
 
 using namespace pipewright::tests;
 
 namespace {
 
-std::string published() {
-  const char* data = std::getenv("PIPEWRIGHT_TEST_DATA");
-  const std::string folder = (data ? data : source_folder() + "/../shared/data") + "/schedules/";
-  if (!std::filesystem::exists(folder + "cases.csv")) {
-    std::printf("skipped: no cases.csv in %s (PIPEWRIGHT_TEST_DATA names the folder above)\n", folder.c_str());
-    std::exit(77);
-  }
-  return folder;
-}
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> parts;
-  std::istringstream text(line);
-  for (std::string part; std::getline(text, part, ',');) {
-    if (part.ends_with('\r')) part.pop_back();
-    parts.push_back(part);
-  }
-  return parts;
-}
-
-using Case = std::map<std::string, std::string>;  // by head of the column
-
+using Case = PublishedRow;
 std::vector<Case> cases() {
-  std::ifstream in(published() + "cases.csv");
-  std::string line;
-  std::getline(in, line);
-  const std::vector<std::string> heads = cells_of(line);
-  std::vector<Case> all;
-  while (std::getline(in, line)) {
-    const std::vector<std::string> cells = cells_of(line);
-    REQUIRE(cells.size() == heads.size());
-    for (std::size_t i = 0; i < heads.size(); ++i)
-      (i == 0 ? all.emplace_back() : all.back())[heads[i]] = cells[i];
-  }
-  return all;
+  return published_rows("cases.csv");
 }
 
 // F, I and W of a chunk, and B = I + W, alike on all; a transfer is a latency.

@@ -2,12 +2,7 @@
 // own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the source tree) the test runner
 // shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,54 +10,14 @@
 
 #include "tests/runtime/run_case.hpp"
 #include "tests/runtime/sequential_steps.hpp"
-#include "tests/support/run_program.hpp"
+#include "tests/support/published_schedules.hpp"
 
 using namespace pipewright::tests;
 using namespace pipewright::tests::runtime_test;
 
 namespace {
 
-std::string data_folder() {
-  const char* data = std::getenv("PIPEWRIGHT_TEST_DATA");
-  const std::string folder = (data ? data : source_folder() + "/../shared/data") + "/schedules/";
-  if (!std::filesystem::exists(folder + "manifest.csv")) {
-    std::printf("skipped: no manifest.csv in %s (PIPEWRIGHT_TEST_DATA names the folder above)\n", folder.c_str());
-    std::exit(77);
-  }
-  return folder;
-}
-
-using Row = std::map<std::string, std::string>;  // by head of the column
-
-// Cells may stand in quotes, and hold commas then.
-std::vector<std::string> cells_in(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line)
-    if (c == '"')
-      quoted = !quoted;
-    else if (c == ',' && !quoted)
-      cells.emplace_back();
-    else if (c != '\r')
-      cells.back() += c;
-  return cells;
-}
-
-std::vector<Row> rows_of(const std::string& file) {
-  std::ifstream in(data_folder() + file);
-  std::string line;
-  std::getline(in, line);
-  const std::vector<std::string> heads = cells_in(line);
-  std::vector<Row> rows;
-  while (std::getline(in, line)) {
-    const std::vector<std::string> cells = cells_in(line);
-    REQUIRE(cells.size() == heads.size());
-    Row& row = rows.emplace_back();
-    for (std::size_t i = 0; i < heads.size(); ++i)
-      row[heads[i]] = cells[i];
-  }
-  return rows;
-}
+using Row = PublishedRow;
 
 // Sixteen small layers, for two to eight workers of up to eight chunks each.
 std::vector<std::string> changes_for(const Row& order) {
@@ -70,7 +25,7 @@ std::vector<std::string> changes_for(const Row& order) {
       "model={name: chain, input_shape: [5], layers: [{name: body, repeat: 15, ops: [{op: linear, features: 5}, {op: "
       "tanh}]}, {name: loss, ops: [{op: linear, features: 5}, {op: cross_entropy}]}]}",
       "cluster.node.devices=8",
-      "plan.schedule={file: " + data_folder() + "orders/" + order.at("order") + "}",
+      "plan.schedule={file: " + published() + "orders/" + order.at("order") + "}",
       "plan.stages=" + order.at("K"),
       "plan.virtual_stages=" + order.at("v"),
       "training.micro_batches=" + order.at("M")};
@@ -98,7 +53,7 @@ std::string most_in_flight(const RunCase& run, const std::vector<WorkerResult>& 
 
 // Of PyTorch's, those of two to eight workers, a layer or more for each chunk, and sixteen micro-batches at most.
 std::vector<Row> small_orders() {
-  std::vector<Row> orders = rows_of("manifest.csv");
+  std::vector<Row> orders = published_rows("manifest.csv");
   std::erase_if(orders, [](const Row& row) {
     return !row.at("source_repo").starts_with("pytorch") && row.at("function").find("pytorch") == std::string::npos;
   });
@@ -113,7 +68,7 @@ std::vector<Row> small_orders() {
 
 TEST_CASE("PyTorch's orders run for real: the bits of one worker, memory as counted, as many in flight as published") {
   std::map<std::string, std::string> peaks;  // by order
-  for (const Row& row : rows_of("cases.csv"))
+  for (const Row& row : published_rows("cases.csv"))
     peaks[row.at("order")] = row.at("peak_until_w");
   std::map<std::string, int> ran;
   for (const Row& order : small_orders()) {
