@@ -291,7 +291,7 @@ std::vector<ScalingSeries> weak_scaling(const MeasuredTable& table, const std::v
   std::map<std::vector<std::string>, std::map<std::int64_t, Mean>> series;
   std::vector<std::vector<std::string>> order;
   for (const PredictedRun& each : runs) {
-    if (!each.error(0)) continue;
+    if (!each.error(0) || each.run.series.empty()) continue;
     std::vector<std::string> of = each.run.series;
     of.insert(of.begin(), each.run.group);
     auto& sizes = series[of];

@@ -96,6 +96,7 @@ struct MeasuredTable {
   // batch on each device.
   std::vector<std::string> weak_scaling;
   std::string weak_batch;
+  RowTest weak_when;                    // rows that belong to a series; empty: all
   RowTest failed;                       // empty: none did
   std::string devices;                  // head of the column with the number of devices; "": there is none
   std::int64_t fit_every = 0;           // lines 14, 28, ... of every file, the header being line 1; 0: none
@@ -123,7 +124,7 @@ struct MeasuredRun {
   std::vector<std::optional<double>> figures;  // by figure, SI base units
   std::vector<bool> in_subset;                 // by subset
   std::vector<std::string> by;                 // cells of the columns of MeasuredTable::by
-  std::vector<std::string> series;             // likewise of MeasuredTable::weak_scaling; then the batch of a device
+  std::vector<std::string> series;             // likewise of weak_scaling, then the batch of a device; none: no series
   RunState state = RunState::Compared;
   std::string why;      // left out, missing
   bool fitted = false;  // a constant was fitted on it: no prediction

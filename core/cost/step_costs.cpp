@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/cost/amax_reductions.hpp"
 #include "core/cost/buckets.hpp"
 #include "core/cost/cell_parts.hpp"
 #include "core/cost/contention.hpp"
@@ -211,7 +212,8 @@ Time update_time(const Plan& plan, StageId stage, const Scenario& scenario, cons
       source.cast(low_precision_parameters(scenario, layers)));
 }
 
-std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost) {
+std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost,
+                            const std::vector<Time>& amax_reduction) {
   std::vector<Time> duration(static_cast<std::size_t>(plan.chunks()) * kKinds);
   const Model& model = cost.scenario().model;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
@@ -223,9 +225,11 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     const auto op = [&](Time time) { return checked_sum(time, overhead); };
     Time* const row = &duration[static_cast<std::size_t>(v) * kKinds];
     const GatherCopies copies = gather_copies(plan, v, cost.scenario());
-    const Time gathered = source.copy(copies.backward), reduced = source.copy(copies.gradients);
+    const bool scaled = !amax_reduction.empty() && low_precision_parameters(cost.scenario(), range) > 0;
+    const Time amax = scaled ? amax_reduction[at(plan.stage_of(v))] : Time{};
+    const Time gathered = checked_sum(source.copy(copies.backward), amax), reduced = source.copy(copies.gradients);
     row[of(Kind::R)] = op(times.forward);
-    row[of(Kind::F)] = checked_sum(row[of(Kind::R)], source.copy(copies.forward));
+    row[of(Kind::F)] = checked_sum(row[of(Kind::R)], checked_sum(source.copy(copies.forward), amax));
     row[of(Kind::BW)] = checked_sum(op(times.both), checked_sum(gathered, reduced));
     row[of(Kind::B)] = checked_sum(op(times.input), gathered);
     row[of(Kind::W)] = checked_sum(op(times.weight), reduced);
@@ -341,7 +345,7 @@ std::vector<int> loads_for(int workers, std::vector<int> loads) {
 
 // What the ops of cells compute, and what they wait for meanwhile.
 StepCosts::Together together(const Plan& plan, const CostModel& cost, const OnStages& all,
-                             const std::vector<Time>& duration) {
+                             const std::vector<Time>& duration, const std::vector<Time>& amax) {
   StepCosts::Together result{
       .parts = {}, .share = plan.exchange_share.value, .delay_wgrad = plan.delay_wgrad.value, .pair = std::nullopt};
   if (plan.pair_time) result.pair = plan.pair_time->value;
@@ -351,7 +355,7 @@ StepCosts::Together together(const Plan& plan, const CostModel& cost, const OnSt
   exchange = exchange == ExpertExchange::AllGather ? ExpertExchange::Unpriced : ExpertExchange::OnlySorted;
   const CostModel without(alone);
   const OnStages computing(plan, without, plan.micro_batch_size);
-  const std::vector<Time> computed = durations(plan, computing, without);
+  const std::vector<Time> computed = durations(plan, computing, without, amax);
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const StageId stage = plan.stage_of(v);
     const CellParts parts(plan, v, cost.scenario().model, cost.source(all.class_of(stage)), all.of(stage),
@@ -413,29 +417,32 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   const OnStages full(plan, cost, plan.micro_batch_size);
   const bool ragged = plan.last_micro_batch_size != plan.micro_batch_size;
   const OnStages last = ragged ? OnStages(plan, cost, plan.last_micro_batch_size) : full;
-  costs.duration = durations(plan, full, cost);
-  costs.duration_last = ragged ? durations(plan, last, cost) : costs.duration;
+  const std::vector<Time> amax = amax_reductions(plan, cost);
+  costs.duration = durations(plan, full, cost, amax);
+  costs.duration_last = ragged ? durations(plan, last, cost, amax) : costs.duration;
   for (int slice = 0; plan.uneven_slices() && slice < costs.shape.slices; ++slice) {
     const OnStages of_slice(plan, cost, plan.micro_batch_size, 0, slice);
-    costs.slices.push_back({durations(plan, of_slice, cost), ready_before_end(plan, cost, of_slice)});
+    costs.slices.push_back({durations(plan, of_slice, cost, amax), ready_before_end(plan, cost, of_slice)});
   }
-  if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, full, costs.duration);
+  if (plan.pairs.value == Pairs::Fused) costs.together = together(plan, cost, full, costs.duration, amax);
   if (costs.shape.seating().any_reduced())
     costs.contention = contention_of(plan, cost, costs.duration, [&](const CostModel& beside) {
-      return durations(plan, OnStages(plan, beside, plan.micro_batch_size), beside);
+      return durations(plan, OnStages(plan, beside, plan.micro_batch_size), beside, amax);
     });
   costs.tensor_flows = tensor_flows(
       plan, cost, costs,
       [&](const CostModel& without, bool of_last) {
         const auto size = of_last ? plan.last_micro_batch_size : plan.micro_batch_size;
-        return durations(plan, OnStages(plan, without, size), without);
+        return durations(plan, OnStages(plan, without, size), without, amax);
       },
       [&](WorkerId worker) { return placed.device(worker); });
   if (scenario.cluster.classes() == 1)
     for (const int active : loads_for(plan.workers(), cost.source().loads())) {
-      StepCosts::Load load{active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost), {}};
-      load.duration_last =
-          ragged ? durations(plan, OnStages(plan, cost, plan.last_micro_batch_size, active), cost) : load.duration;
+      StepCosts::Load load{
+          active, durations(plan, OnStages(plan, cost, plan.micro_batch_size, active), cost, amax), {}};
+      load.duration_last = ragged
+                               ? durations(plan, OnStages(plan, cost, plan.last_micro_batch_size, active), cost, amax)
+                               : load.duration;
       costs.loads.push_back(std::move(load));
     }
   const auto tensors_of = [&](const OnStages& on_stages) {
@@ -475,6 +482,7 @@ StepPricer::StepPricer(Plan shell, const CostModel& cost)
   for (int slice = 0; plan_.uneven_slices() && slice < plan_.slices->value; ++slice)
     slices_.push_back(cost.layers(plan_.micro_batch_size, 0, 0, slice));
   sending_ = std::make_shared<Sending>(plan_, cost.scenario().cluster, cost.topology());
+  amax_reductions_ = amax_reductions(plan_, cost);
   exchanges_.resize(at(plan_.stages));
   prices_.resize(exchanges_.size()), gathers_.resize(exchanges_.size());
 }
@@ -500,11 +508,11 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   costs.shape = schedule_shape(plan_, scenario.model, scenario.training);
   const SimulatedCopies placed(plan_, cost_.topology(), fold_.get());
   costs.shape.data_parallel = placed.count();
-  costs.duration = durations(plan_, OnAllAlike{full_}, cost_);
+  costs.duration = durations(plan_, OnAllAlike{full_}, cost_, amax_reductions_);
   costs.duration_last = costs.duration;
   for (const LayerCosts& slice : slices_)
-    costs.slices.push_back(
-        {durations(plan_, OnAllAlike{slice}, cost_), ready_before_end(plan_, cost_, OnAllAlike{slice})});
+    costs.slices.push_back({durations(plan_, OnAllAlike{slice}, cost_, amax_reductions_),
+                            ready_before_end(plan_, cost_, OnAllAlike{slice})});
   EdgeTraffic tensors = edge_traffic(plan_, scenario.model, full_.activation, over_);
   costs.edges = std::move(tensors.edges);
   check_pairs(costs, scenario.plan.replicas.place);

@@ -56,6 +56,7 @@ class StepPricer {
   LayerCosts full_;
   std::vector<LayerCosts> slices_;  // where they take unequal times
   TensorsOverCuts over_;
+  std::vector<Time> amax_reductions_;  // by stage
   std::shared_ptr<const Fold> fold_;
   std::shared_ptr<Sending> sending_;
   // By stage, as they are asked for. Stages whose workers lie alike in nodes wired alike share one: times are the same.

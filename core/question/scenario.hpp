@@ -113,6 +113,8 @@ enum class LowPrecision : std::uint8_t {
   Mxfp8,          // per 32 values                                                                     [MX23]
   Nvfp4,          // fp4, per 16 values, and one per tensor                                            [NVFP4_25]
 };
+// Who agrees on the largest values that fp8_delayed scales by.               core/cost/amax_reductions.hpp
+enum class AmaxReduction : std::uint8_t { All, TensorParallel, None };
 enum class CostSourceKind { Explicit, Roofline, Uniform, Profile };
 
 // Fields that a scenario leaves to the planner, by key ("stages"): `auto`, or {auto: [2, 4]}.
@@ -160,6 +162,7 @@ struct Training {
   bool checkpoint_early_stop = false;
   ExpertProducts expert_products = ExpertProducts::Fused;
   Placed<LowPrecision> low_precision{LowPrecision::None, {}};
+  Placed<AmaxReduction> amax_reduction{AmaxReduction::All, {}};
   std::optional<double>
       clip_grad_norm;  // the most that the norm over all gradients may be; absent: they stay as they are
   bool low_precision_weights = false;  // weights of those layers are kept, and gathered, in the fewer bits alone

@@ -363,7 +363,9 @@ void low_precision_flags(Flags& flags, const Training& training) {
   const char* const alone = training.low_precision_weights ? " --fp8-param-gather" : "";
   switch (training.low_precision.value) {
     case LowPrecision::None: return;
-    case LowPrecision::Fp8Delayed: return flags.add("--fp8-format hybrid --fp8-recipe delayed{}", alone);
+    case LowPrecision::Fp8Delayed:
+      return flags.add("--fp8-format hybrid --fp8-recipe delayed{}{}", alone,
+                       training.amax_reduction.value == AmaxReduction::TensorParallel ? " --tp-only-amax-red" : "");
     case LowPrecision::Fp8Tensorwise: return flags.add("--fp8-format hybrid --fp8-recipe tensorwise{}", alone);
     case LowPrecision::Fp8Blockwise: return flags.add("--fp8-format e4m3 --fp8-recipe blockwise{}", alone);
     case LowPrecision::Mxfp8: return flags.add("--fp8-format e4m3 --fp8-recipe mxfp8{}", alone);

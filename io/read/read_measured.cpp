@@ -204,6 +204,8 @@ void read_constants(Reader& reader, const At& at, MeasuredTable& table) {
 constexpr Field<MeasuredTable> kWeakScaling[] = {
     {"by", "list of column heads", "what names a series", read_as<&MeasuredTable::weak_scaling>, Need::Required},
     {"batch", "column head", "samples of a step on all devices", read_as<&MeasuredTable::weak_batch>, Need::Required},
+    {"when", "map of column heads and tests", "rows that belong to a series, see measured; default: all",
+     [](Reader& reader, const At& at, MeasuredTable& t) { read_test(reader, at, t.weak_when); }},
 };
 
 void read_weak_scaling(Reader& reader, const At& at, MeasuredTable& table) {
@@ -234,7 +236,7 @@ constexpr Field<MeasuredTable> kMeasuredTable[] = {
      read_entries<&MeasuredTable::subsets, kSubset>},
     {"by", "list of column heads", "each text of these columns has errors of its own: by model, by device",
      read_as<&MeasuredTable::by>},
-    {"weak_scaling", "{by: list of column heads, batch: column head}",
+    {"weak_scaling", "{by: list of column heads, batch: column head, when: map of column heads and tests}",
      "rows that agree in these columns, and in the batch of each device, form a series: how much slower a device is on "
      "the "
      "most devices than on the least is printed next to the prediction",

@@ -86,7 +86,7 @@ class RunReader {
     for (const auto* heads : {&table_.by, &table_.weak_scaling})
       for (const std::string& head : *heads)
         need(head);
-    need(table_.failed);
+    need(table_.failed), need(table_.weak_when);
     if (!table_.weak_batch.empty()) need(table_.weak_batch);
     if (!table_.devices.empty()) need(table_.devices);
     errors_.throw_if_any();  // nothing below can be read
@@ -197,8 +197,9 @@ class RunReader {
       run.in_subset.push_back(passes(subset.when));
     for (const std::string& head : table_.by)
       run.by.push_back(cell(head).text);
-    for (const std::string& head : table_.weak_scaling)
-      run.series.push_back(cell(head).text);
+    if (passes(table_.weak_when))
+      for (const std::string& head : table_.weak_scaling)
+        run.series.push_back(cell(head).text);
     if (const RowNote* note = first_passed(table_.left_out))
       run.state = RunState::LeftOut, run.why = note->text;
     else if (const RowNote* key = first_passed(table_.missing))
@@ -210,7 +211,7 @@ class RunReader {
 
   void values(MeasuredRun& run) {
     if (!table_.devices.empty()) run.devices = count(table_.devices).value_or(1);
-    if (!table_.weak_batch.empty()) {
+    if (!run.series.empty()) {
       const std::int64_t batch = count(table_.weak_batch).value_or(1), common = std::gcd(batch, run.devices);
       run.series.push_back(fmt::format("{}/{}", batch / common, run.devices / common));
     }

@@ -245,6 +245,11 @@ void complete(Scenario& scenario, const Yaml& root) {
     throw InputError(
         training.low_precision.place, "training.low_precision",
         fmt::format("needs training in 16 bits, not in {}; write precision: bf16", name(training.precision)));
+  if (training.amax_reduction.value != AmaxReduction::All && training.low_precision.value != LowPrecision::Fp8Delayed)
+    throw InputError(
+        training.amax_reduction.place, "training.amax_reduction",
+        "no other recipe than fp8_delayed has largest values of earlier passes; write low_precision: fp8_delayed, or "
+        "leave this out");
   settle(scenario.model, weight_bytes(training.precision), scenario.plan.split(), scenario.plan.tensor_parallel.place);
   if (scenario.model.order != scenario.plan.order.value.layers) {
     scenario.model = as_given(scenario.model);

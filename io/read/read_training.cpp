@@ -76,6 +76,10 @@ constexpr Field<Training> kTraining[] = {
      "of the products of linear layers and experts, in place of precision, by Transformer Engine's recipes; attention, "
      "head and routers stay as they are (roofline; device.peak.fp8 or fp4); default: none",
      changed<&Training::low_precision>},
+    {"amax_reduction", "all | tensor_parallel | none",
+     "of the largest values that low_precision: fp8_delayed scales by, behind every pass of a chunk: among all devices "
+     "that hold it, those of tensor parallelism (Megatron-LM's --tp-only-amax-red), or nobody; default: all",
+     changed<&Training::amax_reduction>},
     {"low_precision_weights", "true | false",
      "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "
      "default: "

@@ -84,6 +84,9 @@ inline constexpr Name<LowPrecision> kNames<LowPrecision>[] = {{"none", LowPrecis
                                                               {"fp8_blockwise", LowPrecision::Fp8Blockwise},
                                                               {"mxfp8", LowPrecision::Mxfp8},
                                                               {"nvfp4", LowPrecision::Nvfp4}};
+template <>
+inline constexpr Name<AmaxReduction> kNames<AmaxReduction>[] = {
+    {"all", AmaxReduction::All}, {"tensor_parallel", AmaxReduction::TensorParallel}, {"none", AmaxReduction::None}};
 // As Megatron-LM's --recompute-modules.
 template <>
 inline constexpr Name<BucketRule> kNames<BucketRule>[] = {

@@ -84,6 +84,8 @@ constexpr UsualName kUsualKeys[] = {
     {"float8", "training.low_precision"},
     {"fp4", "training.low_precision"},
     {"fp4_recipe", "training.low_precision"},
+    {"reduce_amax", "training.amax_reduction"},
+    {"tp_only_amax_red", "training.amax_reduction: tensor_parallel"},
     {"fp8_param_gather", "training.low_precision_weights"},
     {"gbs", "training.global_batch_size"},
     {"global_batch", "training.global_batch_size"},

@@ -319,7 +319,11 @@ void settle_sharding(Training& training, Framework framework, const Told& differ
 // torchtitan's converters of linear layers: fp8 with a scale per row, and mxfp8, in compiled models.        [torchtitan26]
 void settle_low_precision(Training& training, Framework framework, const Told& differs) {
   LowPrecision& asked = training.low_precision.value;
+  AmaxReduction& amax = training.amax_reduction.value;
+  if (framework == Framework::Megatron && amax == AmaxReduction::None)
+    replace(amax, AmaxReduction::TensorParallel, differs, "amax_reduction: takes place there; tensor_parallel");
   if (framework == Framework::Megatron || asked == LowPrecision::None) return;
+  amax = AmaxReduction::All;  // says nothing of the recipe that takes this one's place
   if (std::exchange(training.low_precision_weights, false))
     differs("low_precision_weights: are not there; 16 bits are kept and gathered: false");
   if (framework != Framework::Torchtitan || asked == LowPrecision::Nvfp4) {

@@ -25,8 +25,8 @@ TEST_CASE("An unknown key names the nearest known one") {
   CHECK(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batchs: 4}"}) ==
         "x.yaml:3:33: unknown key \"training.micro_batchs\"; did you mean \"micro_batches\"? known: micro_batches, "
         "micro_batch_size, moments, "
-        "update_bytes, global_batch_size, ragged, master_weights, zero, precision, offload_weights, sharding, "
-        "execution and 11 more: docs/reference/scenario.md");
+        "update_bytes, global_batch_size, ragged, master_weights, zero, precision, amax_reduction, offload_weights, "
+        "sharding and 12 more: docs/reference/scenario.md");
   holds(error_in(ScenarioText{.training = "{batch_size: 1, micro_batches: 4}"}),
         "unknown key \"training.batch_size\"; did you mean \"global_batch_size\" or \"micro_batch_size\"? known: ");
   holds(error_in(ScenarioText{.more = "extra: 1\n"}), "x.yaml:5:1: unknown key \"extra\";");
@@ -101,6 +101,9 @@ TEST_CASE("What is not modelled is answered as such, and never with a key that m
         "x.yaml:3:62: training.precision: unknown \"mxfp8\": products alone compute in it; write bf16, and "
         "low_precision: mxfp8; known: fp32, tf32, fp16, bf16");
   holds(training("fp8_recipe: delayed"), "unknown key \"training.fp8_recipe\"; use training.low_precision");
+  holds(training("tp_only_amax_red: true"), "unknown key \"training.tp_only_amax_red\"; use training.amax_reduction: ");
+  holds(training("precision: bf16, low_precision: mxfp8, amax_reduction: none"),
+        "training.amax_reduction: no other recipe than fp8_delayed has largest values of earlier passes;");
   holds(training("low_precision: mxfp8"),
         "training.low_precision: needs training in 16 bits, not in fp32; write precision: bf16");
   holds(training("offload_weights: maybe"), "training.offload_weights: ");

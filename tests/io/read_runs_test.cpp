@@ -172,6 +172,9 @@ TEST_CASE("A series of weak scaling has the same texts, and the same batch on ea
   CHECK(runs[0].series == std::vector<std::string>{"8B", "3/1"});
   CHECK(runs[1].series == runs[0].series);
   CHECK(runs[2].series == std::vector<std::string>{"8B", "5/2"});
+  with.weak_when = {{"# GPUs", {choice("16")}}};
+  CHECK(parsed_runs(kHeader + "8B,8,24,2,1\n", with).at(0).series.empty());
+  CHECK(parsed_runs(kHeader + "8B,16,48,2,1\n", with).at(0).series == runs[0].series);
   with.weak_batch = "batch";
   CHECK(message_of([&] { parsed_runs(kHeader + "8B,8,24,2,1\n", with); }).find("has no column \"batch\"") !=
         std::string::npos);

@@ -158,6 +158,14 @@ TEST_CASE("linear layers in fewer bits, and what is run again, by Megatron-LM's 
   };
   CHECK(
       contains(flags_of("schedule: 1f1b", "low_precision: fp8_delayed"), "--fp8-format hybrid --fp8-recipe delayed\n"));
+  CHECK(contains(flags_of("schedule: 1f1b", "low_precision: fp8_delayed, amax_reduction: tensor_parallel"),
+                 "--fp8-recipe delayed --tp-only-amax-red\n"));
+  const auto nobody = [](Framework framework) {
+    return launched(with_experts("data_parallel: 8", "low_precision: fp8_delayed, amax_reduction: none"), framework)
+        .nearest;
+  };
+  CHECK(nobody(Framework::Megatron).differences.front() == "amax_reduction: takes place there; tensor_parallel");
+  CHECK(nobody(Framework::Torchtitan).scenario.training.amax_reduction.value == AmaxReduction::All);
   CHECK(contains(flags_of("schedule: 1f1b", "low_precision: mxfp8, low_precision_weights: true"),
                  "--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather\n"));
   CHECK(contains(flags_of("recompute: selective, recompute_modules: [layernorm, moe_act]", "zero: 1"),

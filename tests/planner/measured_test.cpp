@@ -243,6 +243,8 @@ TEST_CASE("weak scaling: the speed on the most devices over that on the least, i
   CHECK(weak_scaling(with, runs).at(0).measured == doctest::Approx(1.25));
   runs[1].run.series = runs[2].run.series = {"8B", "1/4"};  // with less work on each
   CHECK(weak_scaling(with, runs).at(0).most == 16);
+  runs[3].run.series.clear();  // a row of no series
+  CHECK(weak_scaling(with, runs).empty());
   with.weak_scaling.clear();
   CHECK(weak_scaling(with, runs).empty());
 }
