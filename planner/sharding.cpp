@@ -309,7 +309,8 @@ void settle_units(const Scenario& scenario, Plan& plan) {
   plan.resharding = Resharding{.after_forward = after_forward,
                                .after_backward = after_forward || one_stage,
                                .over = after_forward && asked && over < plan.sharded_over(0) ? over : 0,
-                               .from_host = scenario.training.offload_weights.value};
+                               .from_host = scenario.training.offload_weights.value,
+                               .always = after_forward && scenario.plan.reshard_always};
 }
 
 }  // namespace pipewright::planner

@@ -80,19 +80,21 @@ void add_gathers(const Lane& lane, bool divided, std::vector<WholeAt>& all) {
   for (std::size_t i = 0; i < lane.compute.size(); ++i) {
     const Op& op = lane.compute[i];
     const VirtualStageId v = op.virtual_stage;
+    bool away = false;  // by the op before, which reads the same weights
     if (rule(op.kind).weights) {
       const Op* const gather = next < std::ssize(gathers) ? &gathers[static_cast<std::size_t>(next)] : nullptr;
       if (gather != nullptr && gather->virtual_stage == v && gather->micro_batch == op.micro_batch &&
           gather->bucket == static_cast<std::uint32_t>(pass_of(op.kind))) {
-        if (const auto before = reader.find(v); divided && before != reader.end())
-          all[before->second].given.push_back(v);
-        if (divided) all[i == 0 ? 0 : i - 1].taken.push_back(v);
+        const auto before = reader.find(v);
+        if (divided && before != reader.end()) all[before->second].given.push_back(v);
+        away = i > 0 && before != reader.end() && before->second + 1 == i;
+        if (divided) all[i == 0 || away ? i : i - 1].taken.push_back(v);
         ++next;
       }
       reader[v] = i;
     }
     all[i].needs = next;
-    if (i > 0) all[i - 1].lets = next;
+    if (i > 0) all[i - 1].lets = away ? next - 1 : next;
   }
   PP_CHECK(next == std::ssize(gathers));
   if (!all.empty()) all.back().lets = next;

@@ -66,7 +66,8 @@ class Linker {
       trigger(kReductions, i, last_gradient[key(reduces[i], round(reduces[i]))], StreamLinks::From::Gradients);
   }
 
-  // Weights are gathered one op ahead: while the op before the one that needs them runs.
+  // Weights are gathered one op ahead: while the op before the one that needs them runs. One that reads the same weights gives
+  // them away first.
   void link_weights() {
     const std::vector<Op>& gathers = lane_.communication[kGathers];
     std::uint32_t next = 0;
@@ -75,7 +76,9 @@ class Linker {
       if (!rule(op.kind).weights || gather.virtual_stage != op.virtual_stage || gather.micro_batch != op.micro_batch ||
           pass_of_gather(gather) != pass_of(op.kind))
         continue;
-      trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, StreamLinks::From::Start);
+      const bool behind =
+          i > 0 && rule(lane_.compute[i - 1].kind).weights && lane_.compute[i - 1].virtual_stage == op.virtual_stage;
+      trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, behind ? StreamLinks::From::End : StreamLinks::From::Start);
       links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
     }
     PP_CHECK(next == gathers.size());  // validate(schedule)

@@ -358,11 +358,16 @@ class Check {
     return ready;
   }
 
-  // Weights are gathered while the op before the one that needs them runs.
+  // Weights are gathered while the op before the one that needs them runs, or behind it if it computes with them.
   Time gathered_from(WorkerId worker, const Op& gather) const {
     const auto& ops = lane(worker).compute;
     const auto user = std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return uses(op, gather); });
-    return user == ops.begin() ? Time{} : times(worker).compute[at(user - ops.begin() - 1)].start;
+    if (user == ops.begin()) return {};
+    const Op& before = user[-1];
+    const Span span = times(worker).compute[at(user - ops.begin() - 1)];
+    const bool reads =
+        before.virtual_stage == gather.virtual_stage && before.kind != Kind::W && before.kind != Kind::Update;
+    return reads ? span.end : span.start;
   }
   static bool uses(const Op& op, const Op& gather) {
     const bool forward = pass_of_gather(gather) == Direction::Forward;

@@ -39,8 +39,9 @@ GatherCopies gather_copies(const Plan& plan, VirtualStageId v, const Scenario& s
   const double gather = ((w < 4 ? 4 + w : 0) + 2 * w) * shards + 2 * w * held;
   const double reduction = (w + g) * trained;
   GatherCopies copies;
-  const bool kept = v + 1 == plan.chunks() && plan.facts.backward_at_once;  // from its forward to its backward
-  const bool each = plan.resharding->after_backward;                        // a micro-batch leaves nothing whole
+  // From its forward to its backward.
+  const bool kept = v + 1 == plan.chunks() && plan.facts.backward_at_once && !plan.resharding->always;
+  const bool each = plan.resharding->after_backward;  // a micro-batch leaves nothing whole
   (each ? copies.forward : copies.step) += gather;
   if (plan.resharding->after_forward && !kept) copies.backward = gather;
   (plan.reduce_each ? copies.gradients : copies.step) += reduction;

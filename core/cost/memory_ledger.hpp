@@ -56,7 +56,8 @@ struct Whole {
   }
 
  private:
-  // Room is there from the start of the op that lets the gather begin, to the last reader before the next gather.
+  // Room is there from the start of the op that lets the gather begin (of the reader, if the op before it gives the same
+  // weights away), to the last reader before the next gather.
   void add_weights(const MemoryModel& memory, const Lane& lane) {
     const std::vector<Op>& gathers = lane.communication[kGathers];
     std::map<VirtualStageId, std::size_t> reader;  // of chunks that are whole, the last one so far
@@ -72,7 +73,8 @@ struct Whole {
           pass_of_gather(gathers[next]) == pass_of(op.kind)) {
         const auto before = reader.find(v);
         if (before != reader.end()) give(before->second);
-        weights_taken[i == 0 ? 0 : i - 1] += memory.chunks[v].gathered;
+        const bool away = before != reader.end() && before->second + 1 == i;
+        weights_taken[i == 0 || away ? i : i - 1] += memory.chunks[v].gathered;
         if (gathers[next].bucket >= kFromFew) {  // a shard of few stays in between, until the gather is over
           PP_CHECK(before != reader.end() && i > 0);
           weights_given[before->second] -= memory.chunks[v].resharded;

@@ -12,7 +12,7 @@
 //   AllReduce(v,round,bucket)   on the gradients' stream    after every member's backwards of that round
 //   Update(v,round)             optimizer step              after all buckets of that round
 //   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
-//                               (one ahead); F, or the first of R, B and BW, of (v,m) starts after it
+//                               (one ahead), or ends if it reads them itself; F, or the first of R, B and BW, of (v,m) starts after it
 //   Offload(v,m)                on the stream out           after F(v,m): its activations go to the memory of the partner
 //                               or of the host. F starts after those of all forwards before it; to a host the latest
 //                               may be on its way under it
@@ -133,8 +133,8 @@ constexpr Direction pass_of_gather(const Op& gather) {
 // Cells of a list that hold several ops.
 std::int64_t overlapped_cells(const std::vector<Op>& ops);
 
-// After which pass a worker gives gathered weights away again. A chunk that the next op reads, too, is kept: the last
-// one between its forward and its backward.                                                   [FSDP23] section 3.3
+// After which pass a worker gives gathered weights away again. A chunk that the next op reads, too, is kept (the last one
+// between its forward and its backward), unless `always`: then its next gather begins behind that op. [FSDP23] section 3.3
 struct Resharding {
   bool after_forward = true;  // false: forwards that follow, and the backwards, find them
   bool after_backward = true;
@@ -142,6 +142,7 @@ struct Resharding {
   // anyway, of all that divide the weights.                              [PyTorchFSDP26]
   int over = 0;
   bool from_host = false;  // shards of weights and gradients lie in the host's memory           [ZeROInfinity21]
+  bool always = false;
   bool operator==(const Resharding&) const = default;
 };
 

@@ -283,6 +283,7 @@ struct PlanRequest : RuntimePolicy {
   std::optional<Placed<std::int64_t>> shard;
   std::optional<Placed<bool>> reshard_after_forward;        // none: where the pipeline has one stage
   std::int64_t reshard_over = 0;                            // where true: Resharding::over; 0: all
+  bool reshard_always = false;                              // where true: Resharding::always
   std::optional<Placed<ReduceGradients>> reduce_gradients;  // none: where it has one, after every micro-batch
   // t: a worker is a group of t consecutive devices that compute every layer together.                  [Shoeybi19]
   Placed<std::int64_t> tensor_parallel{1, {}};

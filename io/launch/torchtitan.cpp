@@ -151,8 +151,11 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   const int shard = plan.resharding ? plan.sharded_over(0) / plan.context_parallel : 1;
   set("parallel.data_parallel_replicate_degree", plan.data_parallel / shard);
   set("parallel.data_parallel_shard_degree", shard);
+  // By default the last unit is kept; and in a pipeline all of them.                                         [torchtitan26]
   if (plan.resharding)
-    set("parallel.fsdp_reshard_after_forward", plan.resharding->after_forward ? "\"always\"" : "\"never\"");
+    set("parallel.fsdp_reshard_after_forward", plan.resharding->always          ? "\"always\""
+                                               : plan.resharding->after_forward ? "\"default\""
+                                                                                : "\"never\"");
   if (scenario.training.offload_weights.value) set("training.enable_cpu_offload", "True");
   set("parallel.pipeline_parallel_degree", plan.stages);
   if (plan.stages > 1) {

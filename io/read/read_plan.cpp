@@ -320,10 +320,15 @@ struct ReshardingMembers {
   }
 };
 
-// yes, no, or the number of members among whom shards stay: 1 is no.
+// yes, no, always, or the number of members among whom shards stay: 1 is no.
 void read_resharding(Reader& reader, const At& at, PlanRequest& plan) {
   std::int64_t over = 0;
   plan.reshard_over = 0;
+  plan.reshard_always = at.yaml.is(Yaml::Type::Scalar) && at.yaml.scalar == "always";
+  if (plan.reshard_always) {
+    plan.reshard_after_forward = Placed<bool>{true, at.yaml.place};
+    return;
+  }
   const bool number = at.yaml.is(Yaml::Type::Scalar) && !at.yaml.quoted && !at.yaml.scalar.empty() &&
                       (at.yaml.scalar[0] == '-' || (at.yaml.scalar[0] >= '0' && at.yaml.scalar[0] <= '9'));
   if (!number) {
@@ -338,6 +343,7 @@ void read_resharding(Reader& reader, const At& at, PlanRequest& plan) {
 void write_resharding(YamlText& out, std::string_view key, const PlanRequest& plan) {
   if (!plan.reshard_after_forward) return;
   const bool some = plan.reshard_after_forward->value && plan.reshard_over > 0;
+  if (plan.reshard_after_forward->value && plan.reshard_always) return out.line(key, "always");
   out.line(key, some ? value_text(plan.reshard_over) : value_text(plan.reshard_after_forward->value));
 }
 
@@ -407,9 +413,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "of these copies, how many divide among them what training.zero says; the groups hold the same (hybrid sharding); "
      "default: all",
      member<&PlanRequest::shard, AtLeast1>},
-    {"reshard_after_forward", "true | false | whole number >= 1",
+    {"reshard_after_forward", "true | false | always | whole number >= 1",
      "with training.zero: 3, gathered weights are given away after a unit's forward and gathered again for its "
-     "backward; a number m: shards of m devices that follow one another are kept in between, and gathered among them "
+     "backward, unless the next op reads them, too; always: then as well (torchtitan's always); a number m: shards of "
+     "m devices that follow one another are kept in between, and gathered among them "
      "(FSDP2; DeepSpeed's zero_hpz_partition_size); m divides the devices that share weights; default: true with one "
      "stage, else false",
      read_resharding, write_resharding},

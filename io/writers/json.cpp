@@ -88,7 +88,7 @@ void plan(JsonFields& json, const Plan& p) {
   json.when(p.resharding.has_value(), [&] {
     const Resharding when = p.resharding.value_or(Resharding{});
     json.field("units", p.units).field("reshard_after_forward", when.after_forward);
-    json.when(when.over > 0, "reshard_over", when.over);
+    json.when(when.over > 0, "reshard_over", when.over).when(when.always, "reshard_always", true);
     json.field("reduce_gradients", p.reduce_each ? ReduceGradients::MicroBatch : ReduceGradients::Step);
   });
   json.field("micro_batches", p.micro_batches).field("micro_batch_size", p.micro_batch_size);

@@ -109,7 +109,7 @@ void add_gathers(Lane& lane, const Resharding& when) {
     const bool given_away = op->kind == Kind::F   ? when.after_forward
                             : op->kind == Kind::R ? false  // its backward follows
                                                   : when.after_backward;
-    if (given_away && (next == lane.compute.end() || next->virtual_stage != op->virtual_stage)) {
+    if (given_away && (when.always || next == lane.compute.end() || next->virtual_stage != op->virtual_stage)) {
       std::erase(held, VirtualStageId{op->virtual_stage});
       if (when.over > 0 && op->kind == Kind::F) few.push_back(op->virtual_stage);
     }

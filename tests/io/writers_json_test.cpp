@@ -89,7 +89,7 @@ std::set<std::string> written_paths() {
   full->answer.plan.pairs.value = Pairs::Fused, full->answer.plan.pair_time = Placed<Time>{Time{1}, {}};
   full->answer.plan.delay_wgrad.value = true;
   full->answer.plan.context_parallel = 4, full->answer.plan.context_inner = Placed<std::int64_t>{2, {}};
-  full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{.over = 2};
+  full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{.over = 2, .always = true};
   full->answer.plan.bucket_rule = BucketRule::Megatron;
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
   full->answer.plan.tensor_overlap.value = TensorOverlap::Ring;

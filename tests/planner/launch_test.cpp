@@ -395,7 +395,12 @@ TEST_CASE("weights that are divided: flags of each framework that has them") {
   CHECK(titan.differences.empty());
   CHECK(contains(titan.text,
                  "parallel.data_parallel_replicate_degree = 2\n    parallel.data_parallel_shard_degree = 4\n"));
-  CHECK(contains(titan.text, "parallel.fsdp_reshard_after_forward = \"always\""));
+  CHECK(contains(titan.text, "parallel.fsdp_reshard_after_forward = \"default\""));
+  const Sharded always = sharded("zero: 3", "reshard_after_forward: always", Framework::Torchtitan);
+  CHECK(always.differences.empty());
+  CHECK(contains(always.text, "parallel.fsdp_reshard_after_forward = \"always\""));
+  CHECK(sharded("zero: 3", "reshard_after_forward: always", Framework::DeepSpeed).differences ==
+        List{"reshard_after_forward: always is not there; true"});
   CHECK(contains(sharded("zero: 3", "reshard_after_forward: false", Framework::Torchtitan).text, "= \"never\""));
 
   const Sharded megatron = sharded("zero: 3", "data_parallel_shard: 4", Framework::Megatron);
@@ -480,6 +485,12 @@ TEST_CASE("weights that are divided in a pipeline: torchtitan has it, the others
   CHECK(titan.plan.units > 1);
   CHECK(layer_sizes(find_plan(titan.nearest.scenario, CostModel(titan.nearest.scenario))) ==
         layer_sizes(titan.asked.plan));
+  const Launched again = launched(small(plan + ", reshard_after_forward: true", training + ", sharding: per_parameter"),
+                                  Framework::Torchtitan);
+  CHECK(again.nearest.differences ==
+        std::vector<std::string>{
+            "reshard_after_forward: in a pipeline the last unit of a stage is given away, too; always"});
+  CHECK(again.plan.resharding->always);
   for (const Framework framework : {Framework::Megatron, Framework::DeepSpeed}) {
     const Launched other = launched(small(plan + ", gradient_sync: blocking", training), framework);
     CHECK(other.nearest.differences ==

@@ -250,7 +250,7 @@ TEST_CASE("Likewise by threads that spin, over throttled links, and where weight
   for (const Wait wait : {Wait::Spin, Wait::SpinThrottled})
     check_as_whole(one, {2, 3}, {}, wait);
   for (const std::string stages : {"1", "2"})
-    for (const std::string given : {"true", "false"})
+    for (const std::string given : {"true", "false", "always"})
       check_as_whole({"plan.schedule=1f1b", "plan.stages=" + stages, "plan.data_parallel=2", "training.optimizer=adam"},
                      {3}, {"plan.reshard_after_forward=" + given});
 }

@@ -81,6 +81,20 @@ TEST_CASE("Backward: gathers and reductions hide but for the last reduction") {
   CHECK(agreed_timeline(schedule, priced(schedule, 3, 6, 2, 2)).makespan == Time{14 + 4 * 6 + 2});
 }
 
+// Given away behind its forward, the last unit is gathered again before the first backward can begin. Two micro-batches: so is
+// the first unit behind its backward.
+TEST_CASE("Backward with every unit gathered again: 2 + 4 * 6 + 2") {
+  const Schedule schedule = sharded(4, 1, {.always = true});
+  CHECK(gathers(schedule) == Names{"0AG0.0", "1AG0.0", "2AG0.0", "3AG0.0", "3AG0.1", "2AG0.1", "1AG0.1", "0AG0.1"});
+  const Timeline timeline = agreed_timeline(schedule, priced(schedule, 3, 6, 2, 2));
+  CHECK(timeline.makespan == Time{14 + 2 + 4 * 6 + 2});
+  CHECK(timeline.workers[0].communication[kGathers][4] == Span{Time{14}, Time{16}});
+  const Schedule twice = sharded(4, 2, {.always = true});
+  REQUIRE(std::ssize(gathers(twice)) == 16);
+  CHECK(std::ssize(gathers(sharded(4, 2, {}))) == 13);
+  CHECK(agreed_timeline(twice, priced(twice, 3, 6, 2, 2)).makespan == Time{2 * (14 + 2 + 4 * 6) + 2});
+}
+
 // The last unit's reduction takes as long as the rest of the step: in one queue the first unit would wait for it.
 TEST_CASE("A gather does not queue behind a reduction") {
   const Schedule schedule = sharded(3, 1, {});

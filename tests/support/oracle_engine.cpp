@@ -123,7 +123,7 @@ class Oracle {
       }
   }
 
-  // Weights: while the compute op before the one that needs them runs, at all copies at once. The weights' stream of the
+  // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The weights' stream of the
   // copies of a position is one list.
   void gather() {
     gathered_.clear();
@@ -133,8 +133,13 @@ class Oracle {
       for (std::size_t i = 0; i < ops.size(); ++i) {
         Time start = free;
         const std::size_t user = user_of(lane(position).compute, ops[i]);
-        for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy)
-          start = std::max(start, compute(copy * positions_ + position)[user - 1].start);
+        for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy) {
+          const Op& before = lane(position).compute[user - 1];
+          const bool has = before.virtual_stage == ops[i].virtual_stage &&
+                           (before.kind == Kind::F || before.kind == Kind::R || backward(before));
+          const Span span = compute(copy * positions_ + position)[user - 1];
+          start = std::max(start, has ? span.end : span.start);
+        }
         for (int copy = 0; copy < shape_.data_parallel && on_host(); ++copy)
           start = std::max(start, fetched(copy * positions_ + position, ops[i]));
         free = start + (ops[i].bucket >= 2 ? costs_.gathers_of_few : costs_.gathers)[ops[i].virtual_stage].time;
