@@ -49,6 +49,21 @@ std::string refusal(const Plan& plan) {
   return gathering_refusal({plan.schedule, shape, {}, rule.flush});
 }
 
+// What gathers need that run beside forwards.
+void check_param_gather(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  const Placed<bool>& asked = scenario.plan.overlap_param_gather;
+  if (!asked.value) return;
+  const std::int64_t zero = scenario.training.zero;
+  const auto refuse = [&](const std::string& why) { errors.add(asked.place, "plan.overlap_param_gather", why); };
+  if (zero == 0) return refuse("each copy updates all weights with training.zero: 0; write 1, or leave this out");
+  if (zero >= kGradientsSharded)
+    return refuse(fmt::format(
+        "with training.zero: {} weights are gathered beside other ops anyway; write 1, or leave this out", zero));
+  if (scenario.plan.pairs.value != Pairs::Serial)
+    return refuse("the ops of a fused pair begin together; write plan.pairs: serial, or leave this out");
+  if (const std::string why = refusal(plan); !why.empty()) refuse(why + "; leave this out");
+}
+
 // `whole` units of a chunk joined into `count`, as evenly as their number allows.
 void append_joined(const std::vector<LayerRange>& whole, int count, std::vector<LayerRange>& units) {
   const auto n = static_cast<std::int64_t>(whole.size());
@@ -98,6 +113,7 @@ std::vector<LayerRange> natural_units(const Model& model, LayerRange layers) {
 void settle_division(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   const std::size_t before = errors.count();
   check_keys(scenario, plan, errors);
+  check_param_gather(scenario, plan, errors);
   const auto measured =
       std::ranges::find_if(scenario.model.layers, [](const Layer& l) { return l.states.has_value(); });
   if (scenario.training.zero >= kGradientsSharded && measured != scenario.model.layers.end())

@@ -83,10 +83,8 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
     const double more = static_cast<double>(bytes.value) * sum.activation / sum.model;
     return bytes + Bytes{static_cast<std::int64_t>(std::floor(more))};
   };
-  // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each, where the
-  // device states its collectives (AllReduceGroup::sharded).
-  const bool gathers = training.zero == 1 && scenario.cluster.device.collectives.has_value();
-  const Bytes exchanged = gathers ? std::min(gradient, Bytes{(gradient.value + weight.value) / 2}) : gradient;
+  // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each.
+  const Bytes exchanged = training.zero == 1 ? Bytes{(gradient.value + weight.value) / 2} : gradient;
   int most_members = problem.devices;
   for (const SuffixClass& other : problem.others)
     most_members = std::max(most_members, other.devices);

@@ -32,6 +32,8 @@ std::uint64_t hash_of(const Schedule& schedule) {
                                   &lane.communication[kOut], &lane.communication[kIn]}) {
       if (ops->empty() && ops != &lane.compute && ops != &lane.communication[kReductions])
         continue;  // earlier checkpoints have no such list
+      if (ops == &lane.communication[kGathers] && schedule.shape.updated != UpdatedParts::None)
+        continue;  // says no more than the updates
       hash.add(ops->size());
       for (const Op& op : *ops)
         hash.add(static_cast<int>(op.kind)).add(op.virtual_stage).add(op.micro_batch).add(op.bucket);

@@ -375,6 +375,9 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   if (plan.gradient_sync == GradientSync::Blocking && any(kReductions))
     throw InputError(model.place, "plan.gradient_sync",
                      "a run sends gradients off as soon as they are complete; use overlapped or at_once");
+  if (plan.overlap_param_gather.value)
+    throw InputError(plan.overlap_param_gather.place, "plan.overlap_param_gather",
+                     "a run gathers weights behind their update; leave it out");
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     RunChunk chunk;
     chunk.members = schedule.seating().members(v);

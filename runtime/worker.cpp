@@ -171,7 +171,8 @@ void Worker::step(std::int64_t number) {
   FirstFailure failed;
   std::jthread beside, gathering, leaving, returning;
   if (!lane_.communication[kReductions].empty()) beside = std::jthread([&] { or_note(&Worker::collectives, failed); });
-  if (!lane_.communication[kGathers].empty()) gathering = std::jthread([&] { or_note(&Worker::gathers, failed); });
+  if (divides_gradients() && !lane_.communication[kGathers].empty())
+    gathering = std::jthread([&] { or_note(&Worker::gathers, failed); });
   if (moves_.at.any()) {
     leaving = std::jthread([&] { or_note(&Worker::offloads, failed); });
     returning = std::jthread([&] { or_note(&Worker::reloads, failed); });

@@ -105,6 +105,7 @@ class Worker {
   void gathers();
   void sum_over_members(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end);
   // A bucket of a round's whole gradients: this worker's part of it is added to what it has.
+  void sum_own_part(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end);
   void scatter(std::size_t v, std::int32_t turn, std::int64_t begin, std::int64_t end);
 
   // The run's beginning.
@@ -187,6 +188,7 @@ class Worker {
   // The weights of a chunk, or this worker's part of them, which is then gathered with the others, or at the next step's
   // begin. `gradients`: of the part.
   void update_weights(std::size_t v, const OpVersions& versions, const std::byte* gradients);
+  void gather_updated(std::size_t v);
   // Of a chunk whose update is divided: this worker's part of its gradients, in bytes.
   struct Part {
     std::int64_t begin, end;

@@ -25,6 +25,8 @@ void Worker::collectives() {
     span.start = {steady_ns()};
     if (divides_gradients())
       scatter(v, turn, begin, end);
+    else if (run_.chunks[v].parts > 1 && !chunks_[v].gradients.empty())
+      sum_own_part(v, chunks_[v].gradients[set], begin, end);
     else if (!chunks_[v].gradients.empty())
       sum_over_members(v, chunks_[v].gradients[set], begin, end);
     span.end = {steady_ns()};
@@ -42,6 +44,14 @@ void Worker::sum_over_members(std::size_t v, std::byte* gradients, std::int64_t 
     const int group = static_cast<int>(v) + (one.of_experts ? chunks * (1 + run_.expert_device(copy_)) : 0);
     transport_.all_reduce(group, members, reinterpret_cast<float*>(gradients + one.begin), (one.end - one.begin) / 4);
   }
+}
+
+// Of the part that is updated here; the rest is given up.
+void Worker::sum_own_part(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> parts = run_.gradient_parts(static_cast<VirtualStageId>(v));
+  for (std::int64_t& part : parts)
+    part = (std::clamp(part, begin, end) - begin) / 4;
+  transport_.reduce_scatter(static_cast<int>(v), members_[v], reinterpret_cast<float*>(gradients + begin), parts);
 }
 
 void Worker::scatter(std::size_t v, std::int32_t turn, std::int64_t begin, std::int64_t end) {
@@ -215,10 +225,19 @@ void Worker::update_weights(std::size_t v, const OpVersions& versions, const std
     if (copied) one.stored = stored + piece.stored_at;
   }
   backend_->update(settings_.optimizer, updates_[v] + 1, updated_);
-  if (run_.chunks[v].parts == 1 || divides_gradients()) return;  // the next step gathers them
-  backend_->finish();
-  transport_.all_gather(static_cast<int>(v), members_[v], chunk.weights[static_cast<std::size_t>(versions.write)],
-                        weight_parts_[v]);
+}
+
+// In this thread: nothing runs beside it.
+void Worker::gather_updated(std::size_t v) {
+  const std::vector<Op>& gathers = lane_.communication[kGathers];
+  const auto i = static_cast<std::size_t>(has_gathered_.load());
+  if (divides_gradients() || run_.chunks[v].members < 2 || gathers.empty()) return;  // the next step gathers them
+  Span& span = record_->times.communication[kGathers][i];
+  span.start = {steady_ns()};
+  if (Chunk& chunk = chunks_[v]; run_.chunks[v].parts > 1 && !chunk.weights.empty())
+    transport_.all_gather(static_cast<int>(v), members_[v], chunk.weights[chunk.current], weight_parts_[v]);
+  span.end = {steady_ns()};
+  ++has_gathered_;
 }
 
 }  // namespace pipewright::runtime

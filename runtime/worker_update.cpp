@@ -45,7 +45,9 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
                     run_.gradient_factor(op.virtual_stage, static_cast<int>(op.micro_batch)));
     if (settings_.keep_gradients && step_ == 0 && versions.version == 0) {  // alike on all members
       result_.gradients.resize(run_.code.size());
-      result_.gradients[v] = divides_gradients() ? gathered(v, gradients) : values(v, gradients);
+      result_.gradients[v] = run_.chunks[v].parts > 1
+                                 ? gathered(v, divides_gradients() ? gradients : gradients + own.begin)
+                                 : values(v, gradients);
     }
     update_weights(v, versions, divides_gradients() ? gradients : gradients + own.begin);
     if (!divides_gradients()) backend_->zero(gradients, {code.gradient_bytes});
@@ -63,6 +65,7 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
       count += parameter.elements;
     result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(steady_ns() - start));
   }
+  gather_updated(v);
 }
 
 }  // namespace pipewright::runtime

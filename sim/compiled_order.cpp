@@ -24,7 +24,7 @@ bool same_passes(const ScheduleShape& a, const std::vector<Edge>& edges, const S
   const auto same = [](const Edge& x, const Edge& y) { return x.from == y.from && x.to == y.to; };
   return a.stages == b.stages && a.virtual_stages == b.virtual_stages && a.units == b.units &&
          a.reduce_each == b.reduce_each && a.micro_batches == b.micro_batches && a.slices == b.slices &&
-         a.chunk_order == b.chunk_order && a.group == b.group && a.replicas == b.replicas &&
+         a.chunk_order == b.chunk_order && a.group == b.group && a.replicas == b.replicas && a.updated == b.updated &&
          a.recompute == b.recompute && a.recompute_except_last == b.recompute_except_last && a.given == b.given &&
          std::equal(edges.begin(), edges.end(), costs.edges.begin(), costs.edges.end(), same);
 }
@@ -83,8 +83,11 @@ class CompiledOrder::Compiler {
   };
 
   bool compiles() {
+    const bool gathers = schedule_.shape.updated == UpdatedParts::BehindUpdate;
     for (const Lane& lane : schedule_.positions)
-      if (lane.ops() != lane.compute.size() + lane.communication[kReductions].size()) return false;
+      if (lane.ops() != lane.compute.size() + lane.communication[kReductions].size() +
+                            (gathers ? lane.communication[kGathers].size() : 0))
+        return false;
     if (!schedule_.flush || schedule_.shape.reduce_each ||
         seating_.positions() > std::numeric_limits<std::uint16_t>::max())
       return false;
@@ -322,6 +325,7 @@ Time CompiledOrder::makespan(const StepCosts& costs) const {
 Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) const {
   const Seating seating = shape_.seating();
   std::vector<Time> reduced(at(seating.chunks())), stream(at(seating.stages));  // end of a chunk's, of a group's
+  std::vector<Time> updated(reduced.size());
   Time last;
   if (!costs.collectives.empty())
     for (StageId group = 0; group < seating.stages; ++group) {
@@ -344,9 +348,19 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
       for (const VirtualStageId v : flushed_[lane]) {
         const Op update{Kind::Update, static_cast<std::uint16_t>(v)};
         end = std::max(end, reduced[at(v)]) + costs.time_of(update);
+        updated[at(v)] = std::max(updated[at(v)], end);
       }
       last = std::max(last, end);
     }
+  if (costs.shape.updated != UpdatedParts::BehindUpdate || costs.gathers.empty()) return last;
+  for (StageId group = 0; group < seating.stages; ++group) {
+    const VirtualStageId first = seating.chunk_of(group, 0);
+    if (seating.group_of(first) != group) continue;
+    Time end;
+    for (const VirtualStageId v : flushed_[at(seating.position(first, 0))])
+      if (seating.reduced(v)) end = std::max(end, updated[at(v)]) + costs.gathers[v].time;
+    last = std::max(last, end);
+  }
   return last;
 }
 

@@ -28,7 +28,7 @@ bool same_passes(const ScheduleShape& shape, const std::vector<Edge>& edges, con
 class CompiledOrder {
  public:
   // None where the order has no compiled form: updates between micro-batches, several edges into or out of a chunk
-  // (`skips: direct`), communication other than all-reduces, more than 8 holders of a chunk. The schedule must be valid,
+  // (`skips: direct`), communication other than all-reduces and gathers behind updates, more than 8 holders of a chunk. The schedule must be valid,
   // and is not needed afterwards.
   static std::optional<CompiledOrder> of(const Schedule& schedule, const std::vector<Edge>& edges);
 

@@ -22,7 +22,13 @@ class Linker {
 
   StreamLinks run() {
     if (!lane_.communication[kReductions].empty()) link_gradients();
-    if (!lane_.communication[kGathers].empty()) link_weights();
+    const UpdatedParts updated = schedule_.shape.updated;
+    if (updated == UpdatedParts::BehindUpdate)
+      link_updated();
+    else if (updated == UpdatedParts::BesideForwards)
+      link_next_forwards();
+    else if (!lane_.communication[kGathers].empty())
+      link_weights();
     if (schedule_.shape.weights_on_host())
       link_shards();
     else if (!lane_.communication[kOut].empty())
@@ -80,6 +86,38 @@ class Linker {
           i > 0 && rule(lane_.compute[i - 1].kind).weights && lane_.compute[i - 1].virtual_stage == op.virtual_stage;
       trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, behind ? StreamLinks::From::End : StreamLinks::From::Start);
       links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
+    }
+    PP_CHECK(next == gathers.size());  // validate(schedule)
+  }
+
+  void gate(std::uint32_t op, std::uint32_t count) {
+    if (op < lane_.compute.size()) links_.gates.push_back({op, count, static_cast<std::uint8_t>(kGathers)});
+  }
+
+  // Behind the update of a round, and before the next one.
+  void link_updated() {
+    const std::vector<Op>& gathers = lane_.communication[kGathers];
+    std::map<VirtualStageId, std::uint32_t> before;  // of a chunk, its gathers so far end with that one
+    std::uint32_t next = 0;
+    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
+      const Op& op = lane_.compute[i];
+      if (op.kind != Kind::Update || op.virtual_stage != gathers[next].virtual_stage) continue;
+      if (const std::uint32_t count = std::exchange(before[op.virtual_stage], next + 1); count > 0) gate(i, count);
+      trigger(kGathers, next++, i, StreamLinks::From::End);
+    }
+    PP_CHECK(next == gathers.size());  // validate(schedule)
+  }
+
+  // One behind the other from the start: nothing has to be made room for.
+  void link_next_forwards() {
+    const std::vector<Op>& gathers = lane_.communication[kGathers];
+    std::uint32_t next = 0;
+    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
+      const Op& op = lane_.compute[i];
+      if (op.kind != Kind::F || op.virtual_stage != gathers[next].virtual_stage) continue;
+      trigger(kGathers, next, kNoOp, {}), trigger(kGathers, next + 1, kNoOp, {});
+      gate(i, next + 1), gate(i + 1, next + 2);
+      next += 2;
     }
     PP_CHECK(next == gathers.size());  // validate(schedule)
   }

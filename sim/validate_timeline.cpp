@@ -267,7 +267,9 @@ class Check {
       if (!first && entry->second != span) return fault("has other times than at another member");
       if (stream == kReductions && span.start < gradients_ready(worker, op))
         return fault("starts before its gradients are there");
-      if (stream == kGathers && span.start < gathered_from(worker, op)) return fault("starts more than an op ahead");
+      if (stream == kGathers && span.start < gathered_from(worker, op))
+        return fault(op.bucket == kBehindUpdate ? "starts before its update has ended"
+                                                : "starts more than an op ahead");
       if (stream == kGathers && on_host_ && span.start < fetched(worker, op))
         return fault("starts before its shard is there");
     }
@@ -361,6 +363,11 @@ class Check {
   // Weights are gathered while the op before the one that needs them runs, or behind it if it computes with them.
   Time gathered_from(WorkerId worker, const Op& gather) const {
     const auto& ops = lane(worker).compute;
+    if (gather.bucket == kBeforeForward || gather.bucket == kBesideForward) return {};
+    for (std::size_t i = 0; gather.bucket == kBehindUpdate && i < ops.size(); ++i)
+      if (ops[i].kind == Kind::Update && ops[i].virtual_stage == gather.virtual_stage &&
+          ops[i].micro_batch == gather.micro_batch)
+        return times(worker).compute[i].end;
     const auto user = std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return uses(op, gather); });
     if (user == ops.begin()) return {};
     const Op& before = user[-1];
@@ -368,6 +375,14 @@ class Check {
     const bool reads =
         before.virtual_stage == gather.virtual_stage && before.kind != Kind::W && before.kind != Kind::Update;
     return reads ? span.end : span.start;
+  }
+  // Whether the op, one of the worker's list, waits for that gather.
+  bool waits_for(WorkerId worker, const Op& op, const Op& gather) const {
+    if (gather.bucket == kBehindUpdate)
+      return op.kind == Kind::Update && op.virtual_stage == gather.virtual_stage &&
+             op.micro_batch == gather.micro_batch + 1;
+    if (gather.bucket != kBesideForward) return uses(op, gather);
+    return &op != lane(worker).compute.data() && uses(*(&op - 1), gather);
   }
   static bool uses(const Op& op, const Op& gather) {
     const bool forward = pass_of_gather(gather) == Direction::Forward;
@@ -444,7 +459,7 @@ class Check {
         const bool reduced = s == kReductions && op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
                              (schedule_.flush || needed.micro_batch == op.micro_batch);
         const bool stored = s == kOut && on_host_ && op.kind == Kind::Update;
-        if (reduced || stored || (s == kGathers && uses(op, needed)))
+        if (reduced || stored || (s == kGathers && waits_for(worker, op, needed)))
           ready = std::max(ready, times(worker).communication[s][j].end);
       }
     return {};

@@ -86,7 +86,10 @@ IdleSplit idle_split(const Causes& causes, const Timeline& timeline, WorkerId wo
     return idle;
   }
   idle.fill = spans.front().start;
-  idle.drain = timeline.makespan - spans.back().end;
+  const auto& gathers = timeline.workers[worker].communication[kGathers];
+  const Time end = gathers.empty() ? spans.back().end : std::max(spans.back().end, gathers.back().end);
+  idle.communication = end - spans.back().end;  // of weights, behind the last update
+  idle.drain = timeline.makespan - end;
   for (std::size_t op = 1; op < spans.size(); ++op) {
     const Time from = spans[op - 1].end, until = spans[op].start;
     if (from == until) continue;

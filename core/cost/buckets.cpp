@@ -99,6 +99,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.given = plan.given;
   shape.units = plan.units;
   shape.resharding = plan.resharding;
+  if (training.zero == kOptimizerSharded)
+    shape.updated = plan.overlap_param_gather.value ? UpdatedParts::BesideForwards : UpdatedParts::BehindUpdate;
   shape.offloaded = plan.offloaded;
   shape.reduce_each = plan.reduce_each;
   return shape;

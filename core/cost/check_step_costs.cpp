@@ -177,9 +177,11 @@ std::string check_collectives(const StepCosts& costs) {
     return "host_copies: three per virtual stage are needed where weights lie in the host's memory";
   for (const Collective& copy : costs.host_copies)
     if (std::string wrong = check_collective(costs, copy, "a copy to or from the host"); !wrong.empty()) return wrong;
-  const bool few = costs.shape.resharding && costs.shape.resharding->over > 0 && !costs.gathers.empty();
+  const bool few = ((costs.shape.resharding && costs.shape.resharding->over > 0) ||
+                    costs.shape.updated == UpdatedParts::BesideForwards) &&
+                   !costs.gathers.empty();
   if (!costs.gathers.empty() && costs.gathers.size() != chunks) return "gathers: one per virtual stage is needed";
-  if (costs.gathers_of_few.size() != (few ? chunks : 0)) return "gathers_of_few: one per virtual stage is needed";
+  if (costs.other_gathers.size() != (few ? chunks : 0)) return "other_gathers: one per virtual stage is needed";
   for (VirtualStageId v = 0; v < std::ssize(costs.gathers); ++v)
     if (std::string wrong =
             check_collective(costs, costs.gathers[v], "all-gather of virtual stage " + std::to_string(v));

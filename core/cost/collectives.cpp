@@ -131,6 +131,7 @@ void AllReduceGroup::build(DeviceGroups& groups, const Topology& topology, int d
   hierarchical_ = true;
   const CollectivePhase half = inside.phase(static_cast<double>(g - 1) / g, g - 1);
   hierarchy_ = {half, between.phase(2.0 * (p - 1) / p / g, 2 * (p - 1)), half};
+  gather_hierarchy_ = {half, between.phase(1.0 * (p - 1) / p / g, p - 1)};
 }
 
 namespace {
@@ -234,7 +235,7 @@ Collective AllReduceGroup::by_least_way(Bytes bytes) const {
 }
 
 void AllReduceGroup::keep_links(const Fold& fold) {
-  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &rails_})
+  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &gather_hierarchy_, &rails_})
     for (CollectivePhase& phase : *algorithm) {
       std::vector<std::pair<std::int32_t, double>> kept;
       for (const auto& [link, weight] : phase.links)
@@ -244,7 +245,7 @@ void AllReduceGroup::keep_links(const Fold& fold) {
 }
 
 void AllReduceGroup::keep_no_links() {
-  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &rails_})
+  for (auto* algorithm : {&ring_, &tree_, &hierarchy_, &gather_hierarchy_, &rails_})
     for (CollectivePhase& phase : *algorithm)
       phase.links.clear();
 }
@@ -262,7 +263,10 @@ Collective AllReduceGroup::price(AllReduce algorithm, Bytes bytes) const {
 
 Time AllReduceGroup::gather(Bytes bytes) const {
   if (count_ < 2 || bytes.value == 0) return {};
-  if (gather_ways_.empty()) return {(time_alone(ring_, bytes).value + 1) / 2};
+  if (gather_ways_.empty()) {
+    const Time ring{(time_alone(ring_, bytes).value + 1) / 2};
+    return hierarchical_ ? std::min(ring, time_alone(gather_hierarchy_, bytes)) : ring;
+  }
   return fastest(gather_ways_, passed(bytes)).second;
 }
 
@@ -275,19 +279,11 @@ Collective AllReduceGroup::gathering(Bytes bytes) const {
     phase.latency = Time{phase.latency.value / 2};
     phase.time = phase.latency;
     if (phase.rate.value > 0) phase.time = checked_sum(phase.time, transfer_time(phase.bytes, phase.rate));
+    if (hierarchical_ && time_alone(gather_hierarchy_, bytes) < phase.time) return priced(gather_hierarchy_, bytes);
   } else {
     phase = least_way(gather_ways_, passed(bytes));
   }
   return {bytes, phase.time, {std::move(phase)}};
-}
-
-Collective AllReduceGroup::sharded(Bytes reduced, Bytes gathered) const {
-  if (gather_ways_.empty() || reduced.value == 0) return best(reduced);
-  Collective both = gathering(reduced);
-  const Collective back = gathering(gathered);
-  both.time = checked_sum(both.time, back.time);
-  both.phases.insert(both.phases.end(), back.phases.begin(), back.phases.end());
-  return both;
 }
 
 Collective AllReduceGroup::best(Bytes bytes) const {

@@ -77,9 +77,6 @@ class AllReduceGroup {
   //                                                          tests/core/collectives_test.cpp "gather"
   Time gather(Bytes bytes) const;
   Collective gathering(Bytes bytes) const;  // the same with what it loads
-  // What ZeRO-1 exchanges: a reduce-scatter of the gradients, `reduced`, and an all-gather of the weights, `gathered`. Without
-  // gather_ways() it takes what an all-reduce of `reduced` does.
-  Collective sharded(Bytes reduced, Bytes gathered) const;
 
   // By the algorithm with the shortest time alone, ties to the earlier in the enum.
   Collective best(Bytes bytes) const;
@@ -94,7 +91,7 @@ class AllReduceGroup {
   CollectivePhase least_way(const std::vector<Way>& ways, double bytes) const;
 
   // Phases for one byte: `bytes` is the share of S that a phase moves.
-  std::vector<CollectivePhase> ring_, tree_, hierarchy_, rails_;
+  std::vector<CollectivePhase> ring_, tree_, hierarchy_, gather_hierarchy_, rails_;
   std::vector<Way> ways_;  // each loads the links as `rails_` does
   std::vector<Way> gather_ways_;
   std::size_t count_;

@@ -71,19 +71,6 @@ double least_weight_bytes(const Training& training) {
   return rule && training.low_precision_weights ? std::min(each, rule->bytes) : each;
 }
 
-double gathered_weight_bytes(const Scenario& scenario) {
-  const auto each = static_cast<double>(weight_bytes(scenario.training.precision).value);
-  const LowPrecisionRule* rule = low_precision(scenario.training);
-  if (!rule || !scenario.training.low_precision_weights) return each;
-  double all = 0, low = 0;
-  for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i) {
-    all += static_cast<double>(scenario.model.layers[i].trained());
-    if (scenario.model.layers[i].trained_on_device) continue;
-    low += static_cast<double>(low_precision_parameters(scenario, static_cast<LayerId>(i)));
-  }
-  return all > 0 ? each - low / all * (each - rule->bytes) : each;
-}
-
 double cast_bytes(std::int64_t low, const Training& training, const Device& device) {
   const LowPrecisionRule* rule = low_precision(training);
   if (!rule || training.low_precision_weights || training.zero >= kWeightsSharded) return 0;

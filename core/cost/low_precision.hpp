@@ -48,8 +48,6 @@ struct WeightBytes {
 WeightBytes weight_bytes(std::int64_t parameters, std::int64_t low, const Training& training, const Device& device);
 // Of one parameter, held, at least: for bounds.
 double least_weight_bytes(const Training& training);
-// Bytes that a parameter takes when weights are gathered, on average over the model.
-double gathered_weight_bytes(const Scenario& scenario);
 // Bytes that casting `low` weights moves, once per update; 0 where they are cast for every use.
 double cast_bytes(std::int64_t low, const Training& training, const Device& device);
 

@@ -41,8 +41,7 @@ DeviceGroups expert_groups(const Plan& plan, const std::vector<DeviceId>& leads)
 
 }  // namespace
 
-StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost)
-    : cost_(cost), gathered_weight_bytes_(gathered_weight_bytes(cost.scenario())) {
+StateExchange::StateExchange(const Plan& plan, StageId stage, const CostModel& cost) : cost_(cost) {
   const std::vector<DeviceId> all = members(plan, plan.seating().chunk_of(stage, 0));
   const auto count = static_cast<std::int64_t>(all.size());
   const std::int64_t inside = plan.sharded_over(stage);
@@ -97,32 +96,17 @@ Collective StateExchange::all_reduce(std::size_t group, Bytes bytes) const {
   return groups_[group].best(bytes);
 }
 
-Bytes StateExchange::weights_of(Bytes gradients) const {
-  const auto parameters = static_cast<double>(gradients.value / gradient_bytes(cost_.scenario().training).value);
-  return {std::llround(parameters * gathered_weight_bytes_)};
-}
-
 Collective StateExchange::reduce_dense(Bytes gradients) const {
-  const Training& training = cost_.scenario().training;
-  if (training.zero == 0) return all_reduce(0, gradients);
-  const AllReduceGroup& inside = groups_.front();
-  const Bytes weights = weights_of(gradients);
-  if (training.zero == 1 && dense_ == 1) {
-    if (auto known = measured(0, gradients, 2)) return *std::move(known);
-    return inside.sharded(gradients, weights);
-  }
+  if (cost_.scenario().training.zero == 0) return all_reduce(0, gradients);
   Collective all = gathering(0, gradients);  // a scatter takes as long
   all.bytes = gradients;
-  if (dense_ > 1) append(all, all_reduce(1, {gradients.value / static_cast<std::int64_t>(inside.members())}));
-  if (training.zero == 1) append(all, gathering(0, weights));
+  if (dense_ > 1) append(all, all_reduce(1, {gradients.value / static_cast<std::int64_t>(groups_.front().members())}));
   return all;
 }
 
 // States of experts are divided among all that hold the same.
 Collective StateExchange::reduce_experts(Bytes gradients) const {
-  const Training& training = cost_.scenario().training;
-  if (training.zero == 0) return all_reduce(dense_, gradients);
-  if (training.zero == 1) return groups_[dense_].sharded(gradients, weights_of(gradients));
+  if (cost_.scenario().training.zero == 0) return all_reduce(dense_, gradients);
   return gathering(dense_, gradients);
 }
 
@@ -144,19 +128,21 @@ Collective StateExchange::gather_of_few(Bytes weights) const {
   return gathering(dense_, weights);
 }
 
-StateExchange::Share gathered_weights(const Plan& plan, VirtualStageId v, const Scenario& scenario) {
-  const LayerRange range = plan.layers[v];
-  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, plan.stage_of(v)));
+StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRange layers, const Scenario& scenario) {
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, stage));
+  const bool divided = scenario.training.zero >= kWeightsSharded;
   StateExchange::Share sum;
-  for (LayerId id = range.begin; id < range.end; ++id) {
+  for (LayerId id = layers.begin; id < layers.end; ++id) {
     const Layer& layer = scenario.model.layers[id];
-    const Bytes held =
-        weight_bytes(layer.held(), low_precision_parameters(scenario, id), scenario.training, device).held;
+    const bool in_part = !divided && layer.trained_on_device.has_value();
+    const std::int64_t parameters = in_part ? layer.trained() : layer.held();
+    const std::int64_t of_experts = in_part ? layer.trained_experts() : layer.expert_parameters;
+    const std::int64_t low = in_part ? 0 : low_precision_parameters(scenario, id);
+    const Bytes held = weight_bytes(parameters, low, scenario.training, device).held;
     sum.all = checked_sum(sum.all, held);
-    if (layer.expert_parameters > 0)
-      sum.of_experts +=
-          Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(layer.expert_parameters) /
-                             static_cast<double>(layer.held()))};
+    if (of_experts > 0)
+      sum.of_experts += Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(of_experts) /
+                                           static_cast<double>(parameters))};
   }
   return sum;
 }

@@ -1,7 +1,8 @@
 // What the copies of a stage exchange of its gradients and weights, as training.zero and plan.shard say:
 //
 //   zero 0      all-reduce of the gradients over all that hold the chunk
-//   zero 1      reduce-scatter of the gradients and, behind the update, all-gather of the weights; priced as one
+//   zero 1      reduce-scatter of the gradients; all-gather of the weights that each has updated its part of: behind the
+//               update, or beside the next step's forwards                                               [ZeRO20]
 //   zero 2, 3   reduce-scatter of the gradients; the weights are gathered where they are read                  [ZeRO20]
 //
 // With fewer copies in a group than there are (hybrid sharding), scatter and gather run inside the groups, and what each
@@ -33,7 +34,7 @@ class StateExchange {
     Bytes all, of_experts;
   };
   Collective reduce(Share gradients) const;
-  Collective gather(Share weights) const;         // of a chunk whose weights are sharded
+  Collective gather(Share weights) const;         // of a chunk whose weights are sharded, or updated in parts
   Collective gather_of_few(Bytes weights) const;  // likewise, from shards of Resharding::over members
   void keep_links(const Fold& fold);
   // Those that communicate: inside the groups, and between them where there are several; then those of the experts, or of
@@ -46,15 +47,14 @@ class StateExchange {
   Collective all_reduce(std::size_t group, Bytes bytes) const;
   Collective reduce_dense(Bytes gradients) const;
   Collective reduce_experts(Bytes gradients) const;
-  Bytes weights_of(Bytes gradients) const;
 
   const CostModel& cost_;
-  std::size_t dense_ = 0;         // groups before those of the experts
-  double gathered_weight_bytes_;  // per parameter
+  std::size_t dense_ = 0;  // groups before those of the experts
   std::vector<AllReduceGroup> groups_;
 };
 
-// The weights of a chunk on one device, as they are gathered.
-StateExchange::Share gathered_weights(const Plan& plan, VirtualStageId v, const Scenario& scenario);
+// Weights of a stage on one device, as they are gathered: of layers that are trained in part what is trained, where the
+// rest lies whole.
+StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRange layers, const Scenario& scenario);
 
 }  // namespace pipewright::core

@@ -1,8 +1,11 @@
 #include "core/cost/step_costs.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/cost/amax_reductions.hpp"
@@ -274,13 +277,70 @@ void delay_late_gathers(const StepCosts& costs, std::vector<Time>& duration, con
   }
 }
 
+// Two parts of a collective, the first of that time.
+std::pair<Collective, Collective> cut_at(const Collective& whole, Time time) {
+  std::pair<Collective, Collective> parts;
+  double sent = 0, all = 0;
+  for (const CollectivePhase& phase : whole.phases) {
+    CollectivePhase first = phase, second = phase;
+    first.time = std::min(time - parts.first.time, phase.time), second.time = phase.time - first.time;
+    first.latency = std::min(phase.latency, first.time), second.latency = phase.latency - first.latency;
+    const Time sends = phase.time - phase.latency, of_first = first.time - first.latency;
+    first.bytes *= sends > Time{} ? double(of_first.value) / double(sends.value) : 0;
+    second.bytes = phase.bytes - first.bytes;
+    sent += first.bytes, all += phase.bytes;
+    parts.first.time += first.time, parts.second.time += second.time;
+    if (first.time > Time{}) parts.first.phases.push_back(std::move(first));
+    if (second.time > Time{}) parts.second.phases.push_back(std::move(second));
+  }
+  const double share = all > 0 ? sent / all : 0;
+  parts.first.bytes = Bytes{std::llround(share * static_cast<double>(whole.bytes.value))};
+  parts.second.bytes = whole.bytes - parts.first.bytes;
+  return parts;
+}
+
+// Of a chunk whose buckets are gathered one after the other while its first forward runs: what is over before it begins,
+// so that it finds each bucket there, and the rest. Buckets of 2 ms each, and 3 ms of forward: 2 ms, then 2 ms beside it.
+//                                                               tests/planner/zero_one_test.cpp
+std::pair<Collective, Collective> beside_forward(const Plan& plan, VirtualStageId v, const CostModel& cost,
+                                                 const auto& on_stages, const auto& gather) {
+  const Scenario& scenario = cost.scenario();
+  const StageId stage = plan.stage_of(v);
+  const LayerRange layers = plan.layers[v];
+  const LayerCosts& costs = on_stages.of(stage);
+  const bool ahead = !costs.issued.empty() && !host_of(cost, on_stages.class_of(stage)).waits();
+  const std::vector<Bucket> all = buckets(plan, v, scenario.model, scenario.training);
+  Collective whole;
+  Time before;
+  for (auto bucket = all.rbegin(); bucket != all.rend(); ++bucket) {
+    const LayerId begin = bucket == all.rbegin() ? layers.begin : bucket->first_layer;
+    const LayerId end = bucket + 1 == all.rend() ? layers.end : (bucket + 1)->first_layer;
+    Collective one = gather(stage, gathered_weights(plan, stage, {begin, end}, scenario));
+    whole.bytes = whole.bytes + one.bytes;
+    whole.time = checked_sum(whole.time, one.time);
+    std::move(one.phases.begin(), one.phases.end(), std::back_inserter(whole.phases));
+    const KernelQueue run = forward_of({layers.begin, begin}, costs);
+    before = std::max(before, whole.time - (ahead ? run.device : run.end));
+  }
+  return cut_at(whole, before);
+}
+
+bool gathers_chunks(const StepCosts& costs, const Plan& plan) {
+  return plan.resharding || costs.shape.updated == UpdatedParts::BehindUpdate;
+}
+
+void resize_gathers(StepCosts& costs, const Plan& plan) {
+  const bool beside = costs.shape.updated == UpdatedParts::BesideForwards;
+  if (beside || gathers_chunks(costs, plan)) costs.gathers.resize(plan.layers.size());
+  if (beside || (plan.resharding && plan.resharding->over > 0)) costs.other_gathers.resize(plan.layers.size());
+}
+
 // Over the members of all copies, whichever are simulated.
-void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) {
+void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, const OnStages& on_stages) {
   const Scenario& scenario = cost.scenario();
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan.layers.size());
-  if (plan.resharding) costs.gathers.resize(plan.layers.size());
-  if (plan.resharding && plan.resharding->over > 0) costs.gathers_of_few.resize(plan.layers.size());
+  resize_gathers(costs, plan);
   for (StageId k = 0; k < plan.stages; ++k) {
     const VirtualStageId first = plan.seating().chunk_of(k, 0);
     if (!costs.shape.seating().reduced(first)) continue;
@@ -290,10 +350,13 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost) 
       const VirtualStageId v = plan.seating().chunk_of(k, i);
       for (const Bucket& bucket : buckets(plan, v, scenario.model, scenario.training))
         costs.collectives[v].push_back(exchange.reduce({bucket.bytes, bucket.of_experts}));
-      if (!plan.resharding) continue;
-      const StateExchange::Share weights = gathered_weights(plan, v, scenario);
+      if (costs.shape.updated == UpdatedParts::BesideForwards)
+        std::tie(costs.gathers[v], costs.other_gathers[v]) = beside_forward(
+            plan, v, cost, on_stages, [&](StageId, const auto& weights) { return exchange.gather(weights); });
+      if (!gathers_chunks(costs, plan)) continue;
+      const StateExchange::Share weights = gathered_weights(plan, k, plan.layers[v], scenario);
       costs.gathers[v] = exchange.gather(weights);
-      if (plan.resharding->over > 0) costs.gathers_of_few[v] = exchange.gather_of_few(weights.all);
+      if (plan.resharding && plan.resharding->over > 0) costs.other_gathers[v] = exchange.gather_of_few(weights.all);
     }
   }
 }
@@ -459,7 +522,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
       [&](Bytes bytes, WorkerId from, WorkerId to) { return sending(bytes, placed.device(from), placed.device(to)); });
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
-  add_all_reduces(costs, plan, cost);
+  add_all_reduces(costs, plan, cost, full);
   delay_late_gathers(costs, costs.duration, plan, cost, full);
   delay_late_gathers(costs, costs.duration_last, plan, cost, last);
   price_moves(
@@ -576,21 +639,33 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
   const Scenario& scenario = cost_.scenario();
   if (!costs.shape.seating().any_reduced()) return;
   costs.collectives.resize(plan_.layers.size());
-  if (plan_.resharding) costs.gathers.resize(plan_.layers.size());
+  resize_gathers(costs, plan_);
   const bool few = plan_.resharding && plan_.resharding->over > 0;
-  if (few) costs.gathers_of_few.resize(plan_.layers.size());
   for (int v = 0; v < plan_.chunks(); ++v) {
     const StageId stage = plan_.stage_of(v);
     if (!costs.shape.seating().reduced(v)) continue;
     for (const Bucket& bucket : buckets(plan_, v, scenario.model, scenario.training))
       costs.collectives[static_cast<std::size_t>(v)].push_back({bucket.bytes, all_reduce(stage, bucket), {}});
-    if (!plan_.resharding) continue;
-    const StateExchange::Share weights = gathered_weights(plan_, v, scenario);
-    const auto [known, absent] = gathers_[at(stage)].try_emplace({weights.all.value, weights.of_experts.value});
-    if (absent) known->second = without_phases(exchange(stage).gather(weights));
-    costs.gathers[v] = known->second;
-    if (few) costs.gathers_of_few[v] = without_phases(exchange(stage).gather_of_few(weights.all));
+    if (costs.shape.updated == UpdatedParts::BesideForwards) {
+      auto [first, second] = beside_forward(plan_, v, cost_, OnAllAlike{full_},
+                                            [&](StageId k, const auto& weights) { return gather(k, weights); });
+      costs.gathers[v] = without_phases(std::move(first)), costs.other_gathers[v] = without_phases(std::move(second));
+    }
+    if (!gathers_chunks(costs, plan_)) continue;
+    const StateExchange::Share weights = gathered_weights(plan_, stage, plan_.layers[v], scenario);
+    costs.gathers[v] = without_phases(gather(stage, weights));
+    if (few) costs.other_gathers[v] = without_phases(exchange(stage).gather_of_few(weights.all));
   }
+}
+
+Collective StepPricer::gather(StageId k, StateExchange::Share weights) {
+  const auto [known, absent] = gathers_[at(k)].try_emplace({weights.all.value, weights.of_experts.value});
+  if (absent) {
+    known->second = exchange(k).gather(weights);
+    for (CollectivePhase& phase : known->second.phases)
+      phase.links.clear();
+  }
+  return known->second;
 }
 
 Time StepPricer::all_reduce(StageId k, const Bucket& bucket) {
@@ -608,6 +683,8 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
   const bool blocking = plan_.gradient_sync == GradientSync::Blocking;
   for (std::size_t i = blocking ? 0 : all.size() - 1; i < all.size(); ++i)
     tail = checked_sum(tail, all_reduce(k, all[i]));
+  if (scenario.training.zero == kOptimizerSharded && !plan_.overlap_param_gather.value)
+    tail = checked_sum(tail, gather(k, gathered_weights(plan_, k, layers, scenario)).time);
   return tail;
 }
 

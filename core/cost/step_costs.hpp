@@ -124,9 +124,10 @@ struct StepCosts {
   // Empty `_last`: the same with the round's last backward being the (smaller) last micro-batch's.
   Indexed<VirtualStageId, std::vector<Time>> ready_before_end, ready_before_end_last;
   Indexed<VirtualStageId, std::vector<Collective>>
-      collectives;                                     // [chunk][bucket]; empty: no all-reduce needed (one worker)
-  Indexed<VirtualStageId, Collective> gathers;         // of its weights; empty: the schedule gathers none
-  Indexed<VirtualStageId, Collective> gathers_of_few;  // likewise, from shards of Resharding::over members
+      collectives;                              // [chunk][bucket]; empty: no all-reduce needed (one worker)
+  Indexed<VirtualStageId, Collective> gathers;  // of its weights; empty: the schedule gathers none
+  // Likewise: from shards of Resharding::over members, or of UpdatedParts::BesideForwards what runs beside the forward.
+  Indexed<VirtualStageId, Collective> other_gathers;
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;
@@ -164,7 +165,8 @@ struct StepCosts {
   // Of an op of a communication stream, on a worker of that copy.
   const Collective& collective(const Op& op, CopyId copy) const {
     if (op.kind == Kind::AllReduce) return collectives[op.virtual_stage][op.bucket];
-    if (op.kind == Kind::AllGather) return (op.bucket >= kFromFew ? gathers_of_few : gathers)[op.virtual_stage];
+    if (op.kind == Kind::AllGather)
+      return ((op.bucket & (kFromFew | kBesideForward)) != 0 ? other_gathers : gathers)[op.virtual_stage];
     if (op.kind == Kind::Fetch || op.kind == Kind::Store) return host_copies[host_copy(op)];
     return moves[move(op, copy)];
   }

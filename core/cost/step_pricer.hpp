@@ -36,7 +36,7 @@ class StepPricer {
   std::vector<Time> fastest_hops() const;
 
   // What a worker of stage k with these layers still has to do after its last backward: the all-reduce of its last
-  // bucket (of all, where gradient_sync is blocking), if any, and the update.
+  // bucket (of all, where gradient_sync is blocking), if any, the update, and the gather of what it has updated in part.
   Time tail(StageId k, LayerRange layers);
 
   const LayerCosts& layers() const { return full_; }
@@ -49,6 +49,7 @@ class StepPricer {
  private:
   void add_all_reduces(StepCosts& costs);
   Time all_reduce(StageId k, const Bucket& bucket);
+  Collective gather(StageId k, StateExchange::Share weights);
   const StateExchange& exchange(StageId k);
 
   Plan plan_;

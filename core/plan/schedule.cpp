@@ -20,6 +20,8 @@ std::string label(const Op& op) {
   std::string text = std::to_string(op.virtual_stage);
   text += is_kind(op.kind) ? rule(op.kind).letters : "?";
   text += std::to_string(op.micro_batch);
+  const bool of_updated = op.kind == Kind::AllGather && op.bucket >= kBehindUpdate;
+  if (of_updated) return op.bucket == kBesideForward ? text + "+" : text;
   if (op.kind == Kind::AllReduce || op.kind == Kind::AllGather || op.kind == Kind::Fetch)
     text += "." + std::to_string(op.bucket);
   return text;

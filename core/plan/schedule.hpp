@@ -12,7 +12,12 @@
 //   AllReduce(v,round,bucket)   on the gradients' stream    after every member's backwards of that round
 //   Update(v,round)             optimizer step              after all buckets of that round
 //   AllGather(v,m,pass)         on the weights' stream      when the compute op before the one that needs them starts
-//                               (one ahead), or ends if it reads them itself; F, or the first of R, B and BW, of (v,m) starts after it
+//                               (one ahead), or ends if it reads them itself; F, or the first of R, B and BW, of (v,m)
+//                               starts after it
+//   AllGather(v,round)          likewise, of weights that each of its holders updates in part (UpdatedParts): after
+//                               Update(v,round) of all of them, and before Update(v,round + 1); or of the step before,
+//                               with the step's start in the order of the forwards, in two parts: F of (v,m) starts after
+//                               the first, and the compute op behind F after the second                  [ZeRO20]
 //   Offload(v,m)                on the stream out           after F(v,m): its activations go to the memory of the partner
 //                               or of the host. F starts after those of all forwards before it; to a host the latest
 //                               may be on its way under it
@@ -124,8 +129,9 @@ constexpr Direction pass_of(Kind kind) {
   return rule(kind).forward ? Direction::Forward : Direction::Backward;
 }
 
-// In Op::bucket of an AllGather: from shards of Resharding::over members.
-inline constexpr std::uint32_t kFromFew = 2;
+// In Op::bucket of an AllGather: from shards of Resharding::over members; behind an update; beside forwards, what one
+// of them waits for and what runs beside it.
+inline constexpr std::uint32_t kFromFew = 2, kBehindUpdate = 4, kBeforeForward = 8, kBesideForward = 16;
 constexpr Direction pass_of_gather(const Op& gather) {
   return static_cast<Direction>(gather.bucket & 1);
 }
@@ -144,6 +150,13 @@ struct Resharding {
   bool from_host = false;  // shards of weights and gradients lie in the host's memory           [ZeROInfinity21]
   bool always = false;
   bool operator==(const Resharding&) const = default;
+};
+
+// When weights are whole again that each of their holders updates in part, as training.zero: 1 says.
+enum class UpdatedParts : std::uint8_t {
+  None,           // each updates all
+  BehindUpdate,   // directly behind the update
+  BesideForwards  // beside the forwards of the next step: steps alike, so that one begins with the gathers of another
 };
 
 struct GivenSchedule;  // core/plan/given_schedule.hpp
@@ -171,7 +184,8 @@ struct ScheduleShape {
   std::shared_ptr<const GivenSchedule> given{};  // what the schedule "file" runs; else nullptr
   int units = 1;                                 // chunks that a chunk of the generator's is cut into
   std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
-  bool reduce_each = false;                      // gradients are reduced after every micro-batch; else after the last
+  UpdatedParts updated = UpdatedParts::None;
+  bool reduce_each = false;  // gradients are reduced after every micro-batch; else after the last
   // By chunk: its activations wait in the host's memory, not in a partner's; empty: none do.       [ZeROInfinity21]
   std::vector<bool> offloaded{};
   int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one

@@ -60,6 +60,7 @@ struct Checker {
   std::string missing_op() const;
   std::string collective_fault(int k) const;
   std::string weights_fault(int position) const;
+  std::string updated_fault(int position) const;
   std::string moves_fault(int position) const;
   std::string shards_fault(int position) const;
   std::string run() const;
@@ -244,10 +245,31 @@ std::string Checker::collective_fault(int k) const {
          " buckets of all rounds";
 }
 
+// Of weights that are updated in parts: each is gathered behind every update, or before and beside the first forward of its
+// chunk, in the order of these.
+std::string Checker::updated_fault(int position) const {
+  const bool behind = shape.updated == UpdatedParts::BehindUpdate;
+  std::vector<Op> expected;
+  std::vector<std::uint8_t> met(chunks);
+  for (Op op : schedule.positions[position].compute) {
+    if (op.kind != (behind ? Kind::Update : Kind::F) || !seating.reduced(op.virtual_stage)) continue;
+    if (!behind && seating.holders(op.virtual_stage) > 1)
+      return worker(position) + ": " + label(op) + " waits for weights that others read in another order";
+    if (!behind && std::exchange(met[op.virtual_stage], 1) != 0) continue;
+    op.kind = Kind::AllGather, op.with_next = 0;
+    op.bucket = behind ? kBehindUpdate : kBeforeForward, expected.push_back(op);
+    if (!behind) op.bucket = kBesideForward, expected.push_back(op);
+  }
+  if (schedule.positions[position].communication[kGathers] == expected) return "";
+  return worker(position) + ": its weights' stream is not a gather " +
+         (behind ? "behind each update" : "before and one beside the first forward of each chunk");
+}
+
 // Every copy runs the same gathers, in the order of the compute ops that need them: then none can wait for another.
 std::string Checker::weights_fault(int position) const {
   const Lane& lane = schedule.positions[position];
   const std::vector<Op>& gathers = lane.communication[kGathers];
+  if (shape.updated != UpdatedParts::None) return updated_fault(position);
   if (gathers.empty()) return "";
   constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
   const auto slot = [&](const Op& op, bool backward) {

@@ -210,7 +210,8 @@ struct RuntimePolicy {
   bool recompute_except_last = false;  // torchgpipe's `except_last`: the last micro-batch keeps everything
   Skips skips = Skips::Hop;
   GradientSync gradient_sync = GradientSync::Overlapped;
-  // In its place where a search chooses ZeRO 2 or 3; no key: what a framework does (settle_training).
+  Placed<bool> overlap_param_gather{false, {}};  // with training.zero: 1: UpdatedParts::BesideForwards
+  // In place of gradient_sync where a search chooses ZeRO 2 or 3; no key: what a framework does (settle_training).
   std::optional<GradientSync> sync_of_scattered;
   Bytes bucket{25'000'000};                   // all-reduce bucket (gradient bytes)
   BucketRule bucket_rule = BucketRule::Size;  // others: a framework's own sizes in place of `bucket`

@@ -126,6 +126,7 @@ void parallel_flags(Flags& flags, const Answer& written) {
                                        training.gradient_precision.value_or(training.precision) == Precision::Tf32
                                    ? 4
                                    : 2;
+    if (training.zero == 1 && plan.overlap_param_gather.value) flags.line("--overlap-param-gather");
     if (plan.bucket_rule != BucketRule::Megatron)
       flags.add("--ddp-bucket-size {}", std::max<std::int64_t>(1, bucket_limit(plan, 0, training).value / bytes));
   }

@@ -563,6 +563,10 @@ constexpr Field<PlanRequest> kPlan[] = {
      "all-reduces run during the backward and what follows, during the backward alone, or after it; default: "
      "overlapped",
      member<&PlanRequest::gradient_sync>},
+    {"overlap_param_gather", "true | false",
+     "with training.zero: 1, weights are gathered bucket by bucket beside the next step's forwards (Megatron-LM's "
+     "--overlap-param-gather); false: behind the update; default: false",
+     member<&PlanRequest::overlap_param_gather>},
     {"scatter_gather", "true | false",
      "with tensor_parallel, between stages: each device of a group sends its share of a tensor, and the receivers "
      "gather it over their own links (Megatron-LM); false: each sends a whole copy; default: false",

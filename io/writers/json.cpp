@@ -85,6 +85,7 @@ void plan(JsonFields& json, const Plan& p) {
   json.given("offload_layers", p.offload_layers);
   json.when(p.offload_layers && !p.resharding, "units", p.units);
   json.when(p.shard > 0, "data_parallel_shard", p.shard);
+  json.when(p.overlap_param_gather.value, "overlap_param_gather", true);
   json.when(p.resharding.has_value(), [&] {
     const Resharding when = p.resharding.value_or(Resharding{});
     json.field("units", p.units).field("reshard_after_forward", when.after_forward);

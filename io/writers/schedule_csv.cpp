@@ -127,6 +127,7 @@ Schedule of_whole_chunks(Schedule schedule) {
   const int units = std::exchange(schedule.shape.units, 1);
   if (units == 1) return schedule;
   schedule.shape.buckets.clear(), schedule.shape.resharding.reset();
+  schedule.shape.updated = UpdatedParts::None;
   for (Lane& lane : schedule.positions) {
     std::erase_if(lane.compute,
                   [&](const Op& op) { return op.virtual_stage % units != (rule(op.kind).forward ? 0 : units - 1); });

@@ -219,10 +219,10 @@ class Trace {
     const auto& [stage, layers] = chunks_[op.virtual_stage + (first ? 0 : answer_.plan.layers.size())];
     event() << R"({"ph":"X","cat":")" << words(kind) << R"(","name":")" << label(op);
     place(w, tid, span.start, span.end);
-    text_ << stage << (kind == Look::Update || kind == Look::AllReduce ? R"("round":)" : R"("microbatch":)")
-          << op.micro_batch;
+    const bool of_round = kind == Look::Update || kind == Look::AllReduce || op.bucket == kBehindUpdate;
+    text_ << stage << (of_round ? R"("round":)" : R"("microbatch":)") << op.micro_batch;
     if (kind == Look::AllReduce) text_ << R"(,"bucket":)" << op.bucket;
-    if (kind == Look::AllGather)
+    if (kind == Look::AllGather && !of_round)
       text_ << R"(,"pass":")" << (pass_of_gather(op) == Direction::Forward ? "forward" : "backward") << '"';
     text_ << layers;
   }

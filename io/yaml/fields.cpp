@@ -87,6 +87,8 @@ constexpr UsualName kUsualKeys[] = {
     {"reduce_amax", "training.amax_reduction"},
     {"tp_only_amax_red", "training.amax_reduction: tensor_parallel"},
     {"fp8_param_gather", "training.low_precision_weights"},
+    {"overlap_param_gather", "plan.overlap_param_gather"},
+    {"overlap_param_sync", "plan.overlap_param_gather"},
     {"gbs", "training.global_batch_size"},
     {"global_batch", "training.global_batch_size"},
     {"train_batch", "training.global_batch_size"},

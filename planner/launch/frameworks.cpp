@@ -149,6 +149,17 @@ void settle_gradient_sync(GradientSync& sync, const std::optional<GradientSync>&
             "gradient_sync: gradients are all-reduced during the backward; overlapped");
 }
 
+// Only Megatron-LM gathers weights beside the next step's forwards, where gradients travel beside the backward, too.
+void settle_param_gather(PlanRequest& plan, Framework framework, const Told& differs) {
+  bool& asked = plan.overlap_param_gather.value;
+  if (framework != Framework::Megatron && asked)
+    replace(asked, false, differs, "overlap_param_gather: weights are gathered behind the update; false");
+  if (plan.gradient_sync == GradientSync::Blocking && asked)
+    replace(asked, false, differs,
+            "overlap_param_gather: goes with gradient_sync: overlapped alone; weights are gathered behind the update: "
+            "false");
+}
+
 // The nearest stage of ZeRO, and when weights and gradients are exchanged there.
 void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, const Told& differs) {
   Training& training = scenario.training;
@@ -585,10 +596,11 @@ void settle_training(Scenario& scenario, Framework framework, bool copies, bool 
   if (training.optimizer == Optimizer::Muon && scenario.plan.gradient_sync == GradientSync::Overlapped) {
     differs("gradient_sync: gradients are all-reduced behind the last backward with muon; blocking");
     scenario.plan.gradient_sync = GradientSync::Blocking;
-    return;
+  } else {
+    settle_gradient_sync(scenario.plan.gradient_sync,
+                         scattered ? GradientSync::Overlapped : words(framework).gradient_sync, differs);
   }
-  settle_gradient_sync(scenario.plan.gradient_sync,
-                       scattered ? GradientSync::Overlapped : words(framework).gradient_sync, differs);
+  settle_param_gather(scenario.plan, framework, differs);
 }
 
 }  // namespace pipewright::planner

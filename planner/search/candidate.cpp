@@ -200,7 +200,7 @@ Time gather_bound(const Plan& plan, const CostModel& cost) {
   const StateExchange exchange(plan, 0, cost);
   Time all, longest;
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const StateExchange::Share weights = gathered_weights(plan, v, cost.scenario());
+    const StateExchange::Share weights = gathered_weights(plan, 0, plan.layers[v], cost.scenario());
     const Time forward = exchange.gather(weights).time;
     const Time backward = !again ? Time{} : few ? exchange.gather_of_few(weights.all).time : forward;
     all = checked_sum(all, checked_sum(forward, backward));

@@ -117,6 +117,25 @@ void add_gathers(Lane& lane, const Resharding& when) {
   }
 }
 
+// In the order of the updates, or of the forwards that read first.
+void gather_updated(const ScheduleShape& shape, Lane& lane) {
+  const Seating seating = shape.seating();
+  std::vector<Op>& gathers = lane.communication[kGathers];
+  std::set<VirtualStageId> met;
+  for (const Op& op : lane.compute) {
+    const VirtualStageId v = op.virtual_stage;
+    if (!seating.reduced(v)) continue;
+    const auto gather = [&](std::uint32_t which) {
+      gathers.push_back({Kind::AllGather, op.virtual_stage, op.micro_batch, which & 0x7fffffffu});
+    };
+    if (shape.updated == UpdatedParts::BehindUpdate) {
+      if (op.kind == Kind::Update) gather(kBehindUpdate);
+    } else if (op.kind == Kind::F && met.insert(v).second) {
+      gather(kBeforeForward), gather(kBesideForward);
+    }
+  }
+}
+
 // BPipe: walks the lane and has a micro-batch go right behind its forward where a later op would find more than `limit` here:
 // always the newest, which is needed last.
 void share_memory(Lane& lane, StageId k, int limit) {
@@ -254,6 +273,9 @@ void expand(const ScheduleRule& rule, const ScheduleShape& shape, Schedule& pass
   if (has_recompute(shape)) add_recomputation(passes);
   add_reductions_and_updates(passes);
   if (shape.resharding) gather_weights(passes, *shape.resharding);
+  passes.shape.updated = shape.updated;
+  for (Lane& lane : passes.positions)
+    if (shape.updated != UpdatedParts::None) gather_updated(shape, lane);
   if (!shape.offloaded.empty()) offload(passes);
   if (shape.weights_on_host()) copy_shards(passes);
 }

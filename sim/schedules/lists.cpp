@@ -128,7 +128,7 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
   for (int v = 0; v < static_cast<int>(chunks); ++v)
     ops += double(shape.micro_batches) *
            (3 + (shape.recomputes(shape.stage_of(v)) ? 1 : 0) + (shape.seating().reduced(v) ? shape.buckets_of(v) : 0) +
-            (shape.resharding ? 2 : 0));
+            (shape.resharding ? 2 : 0) + (shape.updated != UpdatedParts::None ? 1 : 0));
   if (ops + workers > kMostOps)
     return "M = " + std::to_string(shape.micro_batches) + " micro-batches over " + std::to_string(chunks) +
            " virtual stages: the lists would hold more than 134 million ops; use fewer micro-batches";

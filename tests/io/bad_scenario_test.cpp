@@ -61,6 +61,11 @@ TEST_CASE("A key or a precision as other programs call it is answered with what 
   holds(named("data_parallel_shard_degree"), "use plan.data_parallel_shard");
   CHECK(named("cp") == "x.yaml:4:8: unknown key \"plan.cp\"; use plan.context_parallel");
   holds(named("cp_comm_type"), "use plan.context_exchange");
+  CHECK(named("overlap_param_sync") ==
+        "x.yaml:4:8: unknown key \"plan.overlap_param_sync\"; use plan.overlap_param_gather");
+  holds(error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, overlap_param_gather: true}"}),
+        "use plan.overlap_param_gather");
+  holds(error_in(ScenarioText{.plan = "{overlap_param_gather: later}"}), "plan.overlap_param_gather");
   holds(named("hsdp"), "use training.zero: 3 and plan.data_parallel_shard");
   const auto precision = [](const std::string& value) {
     return error_in(ScenarioText{.training = "{micro_batch_size: 1, micro_batches: 4, precision: " + value + "}"});

@@ -92,6 +92,7 @@ std::set<std::string> written_paths() {
   full->answer.plan.shard = 1, full->answer.plan.resharding = Resharding{.over = 2, .always = true};
   full->answer.plan.bucket_rule = BucketRule::Megatron;
   full->answer.plan.offload_layers = Placed<std::int64_t>{1, {}};
+  full->answer.plan.overlap_param_gather.value = true;
   full->answer.plan.tensor_overlap.value = TensorOverlap::Ring;
   full->answer.plan.tensor_links.value = TensorLinks::Shared;
   full->scenario->training.offload_optimizer.value = 0.5, full->scenario->training.offload_weights.value = true;

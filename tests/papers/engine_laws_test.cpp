@@ -192,7 +192,7 @@ TEST_CASE("links, channels and routes under other numbers give the same times") 
             passed = renamed(link, passed);
     };
     rename(other.gathers);
-    rename(other.gathers_of_few);
+    rename(other.other_gathers);
     for (auto& buckets : other.collectives)
       rename(buckets);
     CAPTURE(schedule.name);

@@ -453,6 +453,24 @@ TEST_CASE("buckets: a framework's own need no flag, those of others are written 
   CHECK(contains(text("bucket: megatron", Framework::DeepSpeed), "\"reduce_bucket_size\": 40000000"));
 }
 
+TEST_CASE("weights that are gathered beside forwards: Megatron-LM's flag, and the others' difference") {
+  using List = std::vector<std::string>;
+  const Sharded megatron = sharded("zero: 1", "overlap_param_gather: true", Framework::Megatron);
+  CHECK(megatron.differences.empty());
+  CHECK(contains(megatron.text, "--overlap-grad-reduce\n"));
+  CHECK(contains(megatron.text, "--overlap-param-gather\n"));
+  CHECK_FALSE(contains(sharded("zero: 1", "", Framework::Megatron).text, "--overlap-param-gather"));
+  const Sharded behind = sharded("zero: 1", "overlap_param_gather: true, gradient_sync: blocking", Framework::Megatron);
+  CHECK(behind.differences ==
+        List{"overlap_param_gather: goes with gradient_sync: overlapped alone; weights are gathered "
+             "behind the update: false"});
+  CHECK_FALSE(contains(behind.text, "--overlap-param-gather"));
+  for (const Framework framework : {Framework::Torch, Framework::DeepSpeed}) {
+    const List said = sharded("zero: 1", "overlap_param_gather: true", framework).differences;
+    CHECK(std::ranges::count(said, "overlap_param_gather: weights are gathered behind the update; false") == 1);
+  }
+}
+
 // Which blocks are repeated, and which operators of all of them.
 TEST_CASE("torchtitan's checkpoints: of all blocks, of some, and by operator") {
   const auto of = [](const std::string& plan, Framework framework) { return sharded("zero: 3", plan, framework); };

@@ -31,7 +31,9 @@ TEST_CASE("an order compiled once gives the static order's makespan under any pr
       if (!order) order = CompiledOrder::of(schedule, costs.edges);
       const bool moves =
           std::ranges::any_of(schedule.positions, [](const Lane& lane) { return !lane.communication[kOut].empty(); });
-      const bool exchanges = schedule.shape.resharding || schedule.shape.reduce_each || moves;
+      const bool exchanges =
+          schedule.shape.resharding || schedule.shape.reduce_each || moves ||
+          (schedule.shape.updated == UpdatedParts::BesideForwards && schedule.shape.data_parallel > 1);
       CHECK(order.has_value() == (schedule.flush && !exchanges));
       if (!order) break;
       REQUIRE(same_passes(schedule.shape, costs.edges, costs));

@@ -116,7 +116,8 @@ TEST_CASE("random steps: nothing taken changes nothing; what is taken adds up, o
     CAPTURE(seed);
     std::mt19937 random(seed);
     Schedule schedule = random_schedule(random);
-    if (seed % 2 == 0 && !schedule.shape.resharding && gathering_refusal(schedule).empty())
+    if (seed % 2 == 0 && !schedule.shape.resharding && schedule.shape.updated == UpdatedParts::None &&
+        gathering_refusal(schedule).empty())
       gather_weights(schedule, {.after_forward = seed % 3 != 0});
     StepCosts costs = random_costs(schedule.shape, random, Wires::Chain, seed % 5 == 0 ? 4 : 30);
     const Timeline alone = event_order(schedule, costs, LinkUse::Private);
@@ -163,7 +164,9 @@ TEST_CASE("random steps over shared links stay valid while collectives are slowe
     CAPTURE(seed);
     std::mt19937 random(seed);
     Schedule schedule = random_schedule(random);
-    if (!schedule.shape.resharding && gathering_refusal(schedule).empty()) gather_weights(schedule, {});
+    if (!schedule.shape.resharding && schedule.shape.updated == UpdatedParts::None &&
+        gathering_refusal(schedule).empty())
+      gather_weights(schedule, {});
     StepCosts costs = random_costs(schedule.shape, random, Wires::Chain, 30);
     add_links(costs, random, LinkLayout::Shared);
     if (seed % 3 == 0) costs.sharing = Sharing::Fifo;

@@ -25,7 +25,8 @@ struct Steps {
   std::mt19937 random;
   explicit Steps(unsigned seed) : random(seed) {
     schedule = random_schedule(random);
-    if (seed % 2 == 0 && !schedule.shape.resharding && gathering_refusal(schedule).empty())
+    if (seed % 2 == 0 && !schedule.shape.resharding && schedule.shape.updated == UpdatedParts::None &&
+        gathering_refusal(schedule).empty())
       gather_weights(schedule, {.after_forward = seed % 3 != 0, .after_backward = seed % 5 != 0});
     // Short times make ties, a longest of 1 makes every time zero.
     const int longest = seed % 10 == 0 ? 1 : seed % 2 == 0 ? 4 : 30;

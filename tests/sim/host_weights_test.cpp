@@ -32,7 +32,7 @@ StepCosts shard_costs(const ScheduleShape& shape, std::int64_t fetch, std::int64
     costs.duration[v * kKinds + at(static_cast<int>(Kind::Update))] = Time{3};
   costs.duration_last = costs.duration;
   costs.gathers.assign(chunks, Collective{{1}, Time{1}, {}});
-  if (shape.resharding->over > 0) costs.gathers_of_few = costs.gathers;
+  if (shape.resharding->over > 0) costs.other_gathers = costs.gathers;
   costs.collectives.assign(chunks, {Collective{{1}, Time{1}, {}}});
   costs.host_copies.clear();
   for (std::size_t v = 0; v < chunks; ++v)

@@ -123,17 +123,19 @@ class Oracle {
       }
   }
 
-  // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The weights' stream of the
-  // copies of a position is one list.
+  // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The
+  // weights' stream of the copies of a position is one list.
   void gather() {
     gathered_.clear();
+    if (shape_.updated == UpdatedParts::BehindUpdate) return gather_behind_updates();
     for (int position = 0; position < positions_; ++position) {
       const auto& ops = lane(position).communication[kGathers];
       Time free{0};
       for (std::size_t i = 0; i < ops.size(); ++i) {
         Time start = free;
-        const std::size_t user = user_of(lane(position).compute, ops[i]);
-        for (int copy = 0; copy < shape_.data_parallel && user > 0; ++copy) {
+        const bool at_once = shape_.updated == UpdatedParts::BesideForwards;  // the second half: of the op behind
+        const std::size_t user = user_of(lane(position).compute, ops[i]) + (at_once ? i % 2 : 0);
+        for (int copy = 0; copy < shape_.data_parallel && user > 0 && !at_once; ++copy) {
           const Op& before = lane(position).compute[user - 1];
           const bool has = before.virtual_stage == ops[i].virtual_stage &&
                            (before.kind == Kind::F || before.kind == Kind::R || backward(before));
@@ -142,7 +144,8 @@ class Oracle {
         }
         for (int copy = 0; copy < shape_.data_parallel && on_host(); ++copy)
           start = std::max(start, fetched(copy * positions_ + position, ops[i]));
-        free = start + (ops[i].bucket >= 2 ? costs_.gathers_of_few : costs_.gathers)[ops[i].virtual_stage].time;
+        const bool other = at_once ? i % 2 == 1 : ops[i].bucket >= 2;
+        free = start + (other ? costs_.other_gathers : costs_.gathers)[ops[i].virtual_stage].time;
         gathered_[{position, static_cast<int>(user), 0, 0}] = free;
         for (int copy = 0; copy < shape_.data_parallel; ++copy)
           times_.workers[static_cast<std::size_t>(copy * positions_ + position)].communication[kGathers][i] = {start,
@@ -150,6 +153,36 @@ class Oracle {
       }
     }
   }
+  // As all-reduces meet: when the last holder has updated its part.
+  void gather_behind_updates() {
+    std::map<Key, Time> begin;
+    const auto spans = [&](int w) -> std::vector<Span>& {
+      return times_.workers[static_cast<std::size_t>(w)].communication[kGathers];
+    };
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < lane(w).communication[kGathers].size(); ++i) {
+        const Op& op = lane(w).communication[kGathers][i];
+        Time ready = i == 0 ? Time{0} : spans(w)[i - 1].end;
+        for (std::size_t j = 0; j < lane(w).compute.size(); ++j)
+          if (const Op& update = lane(w).compute[j]; update.kind == Kind::Update && key(update) == key_of_update(op))
+            ready = std::max(ready, compute(w)[j].end);
+        Time& latest = begin[key(op)];
+        latest = std::max(latest, ready);
+      }
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < lane(w).communication[kGathers].size(); ++i) {
+        const Op& op = lane(w).communication[kGathers][i];
+        const Time start = begin[key(op)], end = start + costs_.gathers[op.virtual_stage].time;
+        spans(w)[i] = {start, end};
+        for (std::size_t j = 0; j < lane(w).compute.size(); ++j)  // the next round's update waits
+          if (const Op& update = lane(w).compute[j]; update.kind == Kind::Update &&
+                                                     update.virtual_stage == op.virtual_stage &&
+                                                     update.micro_batch == op.micro_batch + 1)
+            gathered_[{w % positions_, static_cast<int>(j), 0, 0}] = end;
+      }
+  }
+  static Key key_of_update(const Op& gather) { return {gather.virtual_stage, int(gather.micro_batch), 0, 0}; }
+
   static std::size_t user_of(const std::vector<Op>& ops, const Op& gather) {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].virtual_stage == gather.virtual_stage && ops[i].micro_batch == gather.micro_batch &&

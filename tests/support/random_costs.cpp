@@ -73,9 +73,9 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
       costs.collectives[static_cast<std::size_t>(v)].push_back({{1}, {below(2 * longest, random)}, {}});
   for (int v = 0; v < chunks; ++v)
     costs.gathers.push_back({{1}, {below(2 * longest, random)}, {}});
-  if (shape.resharding && shape.resharding->over > 0)
+  if ((shape.resharding && shape.resharding->over > 0) || shape.updated == UpdatedParts::BesideForwards)
     for (const Collective& whole : costs.gathers)
-      costs.gathers_of_few.push_back({{1}, {whole.time.value / 3}, {}});
+      costs.other_gathers.push_back({{1}, {whole.time.value / 3}, {}});
   for (int i = 0; i < 3 * chunks && shape.weights_on_host(); ++i)
     costs.host_copies.push_back({{1}, {below(2 * longest, random)}, {}});
   for (std::int64_t i = 0; i < std::int64_t{4} * chunks * shape.data_parallel; ++i)

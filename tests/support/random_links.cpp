@@ -114,6 +114,12 @@ Schedule random_schedule(std::mt19937& random) {
         one_in(4, random))
       for (int chunk = 0; chunk < shape.chunks(); ++chunk)
         shape.offloaded.push_back(one_in(2, random));
+    if (!shape.resharding) {  // with what others leave aside
+      const bool one_order =
+          rule.flush && !both_ways(rule.chunk_order) && !rule.facts.uses_partner && shape.replicas.empty();
+      const auto updated = static_cast<UpdatedParts>((shape.stages + shape.micro_batches + shape.data_parallel) % 3);
+      shape.updated = updated == UpdatedParts::BesideForwards && !one_order ? UpdatedParts::BehindUpdate : updated;
+    }
     // Not both at once.
     if (shape.resharding && shape.offloaded.empty())
       shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
@@ -144,7 +150,7 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
   for (std::size_t v = 0; v < costs.gathers.size(); ++v) {
     const int group = oracle::places(costs.shape, static_cast<int>(v)).front();
     if (layout == LinkLayout::Private && gather_link.try_emplace(group, 0).second) gather_link[group] = add_link(costs);
-    for (std::vector<Collective>* const gathers : {&costs.gathers, &costs.gathers_of_few}) {
+    for (std::vector<Collective>* const gathers : {&costs.gathers, &costs.other_gathers}) {
       if (gathers->empty()) continue;
       Collective& gather = (*gathers)[v];
       gather.phases = {random_phase(random, {{layout == LinkLayout::Private ? gather_link[group] : 0, 1.0}})};
