@@ -46,16 +46,16 @@ std::vector<double> rounds_of(const RunPlan& run, VirtualStageId stage, int memb
       endpoint = staged_transport(std::move(endpoint), run, Takes::WithMover);
   const std::vector<int> cores = allowed_cores();
   std::vector<WorkerId> ids;
-  std::vector<Member> all(static_cast<std::size_t>(members));
+  std::vector<Member> all(at(members));
   for (int m = 0; m < members; ++m) {
-    Member& member = all[static_cast<std::size_t>(m)];
+    Member& member = all[at(m)];
     ids.push_back(m);
     member.backend = backend(m);
     member.mover = member.backend->mover(MoverFor::Worker), member.beside = member.backend->mover(MoverFor::Sums);
     member.memory = member.backend->reserve({static_cast<std::int64_t>(bytes)});
     const std::vector<float> ones(bytes / sizeof(float), 1.0F);
     member.mover->upload(member.memory->base(), ones.data(), {static_cast<std::int64_t>(bytes)});
-    endpoints[static_cast<std::size_t>(m)]->bind({}, {member.mover.get(), member.beside.get(), member.mover.get()});
+    endpoints[at(m)]->bind({}, {member.mover.get(), member.beside.get(), member.mover.get()});
   }
   std::atomic<int> arrived{0};
   std::atomic<bool> over{false};  // told by member 0 between two meetings

@@ -46,7 +46,7 @@ class Guarded final : public Stopwatch {
 std::string refusal_among(const DeviceMeasurement& m, const std::vector<GpuFacts>& gpus) {
   if (gpus.size() < 2) return "there is one GPU";
   const bool copy = m.work == DeviceWork::PeerCopy || m.work == DeviceWork::PeerCopyByHost;
-  Bytes least = gpus[static_cast<std::size_t>(copy ? m.from : 0)].free_memory;
+  Bytes least = gpus[at(copy ? m.from : 0)].free_memory;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     const int number = static_cast<int>(i);
     if (copy ? number != m.from && number != m.to : number >= m.members) continue;
@@ -55,9 +55,9 @@ std::string refusal_among(const DeviceMeasurement& m, const std::vector<GpuFacts
   }
   if (2 * m.size.values > static_cast<double>(least.value) / 2) return "larger than half of the GPU's free memory";
   if (m.work != DeviceWork::PeerCopy) return "";
-  const auto& peers = gpus[static_cast<std::size_t>(m.from)].peers;
+  const auto& peers = gpus[at(m.from)].peers;
   const bool direct =
-      std::any_of(peers.begin(), peers.end(), [&](const GpuPeer& each) { return each.device == m.to && each.direct; });
+      std::ranges::any_of(peers, [&](const GpuPeer& each) { return each.device == m.to && each.direct; });
   return direct ? "" : "no direct link between two GPUs";
 }
 

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -55,7 +54,7 @@ void add_by_key(Series& series, const RunPlan& run, const std::vector<WorkerResu
       const int slices = run.schedule->shape.slices;
       const std::int64_t samples = last != 0 ? run.plan->last_micro_batch_size : run.plan->micro_batch_size;
       const std::string key = slices > 1 ? key_of_slice(describe(program), last, slices) : describe(program);
-      auto& into = series[{key, samples, active}][static_cast<std::size_t>(pass)];
+      auto& into = series[{key, samples, active}][at(pass)];
       into.insert(into.end(), times.begin(), times.end());
     }
 }
@@ -83,7 +82,7 @@ void add_all_busy(Series& series) {
 // Beside layers that do nothing (a flatten), none is ever timed.
 void add_layers_without_work(Series& series, const RunPlan& run, const Model& model) {
   for (const Layer& layer : model.layers) {
-    const Program& program = *model.works[static_cast<std::size_t>(layer.work)].program.get();
+    const Program& program = *model.works[at(layer.work)].program.get();
     if (!program.steps.empty()) continue;
     for (const std::int64_t samples : {run.plan->micro_batch_size, run.plan->last_micro_batch_size})
       series.try_emplace({describe(program), samples, 0});
@@ -257,8 +256,8 @@ void add_all_reduces(const std::vector<CalibrationRun>& runs, const BackendMaker
     for (const int members : group_sizes(each.run))
       if (find_all_reduce(profile, members) == nullptr && each.run.plan->workers() <= available_cores())
         profile.all_reduces.push_back({members, measure_all_reduce(each.run, members, backend, staging)});
-  std::sort(profile.all_reduces.begin(), profile.all_reduces.end(),
-            [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
+  std::ranges::sort(profile.all_reduces,
+                    [](const AllReduceTime& a, const AllReduceTime& b) { return a.members < b.members; });
 }
 
 }  // namespace

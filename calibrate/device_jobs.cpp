@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "calibrate/step_reference.hpp"
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/folds.hpp"
 #include "runtime/operations.hpp"
 
 namespace pipewright::calibrate {
@@ -296,10 +296,7 @@ class StepJob final : public DeviceJob {
 class DropoutJob final : public DeviceJob {
  public:
   DropoutJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
-      : m_(m),
-        values_(m.size.rows * m.size.columns),
-        backend_(std::move(backend)),
-        blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {}
+      : m_(m), backend_(std::move(backend)), blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {}
   void launch() override { run(blocks_.next()); }
   std::optional<NumericCheck> check() override {
     if (m_.size.values > kMostCheckedValues) return std::nullopt;
@@ -320,7 +317,7 @@ class DropoutJob final : public DeviceJob {
   void run(std::byte* block) { backend_->dropout(kMask, values_, block, block + half()); }
 
   DeviceMeasurement m_;
-  std::int64_t values_;
+  std::int64_t values_ = m_.size.rows * m_.size.columns;
   std::unique_ptr<Backend> backend_;
   Blocks blocks_;
 };
@@ -328,10 +325,7 @@ class DropoutJob final : public DeviceJob {
 class UpdateJob final : public DeviceJob {
  public:
   UpdateJob(const DeviceMeasurement& m, std::unique_ptr<Backend> backend, std::int64_t blocks, JobMemory& memory)
-      : m_(m),
-        elements_(m.size.rows),
-        backend_(std::move(backend)),
-        blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {
+      : m_(m), backend_(std::move(backend)), blocks_(*backend_, block_bytes(m, *backend_).value, blocks, memory) {
     settings_.kind = m.optimizer;
     settings_.learning_rate = 1e-6;  // weights stay what they are, nearly, however often it is launched
     if (settings_.kind == Optimizer::RmsProp || settings_.kind == Optimizer::Adam)
@@ -351,9 +345,7 @@ class UpdateJob final : public DeviceJob {
     const auto fp32 = [&](int number) {
       return values_at(blocks_.mover(), block + number * aligned(4 * elements_), elements_, Precision::Fp32);
     };
-    std::vector<std::vector<double>> all;
-    for (int i = 0; i < states(settings.kind); ++i)
-      all.push_back(fp32(2 + i));
+    auto all = mapped<std::vector<double>>(counted_to(states(settings.kind)), [&](int i) { return fp32(2 + i); });
     const auto right = update_reference(settings, fp32(0), fp32(1), all);
     update(block, settings);
     backend_->finish();
@@ -381,7 +373,7 @@ class UpdateJob final : public DeviceJob {
   }
 
   DeviceMeasurement m_;
-  std::int64_t elements_;
+  std::int64_t elements_ = m_.size.rows;
   OptimizerSettings settings_;
   std::unique_ptr<Backend> backend_;
   Blocks blocks_;
@@ -474,9 +466,7 @@ NumericCheck checked_copy(Backend& backend, std::byte* to, const std::byte* from
   const auto mover = backend.mover(MoverFor::Worker);
   std::vector<std::byte> got(static_cast<std::size_t>(bytes)), right(got.size());
   mover->download(got.data(), to, Bytes{bytes}), mover->download(right.data(), from, Bytes{bytes});
-  std::size_t off = 0;
-  for (std::size_t i = 0; i < got.size(); ++i)
-    off += got[i] != right[i] ? 1 : 0;
+  auto off = sum_over<std::size_t>(counted_to(got.size()), [&](std::size_t i) { return got[i] != right[i] ? 1 : 0; });
   return {static_cast<double>(off) / std::max(1.0, static_cast<double>(bytes)), 0};
 }
 
@@ -504,10 +494,7 @@ void JobMemories::make_room(std::span<const std::int64_t> needed, double most) {
 }
 
 Bytes JobMemories::kept() const {
-  Bytes all;
-  for (const JobMemory& memory : memories_)
-    all += memory.size();
-  return all;
+  return sum_over<Bytes>(memories_, [](const JobMemory& memory) { return memory.size(); });
 }
 
 std::string too_large(const DeviceMeasurement& m, std::int64_t each, std::int64_t beside, double most) {

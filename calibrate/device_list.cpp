@@ -137,7 +137,7 @@ class List {
       const bool between = m.busy != 1 && m.busy != m.virtual_devices && m.beside == nullptr;
       return std::tuple(m.rank, m.large, between, m.virtual_devices, m.busy);
     };
-    std::stable_sort(list_.begin(), list_.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+    std::ranges::stable_sort(list_, [&](const auto& a, const auto& b) { return order(a) < order(b); });
     return std::move(list_);
   }
 
@@ -173,17 +173,17 @@ SharedProgram alone(const Program& whole, const ProgramStep& step) {
   ProgramStep moved = step;
   std::vector<std::int32_t> number(whole.tensors.size(), -1);
   const auto tensor = [&](std::int32_t old) {
-    std::int32_t& place = number[static_cast<std::size_t>(old)];
+    std::int32_t& place = number[at(old)];
     if (place < 0) {
       place = static_cast<std::int32_t>(one.tensors.size());
-      one.tensors.push_back(whole.tensors[static_cast<std::size_t>(old)]);
+      one.tensors.push_back(whole.tensors[at(old)]);
       one.tensors.back().same_as = -1;
     }
     return place;
   };
   for (std::int32_t& input : moved.inputs) {
     input = tensor(input);
-    if (std::find(one.inputs.begin(), one.inputs.end(), input) == one.inputs.end()) one.inputs.push_back(input);
+    if (std::ranges::find(one.inputs, input) == one.inputs.end()) one.inputs.push_back(input);
   }
   moved.output = tensor(moved.output);
   one.outputs = {moved.output};
@@ -353,7 +353,7 @@ void add_pairs(List& list) {
 
 std::string_view word(MeasuredPass pass) {
   constexpr std::array<std::string_view, 3> words = {"forward", "input gradient", "weight gradient"};
-  return words[static_cast<std::size_t>(pass)];
+  return words[at(pass)];
 }
 
 }  // namespace
@@ -418,7 +418,7 @@ std::vector<DeviceMeasurement> of_precisions(std::vector<DeviceMeasurement> list
                                              const std::vector<Precision>& precisions) {
   if (precisions.empty()) return list;
   const auto other = [&](const DeviceMeasurement& m) {
-    return computed(m.work) && std::find(precisions.begin(), precisions.end(), m.precision) == precisions.end();
+    return computed(m.work) && std::ranges::find(precisions, m.precision) == precisions.end();
   };
   std::erase_if(list,
                 [&](const DeviceMeasurement& m) { return other(m) || (m.beside != nullptr && other(*m.beside)); });

@@ -1,17 +1,15 @@
 #include "calibrate/device_loop.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
-#include <optional>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/ending.hpp"
+#include "core/folds.hpp"
 #include "kernels/gpu_api.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/runnable.hpp"
@@ -90,14 +88,13 @@ class Loop {
     for (auto& [key, series] : series_)
       measured.series.push_back(std::move(series));
     for (MeasuredSeries& series : measured.series)
-      std::sort(series.sizes.begin(), series.sizes.end(),
-                [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
-    std::sort(pairs_.begin(), pairs_.end(),
-              [](const MeasuredPair& a, const MeasuredPair& b) { return key_of(a) < key_of(b); });
+      std::ranges::sort(series.sizes,
+                        [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
+    std::ranges::sort(pairs_, [](const MeasuredPair& a, const MeasuredPair& b) { return key_of(a) < key_of(b); });
     measured.interference = std::move(pairs_);
     for (auto& [key, each] : collectives_) {
-      std::sort(each.sizes.begin(), each.sizes.end(),
-                [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
+      std::ranges::sort(each.sizes,
+                        [](const MeasuredSize& a, const MeasuredSize& b) { return key_of(a.size) < key_of(b.size); });
       measured.collectives.push_back(std::move(each));
     }
     measured.repeat_error = repeat_error();
@@ -274,9 +271,7 @@ class Loop {
   double repeat_error() const {
     if (repeated_.size() < 2) return 0;
     const double middle = mean(repeated_);
-    double squares = 0;
-    for (const double each : repeated_)
-      squares += (each - middle) * (each - middle);
+    auto squares = sum_over<double>(repeated_, [&](const double each) { return (each - middle) * (each - middle); });
     return std::sqrt(squares / static_cast<double>(repeated_.size() - 1));
   }
 

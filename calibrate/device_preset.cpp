@@ -34,7 +34,7 @@ Efficiency efficiency_of(std::vector<double> shares, std::string source) {
   const auto at = [&](double rank) {
     return shares[static_cast<std::size_t>(rank * static_cast<double>(shares.size() - 1))];
   };
-  std::sort(shares.begin(), shares.end());
+  std::ranges::sort(shares);
   const auto rounded = [](double x) { return std::round(x * 1000) / 1000; };
   Efficiency e;
   const double share = std::clamp(rounded(at(0.5)), 0.001, 1.0);
@@ -87,8 +87,8 @@ void add_peaks(Device& device, const MeasuredDevice& measured) {
   if (bandwidth == 0 || peaks.empty()) {
     constexpr std::ptrdiff_t kTold = 3;
     const bool parts_only =
-        !measured.series.empty() && std::none_of(measured.series.begin(), measured.series.end(),
-                                                 [](const MeasuredSeries& series) { return whole(series); });
+        !measured.series.empty() &&
+        std::ranges::none_of(measured.series, [](const MeasuredSeries& series) { return whole(series); });
     const auto& left_out = measured.left_out;
     const auto end = left_out.begin() + std::min(kTold, std::ssize(left_out));
     throw InputError(fmt::format(

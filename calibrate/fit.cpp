@@ -13,6 +13,7 @@
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::calibrate {
 namespace {
@@ -84,7 +85,7 @@ class LogFit {
   std::optional<TimeFormula> solve() {
     std::vector<char> used(sizes_.size(), 1);
     for (int round = 0; round < 10; ++round) {
-      const auto count = static_cast<std::size_t>(std::count(used.begin(), used.end(), 1));
+      const auto count = static_cast<std::size_t>(std::ranges::count(used, 1));
       if (count < coefficients_of(f_.terms)) return std::nullopt;
       const TimeFormula solved = with_coefficients(f_, coefficients(used));
       std::vector<char> next(sizes_.size(), 1);
@@ -115,9 +116,8 @@ class LogFit {
       }
       const std::vector<double> before = theta;
       theta = non_negative_least_squares(a, b, n);
-      double change = 0;
-      for (std::size_t j = 0; j < n; ++j)
-        change = std::max(change, std::abs(theta[j] - before[j]) / std::max(theta[j], 1e-300));
+      auto change = most_over<double>(
+          counted_to(n), [&](std::size_t j) { return std::abs(theta[j] - before[j]) / std::max(theta[j], 1e-300); });
       for (std::size_t i = 0; i < sizes_.size(); ++i)
         at[i] = std::max(sum_of_terms(rows_[i], with_coefficients(f_, theta)), 1e-6);
       if (change < 1e-12) break;
@@ -136,10 +136,8 @@ double residual_of(const MeasuredSize& size, const TimeFormula& formula, int sms
 }
 
 double weighted_squares(const std::vector<MeasuredSize>& sizes, const TimeFormula& formula, int sms) {
-  double sum = 0;
-  for (const MeasuredSize& size : sizes)
-    sum += weight_of(size) * std::pow(residual_of(size, formula, sms), 2);
-  return sum;
+  return sum_over<double>(
+      sizes, [&](const MeasuredSize& size) { return weight_of(size) * std::pow(residual_of(size, formula, sms), 2); });
 }
 
 // Columns and depth of a product tell one layer's width from another's; of what moves values, the columns.
@@ -169,7 +167,7 @@ std::optional<TimeFormula> best_of(const std::vector<MeasuredSize>& sizes, TimeF
   for (const MeasuredSize& size : sizes)  // those that the library tells, too
     if (size.algorithm && size.algorithm->tile_rows > 0 && size.algorithm->tile_columns > 0) {
       const Tile told{size.algorithm->tile_rows, size.algorithm->tile_columns};
-      if (std::find(tiles.begin(), tiles.end(), told) == tiles.end()) tiles.push_back(told);
+      if (std::ranges::find(tiles, told) == tiles.end()) tiles.push_back(told);
     }
   for (const Tile& tile : tiles) {
     start.tile_rows = tile.rows, start.tile_columns = tile.columns;
@@ -303,7 +301,7 @@ std::vector<double> covariance_of(const std::vector<MeasuredSize>& sizes, const 
   std::vector<double> triangle;
   for (std::size_t i = 0; i < all; ++i)
     for (std::size_t j = i; j < all; ++j) {
-      const auto a = std::find(free.begin(), free.end(), i), b = std::find(free.begin(), free.end(), j);
+      const auto a = std::ranges::find(free, i), b = std::ranges::find(free, j);
       triangle.push_back(
           a == free.end() || b == free.end() ? 0 : inverse(a - free.begin(), b - free.begin()) * theta[i] * theta[j]);
     }
@@ -355,7 +353,7 @@ FormulaErrors cross_validated(const std::vector<MeasuredSize>& sizes, const Time
       errors.bias += relative;
     }
   if (off.empty()) return errors;
-  std::sort(off.begin(), off.end());
+  std::ranges::sort(off);
   const auto n = static_cast<double>(off.size());
   errors.bias /= n;
   for (const double each : off)

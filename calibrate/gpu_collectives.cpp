@@ -26,7 +26,7 @@ double clock_share(const SmClockReading& reading, double clock_ghz) {
 }
 
 std::vector<double> downloaded(Mover& mover, const std::byte* from, std::int64_t bytes) {
-  std::vector<std::byte> block(static_cast<std::size_t>(bytes));
+  std::vector<std::byte> block(at(bytes));
   mover.download(block.data(), from, Bytes{bytes});
   std::vector<double> values(block.size() / 4);
   widened(block.data(), std::ssize(values), Precision::Fp32, values.data());
@@ -39,8 +39,6 @@ class Ring {
   Ring(const DeviceMeasurement& m, std::shared_ptr<VirtualDevices> devices)
       : devices_(std::move(devices)),
         bytes_(static_cast<std::int64_t>(m.size.values)),
-        backend_(gpu_backend(devices_, 0, {}, {})),
-        mover_(backend_->mover(MoverFor::Worker)),
         memory_(backend_->reserve(Bytes{all()})),
         first_(backend_->reserve(Bytes{all()})) {
     fill_random(*mover_, first_->base(), all());
@@ -65,7 +63,7 @@ class Ring {
       gpu_finish(stream(i));
   }
   NumericCheck check() {
-    std::vector<double> sum(static_cast<std::size_t>(bytes_ / 4));
+    std::vector<double> sum(at(bytes_ / 4));
     for (int i = 0; i < count(); ++i) {
       const std::vector<double> one = downloaded(*mover_, first_->base() + i * bytes_, bytes_);
       for (std::size_t j = 0; j < sum.size(); ++j)
@@ -85,8 +83,8 @@ class Ring {
 
   std::shared_ptr<VirtualDevices> devices_;
   std::int64_t bytes_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Mover> mover_;
+  std::unique_ptr<Backend> backend_ = gpu_backend(devices_, 0, {}, {});
+  std::unique_ptr<Mover> mover_ = backend_->mover(MoverFor::Worker);
   std::unique_ptr<DeviceMemory> memory_, first_;
   std::vector<grid_kernels::Queue> queues_;
   std::vector<float*> buffers_;
@@ -152,8 +150,8 @@ class RingWatch final : public Stopwatch {
     for (std::int64_t pass = 0; pass < passes_; ++pass)
       ring_.launch();
     for (int i = 1; i < ring_.count(); ++i) {
-      ends_[static_cast<std::size_t>(i)].record(ring_.stream(i));
-      ends_[static_cast<std::size_t>(i)].wait_on(first);
+      ends_[at(i)].record(ring_.stream(i));
+      ends_[at(i)].wait_on(first);
     }
     end_.record(first);
     gate_.open();

@@ -12,6 +12,7 @@
 
 #include "calibrate/device_jobs.hpp"
 #include "calibrate/gpu_collectives.hpp"
+#include "core/folds.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/gpu_graph.hpp"
 #include "kernels/gpu_kernels.hpp"
@@ -35,8 +36,8 @@ struct Place {
 std::unique_ptr<Backend> backend_of(const std::shared_ptr<VirtualDevices>& devices, int group, Precision precision) {
   static const bool library = [] {
     const GpuSystem system = gpu_system();
-    return std::any_of(system.libraries.begin(), system.libraries.end(),
-                       [](const GpuLibrary& each) { return each.name == "cuBLASLt" && !each.path.empty(); });
+    return std::ranges::any_of(system.libraries,
+                               [](const GpuLibrary& each) { return each.name == "cuBLASLt" && !each.path.empty(); });
   }();
   return gpu_backend(devices, group, {}, {precision, library});
 }
@@ -46,12 +47,7 @@ std::unique_ptr<Backend> backend_of(const std::shared_ptr<VirtualDevices>& devic
 class OwnJob final : public DeviceJob {
  public:
   OwnJob(const DeviceMeasurement& m, Place place, std::int64_t blocks, JobMemory& memory)
-      : work_(m.work),
-        bytes_(4 * m.size.rows),
-        blocks_(blocks),
-        place_(std::move(place)),
-        pinned_(place_.devices->device(), Bytes{pinned_bytes()}, GpuMemoryKind::PinnedHost),
-        pageable_(static_cast<std::size_t>(pageable_bytes()), std::byte{0x5a}) {
+      : work_(m.work), bytes_(4 * m.size.rows), blocks_(blocks), place_(std::move(place)) {
     const std::unique_ptr<Backend> backend = backend_of(place_.devices, place_.group, Precision::Fp32);
     const std::int64_t all = std::max<std::int64_t>(2 * bytes_ * blocks, 4);
     device_ = memory.at_least(*backend, Bytes{all});
@@ -111,8 +107,8 @@ class OwnJob final : public DeviceJob {
   std::int64_t bytes_, blocks_, turn_ = 0;
   Place place_;
   std::byte* device_ = nullptr;
-  GpuMemory pinned_;
-  std::vector<std::byte> pageable_;
+  GpuMemory pinned_ = GpuMemory(place_.devices->device(), Bytes{pinned_bytes()}, GpuMemoryKind::PinnedHost);
+  std::vector<std::byte> pageable_ = std::vector<std::byte>(at(pageable_bytes()), std::byte{0x5a});
 };
 
 bool launches(DeviceWork work) {
@@ -180,10 +176,7 @@ std::vector<Place> places_of(const DeviceMeasurement& m, const std::shared_ptr<V
     const int timed = by_driver(m.beside->work) ? 0 : 1;
     return {{devices, 0, timed}, {devices, 0, 1 - timed}};
   }
-  std::vector<Place> places;
-  for (int group = 0; group < m.busy; ++group)
-    places.push_back({devices, group, 0});
-  return places;
+  return mapped<Place>(counted_to(m.busy), [&](int group) { return Place{devices, group, 0}; });
 }
 
 // ---- readings -------------------------------------------------------------------------------------------------------
@@ -352,8 +345,7 @@ class Gpu final : public DeviceUnderTest {
   Gpu(int device, std::string date, std::string revision)
       : device_(device), date_(std::move(date)), revision_(std::move(revision)), system_(gpu_system()) {
     if (!system_.missing.empty()) throw GpuError(system_.missing);
-    const auto found = std::find_if(system_.gpus.begin(), system_.gpus.end(),
-                                    [&](const GpuFacts& each) { return each.device == device; });
+    const auto found = std::ranges::find_if(system_.gpus, [&](const GpuFacts& each) { return each.device == device; });
     if (found == system_.gpus.end()) throw GpuError(fmt::format("there is no GPU {}", device));
     if (!found->refusal.empty()) throw GpuError(found->name + ": " + found->refusal);
     gpu_ = *found;
@@ -395,7 +387,7 @@ class Gpu final : public DeviceUnderTest {
     const int jobs = m.beside == nullptr ? m.busy : 1 + others(m);
     const std::int64_t beside = m.beside == nullptr ? 0 : blocks_of(*m.beside, jobs, warm).blocks;
     const ColdBlocks blocks = blocks_of(m, jobs, warm);
-    std::vector<std::int64_t> needed(static_cast<std::size_t>(jobs), blocks.blocks * each_bytes(m));
+    std::vector<std::int64_t> needed(at(jobs), blocks.blocks * each_bytes(m));
     if (m.beside != nullptr) std::fill(needed.begin() + 1, needed.end(), beside * each_bytes(*m.beside));
     instruments_->memories.make_room(needed, most_bytes());
     return std::make_unique<GpuWatch>(m, devices_, *instruments_, warm, blocks, beside, clock_ghz());

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -38,7 +37,7 @@ HandoffTimes hand_over(std::size_t bytes, int rounds) {
   std::vector<float> from(values, 1.0F), slot(values, 0.0F);
   std::atomic<int> sent{0}, read{0};
   std::atomic<float> sink{0};
-  std::vector<double> sent_at(static_cast<std::size_t>(rounds)), copied, noticed_at, first;
+  std::vector<double> sent_at(at(rounds)), copied, noticed_at, first;
   const std::vector<int> cores = allowed_cores();
   std::thread receiver([&] {
     pin_to(cores[1]);
@@ -64,7 +63,7 @@ HandoffTimes hand_over(std::size_t bytes, int rounds) {
       const double begin = now_ns();
       std::memcpy(slot.data(), from.data(), bytes);
       const double end = now_ns();
-      sent_at[static_cast<std::size_t>(i) - 1] = end;
+      sent_at[at(i) - 1] = end;
       sent.store(i, std::memory_order_release);
       copied.push_back(end - begin);
       while (read.load(std::memory_order_acquire) < i) {
@@ -84,14 +83,12 @@ HandoffTimes hand_over(std::size_t bytes, int rounds) {
 // One end of a hand-over between devices.
 struct End {
   explicit End(std::unique_ptr<Backend> made, std::size_t bytes)
-      : backend(std::move(made)),
-        mover(backend->mover(MoverFor::Worker)),
-        memory(backend->reserve({static_cast<std::int64_t>(bytes)})) {
+      : backend(std::move(made)), memory(backend->reserve({static_cast<std::int64_t>(bytes)})) {
     backend->zero(memory->base(), {static_cast<std::int64_t>(bytes)});
     backend->finish();
   }
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<Mover> mover;
+  std::unique_ptr<Mover> mover = backend->mover(MoverFor::Worker);
   std::unique_ptr<DeviceMemory> memory;
 };
 
@@ -111,7 +108,7 @@ HandoffTimes hand_over(Ranks& ranks, std::size_t bytes, int rounds) {
   std::vector<float> values(bytes / sizeof(float));
   for (int i = 0; i < rounds + 5; ++i) {
     if (ranks.first()) {
-      std::fill(block.begin(), block.end(), static_cast<std::byte>(i));  // as an op that has just made its output
+      std::ranges::fill(block, static_cast<std::byte>(i));  // as an op that has just made its output
       const double begin = now_ns();
       ranks.send(1, block);
       const double end = now_ns();
@@ -166,12 +163,12 @@ HandoffTimes hand_over(const BackendMaker& backend, Staging staging, std::size_t
       staging == Staging::Host ? to.mover->staging(bytes) : std::unique_ptr<DeviceMemory>{};
   HandoffTimes series;
   std::atomic<int> sent{0}, read{0};
-  std::vector<double> sent_at(static_cast<std::size_t>(rounds)), noticed_at, brought, copied;
+  std::vector<double> sent_at(at(rounds)), noticed_at, brought, copied;
   const std::vector<int> cores = allowed_cores();
   std::exception_ptr failed[2];
   const auto guarded = [&](int side, const auto& act) {
     try {
-      pin_to(cores[static_cast<std::size_t>(side)]);
+      pin_to(cores[at(side)]);
       for (int i = 1; i <= rounds; ++i)
         act(i);
     } catch (...) {
@@ -204,7 +201,7 @@ HandoffTimes hand_over(const BackendMaker& backend, Staging staging, std::size_t
         from.mover->copy(to.memory->base(), from.memory->base(), bytes);
       from.mover->finish();
       const double end = now_ns();
-      sent_at[static_cast<std::size_t>(i) - 1] = end;
+      sent_at[at(i) - 1] = end;
       if (sent < i) sent.store(i, std::memory_order_release);
       copied.push_back(end - begin);
       while (read.load(std::memory_order_acquire) < i) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/bytes.hpp"
+#include "runtime/measurement.hpp"
 
 namespace pipewright::calibrate {
 namespace {
@@ -20,7 +21,7 @@ std::vector<std::vector<Time>> op_times_of(const WorkerResult& worker) {
 RunSettings of_rounds(RunSettings settings, const RunPlan& run, const Ranks* ranks) {
   settings.memory_cap = {}, settings.checkpoints = nullptr, settings.pauses = nullptr;
   if (ranks == nullptr) return settings;
-  const auto position = static_cast<std::size_t>(ranks->rank() % run.plan->positions());
+  const auto position = at(ranks->rank() % run.plan->positions());
   settings.core = ranks->own_core(threads_of(run.schedule->positions[position]));
   return settings;
 }
@@ -73,7 +74,7 @@ void MachineLooks::look() {
 
 std::vector<MachineLook> MachineLooks::taken(Ranks* ranks) {
   if (ranks == nullptr) return std::move(looks_);
-  const std::vector<Blob> all = ranks->gathered(bytes_of(looks_, static_cast<std::size_t>(ranks->rank())));
+  const std::vector<Blob> all = ranks->gathered(bytes_of(looks_, at(ranks->rank())));
   for (std::size_t worker = 0; ranks->first() && worker < all.size(); ++worker)
     read_looks(all[worker], worker, looks_);
   return std::move(looks_);

@@ -1,7 +1,6 @@
 #include "calibrate/nccl_handoff.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>

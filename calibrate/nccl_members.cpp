@@ -4,13 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "calibrate/clock.hpp"
 #include "calibrate/device_jobs.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::calibrate {
 namespace {
@@ -18,11 +18,33 @@ namespace {
 constexpr double kNcclReadingNs = 1e6;    // of passes, where they are short
 constexpr double kMostSummedPasses = 20;  // as nccl-tests; sums of 8 members' values stay below 8^20
 
+class NcclWatch final : public Stopwatch {
+ public:
+  NcclWatch(NcclMembers& members, DeviceWork work, std::int64_t bytes) : members_(members), work_(work), bytes_(bytes) {
+    members_.refill();
+    static_cast<void>(members_.time(work_, bytes_, 1));
+    const double once = members_.time(work_, bytes_, 1);
+    passes_ = static_cast<int>(std::clamp(kNcclReadingNs / std::max(once, 1.0), 1.0, kMostSummedPasses));
+  }
+  Reading time() override {
+    members_.refill();
+    const double ns = members_.time(work_, bytes_, passes_);
+    return {ns / passes_, 1, ns};
+  }
+  void pause(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+ private:
+  NcclMembers& members_;
+  DeviceWork work_;
+  std::int64_t bytes_;
+  int passes_ = 1;
+};
+
 }  // namespace
 
 NcclMembers::NcclMembers(const std::shared_ptr<const NcclLibrary>& library, int members, const BackendMaker& backend,
                          const NcclQueueMaker& queue, Bytes largest, double timeout_s)
-    : library_(library), members_(static_cast<std::size_t>(members)), largest_(largest), timeout_s_(timeout_s) {
+    : library_(library), members_(at(members)), largest_(largest), timeout_s_(timeout_s) {
   PP_CHECK(members >= 2);
   try {
     connect(backend, queue);
@@ -35,7 +57,7 @@ NcclMembers::NcclMembers(const std::shared_ptr<const NcclLibrary>& library, int 
 void NcclMembers::connect(const BackendMaker& backend, const NcclQueueMaker& queue) {
   const NcclId id = library_->id();
   for (int i = 0; i < count(); ++i) {
-    Member& m = members_[static_cast<std::size_t>(i)];
+    Member& m = members_[at(i)];
     m.backend = backend(static_cast<WorkerId>(i));
     m.mover = m.backend->mover(MoverFor::Worker);
     m.memory = m.backend->reserve(largest_), m.first = m.backend->reserve(largest_);
@@ -87,9 +109,7 @@ void NcclMembers::settle() {
 }
 
 void NcclMembers::finish() {
-  std::vector<std::int64_t> marks;
-  for (const Member& m : members_)
-    marks.push_back(m.queue->mark());
+  auto marks = mapped<std::int64_t>(members_, [](const Member& m) { return m.queue->mark(); });
   until([&] {
     bool all = true;
     for (std::size_t i = 0; i < members_.size(); ++i)
@@ -140,7 +160,7 @@ double NcclMembers::time(DeviceWork work, std::int64_t bytes, int passes) {
 std::vector<std::vector<std::byte>> NcclMembers::contents(std::int64_t bytes) {
   std::vector<std::vector<std::byte>> all;
   for (const Member& m : members_) {
-    std::vector<std::byte>& block = all.emplace_back(static_cast<std::size_t>(bytes));
+    std::vector<std::byte>& block = all.emplace_back(at(bytes));
     m.mover->download(block.data(), m.memory->base(), Bytes{bytes});
   }
   return all;
@@ -149,7 +169,7 @@ std::vector<std::vector<std::byte>> NcclMembers::contents(std::int64_t bytes) {
 NumericCheck NcclMembers::check(DeviceWork work, std::int64_t bytes) {
   // Every member has values of its own: those of the others shifted by a number.
   refill();
-  const auto values = static_cast<std::size_t>(bytes / 4);
+  const auto values = at(bytes / 4);
   auto before = contents(bytes);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     std::rotate(before[i].begin(), before[i].begin() + static_cast<std::ptrdiff_t>(4 * i), before[i].end());
@@ -174,7 +194,7 @@ NumericCheck NcclMembers::check(DeviceWork work, std::int64_t bytes) {
     return check;
   }
   std::vector<std::byte> right = before[0];
-  const auto each = static_cast<std::size_t>(part_bytes(bytes));
+  const auto each = at(part_bytes(bytes));
   if (work == DeviceWork::NcclAllGather)
     for (std::size_t i = 0; i < members_.size(); ++i)
       std::copy_n(before[i].begin() + static_cast<std::ptrdiff_t>(i * each), each,
@@ -185,32 +205,6 @@ NumericCheck NcclMembers::check(DeviceWork work, std::int64_t bytes) {
       check.error = 1;
   return check;
 }
-
-namespace {
-
-class NcclWatch final : public Stopwatch {
- public:
-  NcclWatch(NcclMembers& members, DeviceWork work, std::int64_t bytes) : members_(members), work_(work), bytes_(bytes) {
-    members_.refill();
-    static_cast<void>(members_.time(work_, bytes_, 1));
-    const double once = members_.time(work_, bytes_, 1);
-    passes_ = static_cast<int>(std::clamp(kNcclReadingNs / std::max(once, 1.0), 1.0, kMostSummedPasses));
-  }
-  Reading time() override {
-    members_.refill();
-    const double ns = members_.time(work_, bytes_, passes_);
-    return {ns / passes_, 1, ns};
-  }
-  void pause(double seconds) override { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
- private:
-  NcclMembers& members_;
-  DeviceWork work_;
-  std::int64_t bytes_;
-  int passes_ = 1;
-};
-
-}  // namespace
 
 std::unique_ptr<Stopwatch> nccl_watch(NcclMembers& members, DeviceWork work, std::int64_t bytes) {
   return std::make_unique<NcclWatch>(members, work, bytes);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::calibrate {
 namespace {
@@ -18,16 +19,14 @@ double rank(const std::vector<double>& sorted, double share) {
 
 Statistics statistics(std::vector<double> ns) {
   PP_CHECK(!ns.empty());
-  std::sort(ns.begin(), ns.end());
+  std::ranges::sort(ns);
   Statistics s;
   s.count = ns.size();
   s.least = ns.front(), s.median = rank(ns, 0.5), s.p5 = rank(ns, 0.05), s.p95 = rank(ns, 0.95);
   s.p25 = rank(ns, 0.25), s.p75 = rank(ns, 0.75);
   const auto dropped = static_cast<std::size_t>(std::ceil(0.05 * static_cast<double>(ns.size())));
   const std::size_t kept = ns.size() > dropped ? ns.size() - dropped : 1;
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i)
-    sum += ns[i];
+  auto sum = sum_over<double>(counted_to(kept), [&](std::size_t i) { return ns[i]; });
   s.mean = sum / static_cast<double>(kept);
   return s;
 }
@@ -41,7 +40,7 @@ std::vector<char> middle_half(const std::vector<double>& lengths) {
   if (lengths.size() < 4) return std::vector<char>(lengths.size(), 1);
   std::vector<std::size_t> order(lengths.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lengths[a] < lengths[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return lengths[a] < lengths[b]; });
   const std::size_t outside = lengths.size() / 4;
   std::vector<char> inside(lengths.size(), 0);
   for (std::size_t i = outside; i < order.size() - outside; ++i)

@@ -3,8 +3,6 @@
 
 #include <vector>
 
-#include "core/units.hpp"
-
 namespace pipewright::calibrate {
 
 struct Statistics {

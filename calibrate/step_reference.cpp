@@ -20,7 +20,7 @@ class Doubles {
     std::uninitialized_fill_n(data_.get(), count, 0.0);
   }
   explicit Doubles(const std::vector<double>& values) : Doubles(values.size()) {
-    std::copy(values.begin(), values.end(), data_.get());
+    std::ranges::copy(values, data_.get());
   }
   double* data() const { return data_.get(); }
   float* as_float() const { return reinterpret_cast<float*>(data_.get()); }  // as the backend in double takes them
@@ -36,15 +36,13 @@ class Doubles {
 
 // Token numbers and labels on the same boundary.
 struct Numbers {
-  explicit Numbers(const std::vector<std::int64_t>& from) : block(from.size()) {
-    std::copy(from.begin(), from.end(), data());
-  }
+  explicit Numbers(const std::vector<std::int64_t>& from) : block(from.size()) { std::ranges::copy(from, data()); }
   std::int64_t* data() const { return reinterpret_cast<std::int64_t*>(block.data()); }
   Doubles block;
 };
 
 std::size_t size(std::int64_t count) {
-  return static_cast<std::size_t>(count);
+  return at(count);
 }
 
 }  // namespace

@@ -101,10 +101,10 @@ std::vector<AskedModel> asked_models(const std::vector<AccuracyItem>& items) {
   for (const AccuracyItem& item : items) {
     if (!item.scenario.training.micro_batch_size) continue;
     const std::int64_t size = item.scenario.training.micro_batch_size->value;
-    auto found = std::find_if(models.begin(), models.end(),
-                              [&](const AskedModel& one) { return one.model->name == item.scenario.model.name; });
+    auto found = std::ranges::find_if(
+        models, [&](const AskedModel& one) { return one.model->name == item.scenario.model.name; });
     if (found == models.end()) found = models.insert(models.end(), {&item.scenario.model, {}});
-    if (std::find(found->micro_batches.begin(), found->micro_batches.end(), size) == found->micro_batches.end())
+    if (std::ranges::find(found->micro_batches, size) == found->micro_batches.end())
       found->micro_batches.push_back(size);
   }
   return models;
@@ -116,7 +116,7 @@ std::vector<Precision> precisions_of(const Arguments& arguments) {
   const std::string text = arguments.last("--precision", "");
   for (const std::string& word : parts_of(text)) {
     const auto known = kTrainingPrecisions;
-    const auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == word; });
+    const auto found = std::ranges::find_if(known, [&](const auto& each) { return each.first == word; });
     if (found == known.end())
       throw InputError(Place{}, "--precision",
                        "\"" + text + "\" is not a list of bf16, fp32, fp16, tf32; write e.g. --precision bf16");

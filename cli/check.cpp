@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "core/check.hpp"
 #include "core/question/profile.hpp"
 #include "io/import/schedule_csv.hpp"
-#include "io/read/read_scenario.hpp"
 #include "io/read/read_sweep.hpp"
 #include "io/read/trained_as.hpp"
 #include "io/text/utf8.hpp"
@@ -48,7 +46,7 @@ std::string kind(const std::string& path) {
 std::string in_words(const GivenSchedule& given) {
   std::int64_t halves = 0;
   for (const auto& ops : given.compute)
-    halves += std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
+    halves += std::ranges::count_if(ops, [](const Op& op) { return op.kind == Kind::W; });
   std::string text = "schedule, " + counted(given.stages, "rank") + ", " +
                      counted(std::int64_t{given.stages} * given.virtual_stages, "stage") +
                      (given.chunk_order == ChunkOrder::V ? " to and fro"
@@ -67,6 +65,28 @@ std::string in_words(const GivenSchedule& given) {
 std::string not_kept(const Model& model) {
   const std::string type = trained_as(model).rope_scaling_not_kept;
   return type.empty() ? "" : "; rope_scaling of type " + type + " is not kept";
+}
+
+int check_command(const Arguments& arguments) {
+  const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
+  const bool resolved = arguments.has("--resolved");
+  std::string errors;
+  bool printed = false;
+  for (const std::string& path : arguments.positional) {
+    try {
+      std::string yaml;
+      const std::string what = checked_file(path, options, &yaml);
+      if (resolved && !yaml.empty()) print((printed ? "---\n" : "") + yaml), printed = true;
+      if (resolved)
+        note(one_line(path) + ": ok (" + what + ")");  // standard output holds the YAML alone
+      else
+        print(one_line(path) + ": ok (" + what + ")\n");
+    } catch (const InputError& error) {
+      errors += (errors.empty() ? "" : "\n") + std::string(error.what());
+    }
+  }
+  if (!errors.empty()) throw InputError(errors);
+  return kDone;
 }
 
 }  // namespace
@@ -103,32 +123,6 @@ std::string checked_file(const std::string& path, const ReadOptions& options, st
          counted(plan.stages, "stage") + ", " + plan.schedule + not_kept(scenario.model);
 }
 
-namespace {
-
-int check_command(const Arguments& arguments) {
-  const ReadOptions options{.set = arguments.all("--set"), .config_path = config_path()};
-  const bool resolved = arguments.has("--resolved");
-  std::string errors;
-  bool printed = false;
-  for (const std::string& path : arguments.positional) {
-    try {
-      std::string yaml;
-      const std::string what = checked_file(path, options, &yaml);
-      if (resolved && !yaml.empty()) print((printed ? "---\n" : "") + yaml), printed = true;
-      if (resolved)
-        note(one_line(path) + ": ok (" + what + ")");  // standard output holds the YAML alone
-      else
-        print(one_line(path) + ": ok (" + what + ")\n");
-    } catch (const InputError& error) {
-      errors += (errors.empty() ? "" : "\n") + std::string(error.what());
-    }
-  }
-  if (!errors.empty()) throw InputError(errors);
-  return kDone;
-}
-
-}  // namespace
-
 constinit const Command kCheck{
     .name = "check",
     .arguments = "FILE...",
@@ -138,7 +132,7 @@ constinit const Command kCheck{
         "A file that ends in .csv is a schedule in PyTorch's format; a deadlock is named.\n",
     .options = kCheckOptions,
     .least = 1,
-    .most = static_cast<std::size_t>(-1),
+    .most = at(-1),
     .run = check_command,
 };
 

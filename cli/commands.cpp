@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/folds.hpp"
 #include "io/text/quote.hpp"
 
 namespace pipewright::cli {
@@ -39,9 +40,7 @@ std::span<const Option> common_options() {
 }
 
 std::vector<const Option*> options_of(const Command& command) {
-  std::vector<const Option*> list;
-  for (const Option& option : command.options)
-    list.push_back(&option);
+  auto list = mapped<const Option*>(command.options, [](const Option& option) { return &option; });
   for (const Option& option : common_options())
     list.push_back(&option);
   return list;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -46,7 +45,7 @@ struct FigurePair {
 using Figures = std::map<std::string, std::pair<FigureKind, double>>;  // by name, which sorts them as they are shown
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[values.size() / 2];
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <ranges>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -13,6 +13,7 @@
 #include "cli/outputs.hpp"
 #include "cli/pdf.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "io/text/errors.hpp"
 #include "io/writers/figure.hpp"
 #include "study/compared_sides.hpp"
@@ -91,9 +92,7 @@ FigureStyle figure_style(const Arguments& arguments, bool alone) {
   style.width = option_length(arguments, "--figure-width", 50, 10'000, style.width, "84mm");
   style.font_size = option_length(arguments, "--font-size", 4, 60, style.font_size, "7pt");
   if (arguments.has("--font")) style.fonts = option_fonts(arguments);
-  std::vector<std::string_view> names;
-  for (const Palette& palette : palettes())
-    names.push_back(palette.name);
+  auto names = mapped<std::string_view>(palettes(), &Palette::name);
   style.palette = &palettes()[option_word(arguments, "--palette", names.front(), names)];
   constexpr std::array<std::string_view, 3> kMemory = {"stages", "fullest", "none"};
   style.memory = static_cast<FigureMemory>(option_word(arguments, "--memory", kMemory[alone ? 0 : 1], kMemory));

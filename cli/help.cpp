@@ -3,6 +3,7 @@
 #include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "io/store/store.hpp"
 #include "kernels/gpu_api.hpp"
 
@@ -30,9 +31,7 @@ int help_command(const Arguments& arguments) {
   const std::string& name = arguments.positional.front();
   const Command* command = find_command(name);
   if (command == nullptr) {
-    std::vector<std::string_view> known;
-    for (const Command& each : commands())
-      known.push_back(each.name);
+    auto known = mapped<std::string_view>(commands(), &Command::name);
     throw InputError("help: " + unknown_name(name, known));
   }
   print(help_text(*command));

@@ -126,8 +126,7 @@ constexpr auto kWords = [] {
 }();
 
 const ImportFormat& format_named(const std::string& name) {
-  const auto found =
-      std::find_if(kFormats.begin(), kFormats.end(), [&](const auto& each) { return each.name == name; });
+  const auto found = std::ranges::find_if(kFormats, [&](const auto& each) { return each.name == name; });
   if (found == kFormats.end()) throw InputError("import: format: " + unknown_name(name, kWords));
   return *found;
 }
@@ -136,8 +135,7 @@ const ImportFormat& format_named(const std::string& name) {
 void refuse_options(const Arguments& arguments, const ImportFormat& format) {
   for (const ImportFormat& other : kFormats)
     for (const std::string_view option : other.options)
-      if (arguments.has(option) &&
-          std::find(format.options.begin(), format.options.end(), option) == format.options.end())
+      if (arguments.has(option) && std::ranges::find(format.options, option) == format.options.end())
         throw InputError(std::string(option) + ": is not for " + std::string(format.name) + "; leave it out");
 }
 

@@ -15,6 +15,7 @@
 #include "cli/user_config.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
+#include "core/folds.hpp"
 #include "core/plain_words.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/utf8.hpp"
@@ -47,15 +48,13 @@ std::string usage(const Command& command) {
 }
 
 [[noreturn]] void unknown_option(const std::string& given, const Command& command) {
-  std::vector<std::string_view> known;
-  for (const Option* option : options_of(command))
-    known.push_back(option->name);
+  auto known = mapped<std::string_view>(options_of(command), [](const Option* option) { return option->name; });
   throw InputError(std::string(command.name) + ": option: " + unknown_name(given.substr(0, given.find('=')), known));
 }
 
 bool is_option(std::string_view word, const Command& command) {
   const auto all = options_of(command);
-  return std::any_of(all.begin(), all.end(), [&](const Option* option) { return option->name == word; });
+  return std::ranges::any_of(all, [&](const Option* option) { return option->name == word; });
 }
 
 // CLI11 names the option first: "--width: 1 required TEXT missing". Its own words go no further: either a value is
@@ -83,7 +82,7 @@ Arguments parsed_arguments(const Command& command, int argc, char** argv) {
   try {
     parsed.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    malformed(error, command, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    malformed(error, command, std::span(argv, at(argc)).subspan(1));
   }
   for (const std::string& rest : parsed.app.remaining())
     if (rest != "--") unknown_option(rest, command);
@@ -144,9 +143,7 @@ int run(int argc, char** argv) {
   if (const Command* command = find_command(first)) return run(*command, argc - 1, argv + 1);
   if (first == "--help" || first == "-h") return print(help_text()), kDone;
   if (first == "--version") return print(version_text()), kDone;
-  std::vector<std::string_view> known;
-  for (const Command& command : commands())
-    known.push_back(command.name);
+  auto known = mapped<std::string_view>(commands(), &Command::name);
   if (!first.starts_with("-")) throw InputError("command: " + unknown_or_begun(first, known));
   constexpr std::array<std::string_view, 2> options = {"--help", "--version"};
   throw InputError("option before a command: " + unknown_name(first, options) + "; options of a command follow it");

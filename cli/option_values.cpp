@@ -24,6 +24,13 @@ namespace {
                    fmt::format("{} is not {}; write e.g. {} {}", in_quotes(text), what, option, example));
 }
 
+constexpr int kNarrowestLine = 40, kWidestLine = 1000, kDefaultWidth = 100;
+
+bool set_and_true(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> digits(std::string_view text) {
@@ -84,7 +91,7 @@ double option_percentage(const Arguments& arguments, std::string_view option, st
 std::size_t option_word(const Arguments& arguments, std::string_view option, std::string_view otherwise,
                         std::span<const std::string_view> known) {
   const std::string word = arguments.last(option, otherwise);
-  const auto found = std::find(known.begin(), known.end(), word);
+  const auto found = std::ranges::find(known, word);
   if (found == known.end()) throw InputError(Place{}, std::string(option), unknown_name(word, known));
   return static_cast<std::size_t>(found - known.begin());
 }
@@ -123,17 +130,6 @@ std::string with_option_as_given(std::string message, const Option& option, cons
     message.replace(at, set.size(), given);
   return message;
 }
-
-namespace {
-
-constexpr int kNarrowestLine = 40, kWidestLine = 1000, kDefaultWidth = 100;
-
-bool set_and_true(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' && std::strcmp(value, "0") != 0;
-}
-
-}  // namespace
 
 bool use_colour(const Arguments& arguments) {
   constexpr std::array<std::string_view, 3> known = {"auto", "always", "never"};

@@ -19,9 +19,9 @@ std::size_t number_of(const std::string& format, std::span<const std::string_vie
   std::vector<std::string_view> known;
   for (const std::string_view ending : endings)
     known.push_back(ending.substr(1));
-  const auto found = std::find(known.begin(), known.end(), format);
+  const auto found = std::ranges::find(known, format);
   if (!format.empty() && found == known.end()) throw InputError(Place{}, "--format", unknown_name(format, known));
-  return static_cast<std::size_t>(found - known.begin());
+  return at(found - known.begin());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/folds.hpp"
 #include "core/rooms.hpp"
 
 namespace pipewright::cli {
@@ -30,9 +31,7 @@ template <class Format>
 std::vector<const Format*> checked_formats(const std::vector<std::string>& outputs,
                                            const std::vector<std::string>& inputs, std::span<const Format> formats,
                                            const std::string& forced = "") {
-  std::vector<std::string_view> endings;
-  for (const Format& format : formats)
-    endings.push_back(format.ending);
+  auto endings = mapped<std::string_view>(formats, &Format::ending);
   std::vector<const Format*> chosen;
   for (const std::size_t number : check_outputs(outputs, inputs, endings, forced))
     chosen.push_back(&formats[number]);

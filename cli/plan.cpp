@@ -13,6 +13,7 @@
 #include "cli/outputs.hpp"
 #include "cli/plan_nodes.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/writers/campaign_lines.hpp"
 #include "io/writers/html.hpp"
@@ -64,9 +65,7 @@ const FrameworkWords* framework(const Arguments& arguments) {
   if (!arguments.has("--for")) return nullptr;
   const std::string name = only_value(arguments, "--for");
   if (const FrameworkWords* found = find_framework(name)) return found;
-  std::vector<std::string_view> known;
-  for (const FrameworkWords& each : frameworks())
-    known.push_back(each.word);
+  auto known = mapped<std::string_view>(frameworks(), &FrameworkWords::word);
   throw InputError(Place{}, "--for", unknown_name(name, known));
 }
 

@@ -4,9 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,7 +12,6 @@
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "core/cluster/topology.hpp"
-#include "core/question/scenario.hpp"
 #include "io/writers/sizing.hpp"
 #include "planner/what_if/sizing.hpp"
 #include "study/ranks.hpp"

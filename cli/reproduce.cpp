@@ -16,6 +16,7 @@
 #include "cli/outputs.hpp"
 #include "core/check.hpp"
 #include "core/ending.hpp"
+#include "core/folds.hpp"
 #include "io/read/scenario_file.hpp"
 #include "io/text/errors.hpp"
 #include "io/writers/accuracy.hpp"
@@ -87,7 +88,7 @@ std::vector<MeasuredSet> sets_of(const Arguments& arguments, Opened& open) {
 }
 
 void add_once(std::vector<std::string>& files, const std::string& file) {
-  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+  if (std::ranges::find(files, file) == files.end()) files.push_back(file);
 }
 
 // The files of all tables that ship.
@@ -104,9 +105,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   if (all && !arguments.positional.empty())
     throw InputError("reproduce: --all and \"" + arguments.positional.front() +
                      "\" exclude each other; keep one of them");
-  std::vector<std::string_view> names;
-  for (const Published& each : measured_runs())
-    names.push_back(each.name);
+  auto names = mapped<std::string_view>(measured_runs(), &Published::name);
   for (const Published& each : published())
     names.push_back(each.name);
   std::vector<std::string> files = all ? shipped_tables() : std::vector<std::string>{};
@@ -127,7 +126,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
 // `--set` is for the runs: not every table knows its key.
 std::vector<TableResult> published_with(const Arguments& arguments, Opened& open) {
   const auto& names = arguments.positional;
-  const bool all = std::find(names.begin(), names.end(), kAllRuns) != names.end();
+  const bool all = std::ranges::find(names, kAllRuns) != names.end();
   if (!all || !arguments.has("--data") || arguments.has("--set") || arguments.has("--csv")) return {};
   std::vector<const ScenarioFile*> files;
   for (const std::string& path : shipped_tables())
@@ -258,9 +257,7 @@ int reproduce_command(const Arguments& arguments) {
   for (const std::string& path : files_of(arguments))
     files.push_back(&open(path));
   constexpr std::array<std::string_view, 1> endings = {".html"};
-  std::vector<std::string> inputs;
-  for (const ScenarioFile* file : files)
-    inputs.push_back(file->path());
+  auto inputs = mapped<std::string>(files, [](const ScenarioFile* file) { return file->path(); });
   check_outputs(outputs, inputs, endings);
   refuse_options(arguments, {"--data", "--fit"},
                  ": is for one scenario with a measured: block; try pipewright reproduce megatron-a100 --data DIR");
@@ -271,9 +268,8 @@ int reproduce_command(const Arguments& arguments) {
   } else if (arguments.has("--csv")) {
     print(accuracy_csv(tables));
   } else if (arguments.has("--md")) {
-    std::string text;
-    for (const TableResult& table : tables)
-      text += (text.empty() ? "" : "\n") + accuracy_markdown(table);
+    auto text = text_over(
+        tables, [&](const TableResult& table) { return accuracy_markdown(table); }, "\n");
     print(all ? markdown(tables) : text);
   } else {
     for (const TableResult& table : tables)
@@ -286,8 +282,7 @@ int reproduce_command(const Arguments& arguments) {
   for (const std::string& line : misses_that_hit(tables))
     note(line);
   if (asked_to_end() != 0) return interrupted("the tables that were whole are printed");
-  const bool missed =
-      std::any_of(tables.begin(), tables.end(), [](const TableResult& t) { return t.accuracy().missed > 0; });
+  const bool missed = std::ranges::any_of(tables, [](const TableResult& t) { return t.accuracy().missed > 0; });
   return missed ? kNo : kDone;
 }
 
@@ -304,7 +299,7 @@ constinit const Command kReproduce{
         "  pipewright reproduce --all --md > accuracy.md\n"
         "  pipewright reproduce gpipe-memory --csv > curve.csv\n",
     .options = kReproduceOptions,
-    .most = static_cast<std::size_t>(-1),
+    .most = at(-1),
     .run = reproduce_command,
 };
 

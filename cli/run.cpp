@@ -1,11 +1,9 @@
 // `run`: a scenario's plan for real.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,7 +18,6 @@
 #include "io/text/format_quantity.hpp"
 #include "io/text/utf8.hpp"
 #include "io/writers/writers.hpp"
-#include "runtime/backends/cpu.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/export.hpp"
 #include "runtime/sequential.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -46,7 +45,7 @@ std::string measured_until_then(const std::vector<WorkerResult>& results) {
 // "virtual_devices" of --virtual-devices.
 std::string key_of(const Option& option) {
   std::string key(option.name.substr(2));
-  std::replace(key.begin(), key.end(), '-', '_');
+  std::ranges::replace(key, '-', '_');
   return key;
 }
 

@@ -1,7 +1,6 @@
 // `schedule`: an order of passes for the times and the memory of a scenario's plan.
 #include <array>
 #include <string>
-#include <variant>
 
 #include <fmt/format.h>
 

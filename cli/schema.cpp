@@ -50,7 +50,7 @@ constexpr auto kNames = [] {
 std::string schema_named(std::string_view name) {
   for (const Document& each : kDocuments)
     if (name == each.name || name == each.document->name) return each.document->schema();
-  if (std::find(kSchemaNames.begin(), kSchemaNames.end(), name) != kSchemaNames.end()) return json_schema(name);
+  if (std::ranges::find(kSchemaNames, name) != kSchemaNames.end()) return json_schema(name);
   throw InputError("schema: " + unknown_name(name, kNames));
 }
 

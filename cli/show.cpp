@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include <fmt/format.h>
 
-#include "cli/commands.hpp"
 #include "cli/config_path.hpp"
 #include "cli/option_values.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "io/read/read_file.hpp"
-#include "io/read/read_scenario.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
@@ -138,7 +136,7 @@ std::optional<std::string> prefix_of(std::string_view section) {
                                                          "campaign",
                                                          "model.trained_as",
                                                          "model.trained_as.rope_scaling"};
-  if (std::find(as_named.begin(), as_named.end(), section) != as_named.end()) return std::string(section) + ".";
+  if (std::ranges::find(as_named, section) != as_named.end()) return std::string(section) + ".";
   if (section == "scenario") return "";
   if (section == "cost.uniform") return "cost.uniform.";
   if (section.starts_with("model (")) return "model.";  // a family, or one of the ways to state a model
@@ -160,7 +158,7 @@ std::vector<ListEntry> settable_keys() {
       const std::string key = *prefix + std::string(field.key);
       std::string summary = fmt::format("{}: {}", field.takes, field.meaning);
       if (family) summary = section.name.substr(7, section.name.size() - 8) + "; " + summary;
-      const auto same = std::find_if(keys.begin(), keys.end(), [&](const ListEntry& each) { return each.name == key; });
+      const auto same = std::ranges::find_if(keys, [&](const ListEntry& each) { return each.name == key; });
       if (same == keys.end()) keys.push_back({key, summary});
     }
   }
@@ -192,9 +190,7 @@ std::vector<ListEntry> entries_of(const std::vector<std::string>& files,
 }
 
 void print_list(const std::vector<ListEntry>& entries) {
-  std::size_t width = 0;
-  for (const ListEntry& entry : entries)
-    width = std::max(width, entry.name.size());
+  auto width = most_over<std::size_t>(entries, [](const ListEntry& entry) { return entry.name.size(); });
   for (const ListEntry& entry : entries)
     print(fmt::format("{:<{}}  {}\n", one_line(entry.name), width, one_line(entry.summary)));
 }
@@ -226,10 +222,8 @@ void print_names(const std::string& kind) {
 
 // All, or the one of that name.
 std::string partitioner_list(const std::string& name) {
-  std::size_t width = 0;
-  std::vector<std::string_view> known;
-  for (const Partitioner& each : partitioners())
-    known.push_back(each.name), width = std::max(width, each.name.size());
+  auto known = mapped<std::string_view>(partitioners(), &Partitioner::name);
+  auto width = most_over<std::size_t>(known, &std::string_view::size);
   if (!name.empty() && find_partitioner(name) == nullptr)
     throw InputError("show partitioners: " + unknown_name(name, known));
   std::string text;
@@ -253,8 +247,7 @@ int show_command(const Arguments& arguments) {
       return device_line(path, {.set = {}, .config_path = config_path()});
     });
   const std::string name = arguments.positional.size() > 1 ? arguments.positional[1] : "";
-  if (std::find(kShelves.begin(), kShelves.end(), kind) == kShelves.end())
-    throw InputError("show: " + unknown_name(kind, kShelves));
+  if (std::ranges::find(kShelves, kind) == kShelves.end()) throw InputError("show: " + unknown_name(kind, kShelves));
   if (arguments.has("--names")) {
     if (!name.empty()) throw InputError("show: --names is for a whole list; leave out " + in_quotes(name));
     return print_names(kind), kDone;

@@ -48,7 +48,7 @@ std::vector<std::string> known_models(const ReadOptions& options) {
   for (const std::string& path : config_files("models", options))
     known.push_back(std::filesystem::path(path).stem().string());
   for (const Family& family : families())
-    if (std::find(known.begin(), known.end(), family.name) == known.end()) known.emplace_back(family.name);
+    if (std::ranges::find(known, family.name) == known.end()) known.emplace_back(family.name);
   return known;
 }
 

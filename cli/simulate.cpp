@@ -74,7 +74,7 @@ int simulate_command(const Arguments& arguments) {
       checked_formats(outputs, {arguments.positional.front()}, writers(), arguments.last("--format", ""));
   const auto is_document = [](const Writer* file) { return file->ending == ".json"; };
   const bool timeline = arguments.has("--timeline");
-  if (timeline && !json && std::none_of(files.begin(), files.end(), is_document))
+  if (timeline && !json && std::ranges::none_of(files, is_document))
     throw InputError(Place{}, "--timeline", "adds to a document; ask for one with --json or -o FILE.json");
   const Scenario scenario =
       read_scenario(arguments.positional.front(), {.set = all_settings(arguments), .config_path = config_path()});

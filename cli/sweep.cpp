@@ -21,7 +21,6 @@
 #include "io/writers/html.hpp"
 #include "io/writers/losses.hpp"
 #include "runtime/launch.hpp"
-#include "runtime/signals.hpp"
 #include "study/ranks.hpp"
 #include "study/sweep_ranks.hpp"
 #include "study/sweep_run.hpp"
@@ -143,8 +142,7 @@ SweepOutputs outputs_of(const Arguments& arguments, const std::vector<std::strin
 
 void check_drawings(const SweepOutputs& outputs, const SweepQuestion& question, const Arguments& arguments) {
   const SweepAxes axes{arguments.last("--x", ""), arguments.last("--y", "")};
-  const bool plot = std::any_of(outputs.files.begin(), outputs.files.end(),
-                                [](const auto& each) { return each.second->ending == ".svg"; });
+  const bool plot = std::ranges::any_of(outputs.files, [](const auto& each) { return each.second->ending == ".svg"; });
   const bool page = arguments.has("--x") || arguments.has("--y");  // a page draws what can be drawn
   if (plot || page) check_axes(question, axes);
 }
@@ -230,8 +228,7 @@ constexpr std::array<LossEnding, 3> kLossEndings = {
 int status_of(const LossGrid& grid, const std::string& ended) {
   const std::string there = fmt::format("the rows that are there are printed; {} points were not run", grid.not_run);
   if (asked_to_end() != 0) return interrupted(there);
-  const bool any =
-      std::any_of(grid.rows.begin(), grid.rows.end(), [](const LossRow& row) { return !row.windows.empty(); });
+  const bool any = std::ranges::any_of(grid.rows, [](const LossRow& row) { return !row.windows.empty(); });
   if (any && ended.empty()) return kDone;
   note("error: " +
        (ended.empty() ? "no point could be run; the reason of each stands in its row" : ended + ": " + there));

@@ -6,6 +6,7 @@
 
 #include "cli/campaign_options.hpp"
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "io/read/read_sweep.hpp"
 
 namespace pipewright::cli {
@@ -17,17 +18,14 @@ std::int64_t asked_points(const SweepStore& store) {
   const std::int64_t all = store.question().points();
   if (store.shards().size() != 1) return all;
   const SweepShard& shard = store.shards().front();
-  std::int64_t asked = 0;
-  for (std::int64_t point = 0; point < all; ++point)
-    asked += shard_of(point, all, shard.of) == shard.number;
-  return asked;
+  return sum_over<std::int64_t>(counted_to(all),
+                                [&](std::int64_t point) { return shard_of(point, all, shard.of) == shard.number; });
 }
 
 // Options without which it would be another sweep; the others are of one way to run it.
 bool changes_the_sweep(std::string_view option) {
   return option == "--set" || option == "--time-limit" ||
-         std::any_of(kCampaignOptions.begin(), kCampaignOptions.end(),
-                     [&](const Option& each) { return each.name == option; });
+         std::ranges::any_of(kCampaignOptions, [&](const Option& each) { return each.name == option; });
 }
 
 }  // namespace
@@ -77,13 +75,11 @@ Sweep sweep_in(SweepStore& store) {
 std::string missing_in(SweepStore& store, const std::vector<SweepFinding>& findings) {
   const std::int64_t all = store.question().points();
   if (static_cast<std::int64_t>(findings.size()) == all) return "";
-  int of = 1;
-  for (const SweepShard& shard : store.shards())
-    of = std::max(of, shard.of);
-  std::vector<std::int64_t> missing(static_cast<std::size_t>(of) + 1), points(static_cast<std::size_t>(of) + 1);
+  auto of = most_over<int>(store.shards(), &SweepShard::of, 1);
+  std::vector<std::int64_t> missing(at(of) + 1), points(at(of) + 1);
   std::size_t next = 0;
   for (std::int64_t point = 0; point < all; ++point) {
-    const auto shard = static_cast<std::size_t>(shard_of(point, all, of));
+    const auto shard = at(shard_of(point, all, of));
     ++points[shard];
     if (next < findings.size() && findings[next].point == point)
       ++next;

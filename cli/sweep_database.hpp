@@ -1,7 +1,6 @@
 // Sweeps and their databases: which file is one, going on with one, showing one.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

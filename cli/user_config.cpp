@@ -29,11 +29,10 @@ std::map<std::string, std::string> add_user_defaults(const Command& command, Arg
   std::map<std::string, std::string> origins;
   for (const Option* option : options_of(command)) {
     const std::string name(option->name);
-    if (std::find(kUserKeys.begin(), kUserKeys.end(), name.substr(2)) == kUserKeys.end() || arguments.has(name))
-      continue;
+    if (std::ranges::find(kUserKeys, name.substr(2)) == kUserKeys.end() || arguments.has(name)) continue;
     std::string in_environment = "PIPEWRIGHT_" + name.substr(2);
-    std::transform(in_environment.begin(), in_environment.end(), in_environment.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    std::ranges::transform(in_environment, in_environment.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     if (const auto value = variable(in_environment)) {
       arguments.defaults[name] = *value, origins[name] = in_environment;
       continue;

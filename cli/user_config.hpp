@@ -13,7 +13,6 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "cli/commands.hpp"
 

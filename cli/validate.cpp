@@ -1,10 +1,7 @@
 // `validate`: calibrate, predict, run, compare.
 #include <array>
-#include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,7 +16,6 @@
 #include "core/check.hpp"
 #include "core/question/profile.hpp"
 #include "io/read/read_scenario.hpp"
-#include "io/text/format_quantity.hpp"
 #include "io/text/utf8.hpp"
 #include "io/writers/writers.hpp"
 #include "runtime/signals.hpp"

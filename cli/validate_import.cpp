@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -43,7 +42,7 @@ constexpr std::array kWriters = {
 
 void refuse_options_of_runs(const Arguments& arguments) {
   for (const auto& [name, values] : arguments.options)
-    if (std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end())
+    if (std::ranges::find(kTaken, name) == kTaken.end())
       throw InputError(name +
                        ": is for runs on this machine and cannot be combined with --log or --trace; leave it out" +
                        (name == "--profile" ? ", and price with --set 'cost={profile: FILE}'" : ""));

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/check_handler.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::core {
 
@@ -26,11 +27,12 @@ std::string line(const Fault& fault) {
 
 namespace {
 std::string lines(const std::vector<Fault>& faults) {
-  std::string text;
-  for (const Fault& fault : faults)
-    text += (text.empty() ? "" : "\n") + line(fault);
-  return text;
+  return text_over(
+      faults, [&](const Fault& fault) { return line(fault); }, "\n");
 }
+
+std::atomic<bool> checks_throw{false};
+
 }  // namespace
 
 InputError::InputError(Place place, std::string key, std::string text, ErrorCode code)
@@ -60,10 +62,6 @@ int edit_distance(std::string_view a, std::string_view b) {
   }
   return previous[b.size()];
 }
-
-namespace {
-std::atomic<bool> checks_throw{false};
-}  // namespace
 
 void throw_where_checks_fail() noexcept {
   checks_throw = true;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,11 @@ constexpr To as(Id<From> id) {
 // As an index.
 constexpr std::size_t at(std::int64_t number) {
   return static_cast<std::size_t>(number);
+}
+template <class Enumeration>
+requires std::is_enum_v<Enumeration>
+constexpr std::size_t at(Enumeration value) {
+  return static_cast<std::size_t>(value);
 }
 
 // A vector with one element for each id of a kind, which alone is its index.

@@ -26,22 +26,6 @@ GreenContextCalls found_calls() {
           needed<PFN_cuGetErrorString_v6000>("cuGetErrorString", 6000)};
 }
 
-}  // namespace
-
-const GreenContextCalls& green_context_calls() {
-  static const GreenContextCalls calls = found_calls();
-  return calls;
-}
-
-void check(const GreenContextCalls& calls, CUresult result, const std::string& call) {
-  if (result == CUDA_SUCCESS) return;
-  const char* text = nullptr;
-  if (calls.error_string(result, &text) != CUDA_SUCCESS || text == nullptr) text = "an error without a name";
-  throw GpuError(call + ": " + text + " (CUresult " + std::to_string(static_cast<int>(result)) + ")");
-}
-
-namespace {
-
 int architecture_of(int device) {
   int major = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
@@ -70,6 +54,18 @@ std::string told(const SmChoice& choice, unsigned each) {
 }
 
 }  // namespace
+
+const GreenContextCalls& green_context_calls() {
+  static const GreenContextCalls calls = found_calls();
+  return calls;
+}
+
+void check(const GreenContextCalls& calls, CUresult result, const std::string& call) {
+  if (result == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  if (calls.error_string(result, &text) != CUDA_SUCCESS || text == nullptr) text = "an error without a name";
+  throw GpuError(call + ": " + text + " (CUresult " + std::to_string(static_cast<int>(result)) + ")");
+}
 
 SmGroups split_sms(int device, int asked) {
   const GreenContextCalls& calls = green_context_calls();

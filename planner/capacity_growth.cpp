@@ -16,7 +16,7 @@ std::vector<Amount> scratch_memory(const Work& work) {
 // Of the layers' works: what their figures do not show.
 bool alike_while_they_run(const Model& x, const Layer& a, const Model& y, const Layer& b) {
   if (a.work < 0 || b.work < 0) return a.work < 0 && b.work < 0;
-  const Work &u = x.works[static_cast<std::size_t>(a.work)], &v = y.works[static_cast<std::size_t>(b.work)];
+  const Work &u = x.works[at(a.work)], &v = y.works[at(b.work)];
   return &u == &v || (u.logits == v.logits && scratch_memory(u) == scratch_memory(v));
 }
 
@@ -84,7 +84,7 @@ bool grows_by_samples(const CapacityTrial& smaller, const CapacityTrial& larger)
 
 bool recomputes_listed_layers(const CapacityTrial& trial) {
   const auto& modes = trial.scenario().plan.recompute.value;
-  return std::any_of(modes.begin(), modes.end(), [&](Recompute mode) {
+  return std::ranges::any_of(modes, [&](Recompute mode) {
     return mode == Recompute::Layers || (mode == Recompute::Knapsack && !trial.cut_is_searched());
   });
 }
@@ -109,12 +109,11 @@ std::optional<Repetition> repetition(const Model& smaller, const Model& larger) 
     return std::nullopt;
   std::optional<Repetition> shortest;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const Layer& layer = smaller.layers[static_cast<std::size_t>(a[i].first)];
-    const bool same = alike(smaller, layer, larger, larger.layers[static_cast<std::size_t>(b[i].first)]);
+    const Layer& layer = smaller.layers[at(a[i].first)];
+    const bool same = alike(smaller, layer, larger, larger.layers[at(b[i].first)]);
     if (!same || a[i].length > b[i].length) return std::nullopt;
     if (a[i].length == b[i].length) continue;
-    const Bytes before =
-        a[i].first == 0 ? smaller.input : smaller.layers[static_cast<std::size_t>(a[i].first) - 1].activation;
+    const Bytes before = a[i].first == 0 ? smaller.input : smaller.layers[at(a[i].first) - 1].activation;
     if (layer.tied_to >= 0 || before > layer.activation) return std::nullopt;
     if (!shortest || a[i].length < shortest->in_smaller) shortest = {a[i].length, b[i].length};
   }

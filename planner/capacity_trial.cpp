@@ -5,6 +5,7 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/framework_memory.hpp"
+#include "core/folds.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/fitting.hpp"
@@ -65,7 +66,7 @@ double CapacityTrial::share(bool with_kept) const {
 Bytes CapacityTrial::kept(const ChunkMemory& chunk) const {
   const auto& modes = plan_.recompute;
   const Recompute mode = modes.front();
-  const bool alike = std::all_of(modes.begin(), modes.end(), [&](Recompute each) { return each == mode; });
+  const bool alike = std::ranges::all_of(modes, [&](Recompute each) { return each == mode; });
   if (!alike || mode == Recompute::Layers || mode == Recompute::Knapsack) return {};
   const auto& bytes = mode == Recompute::Full ? chunk.boundary : chunk.stash;
   return std::min(bytes[0], bytes[1]);
@@ -111,10 +112,7 @@ const Answer& CapacityTrial::answer() const {
 Bytes CapacityTrial::least_memory() const {
   if (run_memory_ != nullptr) return extent();
   if (searched_) return planner::least_memory(asking_again(answer().plan, *scenario_), *cost_);
-  Bytes most;
-  for (const WorkerReport& worker : answer().report.workers)
-    most = std::max(most, worker.need.to_fit);
-  return most;
+  return most_over<Bytes>(answer().report.workers, [](const WorkerReport& worker) { return worker.need.to_fit; });
 }
 
 std::int64_t CapacityTrial::work() const {
@@ -123,17 +121,14 @@ std::int64_t CapacityTrial::work() const {
 }
 
 Bytes CapacityTrial::extent() const {
-  Bytes most;
-  for (const RunMemory& worker : run_memory())
-    most = std::max(most, worker.extent);
-  return most;
+  return most_over<Bytes>(run_memory(), &RunMemory::extent);
 }
 
 void CapacityTrial::set_run_memory(Report& report) const {
   for (WorkerReport& worker : report.workers) {
-    const RunMemory& memory = run_memory()[static_cast<std::size_t>(worker.id % plan_.positions())];
+    const RunMemory& memory = run_memory()[at(worker.id % plan_.positions())];
     worker.memory.bytes = memory.bytes, worker.need.with_reserve = worker.need.to_fit = memory.extent;
-    StageReport& stage = report.stages[static_cast<std::size_t>(worker.stage)];
+    StageReport& stage = report.stages[at(worker.stage)];
     if (stage.workers.front() == worker.id || memory.extent > stage.need.to_fit)
       stage.memory = worker.memory, stage.need = worker.need;
   }

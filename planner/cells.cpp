@@ -16,11 +16,11 @@ using Directed = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirect
 
 // Keeps the edges that do not follow from others; order of nodes unchanged.
 void reduce(CellGraph& graph) {
-  const auto n = static_cast<std::size_t>(graph.size());
+  const auto n = at(graph.size());
   Directed all(n), reduced;
   for (std::size_t user = 0; user < n; ++user)
     for (const int input : graph.inputs[user])
-      boost::add_edge(static_cast<std::size_t>(input), user, all);
+      boost::add_edge(at(input), user, all);
   std::vector<std::size_t> position(n), index(n);
   std::iota(index.begin(), index.end(), std::size_t{0});
   boost::transitive_reduction(all, reduced,
@@ -30,9 +30,7 @@ void reduce(CellGraph& graph) {
     auto& inputs = graph.inputs[user];
     inputs.erase(
         std::remove_if(inputs.begin(), inputs.end(),
-                       [&](int input) {
-                         return !boost::edge(position[static_cast<std::size_t>(input)], position[user], reduced).second;
-                       }),
+                       [&](int input) { return !boost::edge(position[at(input)], position[user], reduced).second; }),
         inputs.end());
   }
 }
@@ -46,12 +44,12 @@ CellGraph merged(const Model& model, const std::vector<bool>& free) {
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     std::vector<int> inputs;  // nodes, each once
     for (const LayerId producer : model.layers[i].inputs)
-      inputs.push_back(node_of[static_cast<std::size_t>(producer)]);
-    std::sort(inputs.begin(), inputs.end());
+      inputs.push_back(node_of[at(producer)]);
+    std::ranges::sort(inputs);
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     if (free[i] && inputs.size() == 1) {
       node_of[i] = inputs.front();
-      graph.members[static_cast<std::size_t>(inputs.front())].push_back(static_cast<LayerId>(i));
+      graph.members[at(inputs.front())].push_back(static_cast<LayerId>(i));
       continue;
     }
     node_of[i] = graph.size();
@@ -63,15 +61,15 @@ CellGraph merged(const Model& model, const std::vector<bool>& free) {
 }
 
 std::vector<int> cell_ends(const CellGraph& graph) {
-  const auto n = static_cast<std::size_t>(graph.size());
+  const auto n = at(graph.size());
   const std::size_t source = n, sink = n + 1;
   Directed all(n + 2);
   std::vector<bool> used(n);
   for (std::size_t user = 0; user < n; ++user) {
     if (graph.inputs[user].empty()) boost::add_edge(source, user, all);
     for (const int input : graph.inputs[user]) {
-      boost::add_edge(static_cast<std::size_t>(input), user, all);
-      used[static_cast<std::size_t>(input)] = true;
+      boost::add_edge(at(input), user, all);
+      used[at(input)] = true;
     }
   }
   for (std::size_t node = 0; node < n; ++node)
@@ -82,7 +80,7 @@ std::vector<int> cell_ends(const CellGraph& graph) {
   std::vector<int> ends;
   for (std::size_t node = dominator[sink]; node != source; node = dominator[node])
     ends.push_back(static_cast<int>(node));
-  std::reverse(ends.begin(), ends.end());
+  std::ranges::reverse(ends);
   if (ends.empty() || ends.back() != graph.size() - 1) ends.push_back(graph.size() - 1);
   return ends;
 }

@@ -30,13 +30,13 @@ struct NodeSetHash {
 };
 
 inline NodeSet no_nodes(int of) {
-  return NodeSet(static_cast<std::size_t>(of) / 64 + 1);
+  return NodeSet(at(of) / 64 + 1);
 }
 inline bool has(const NodeSet& set, int node) {
-  return (set[static_cast<std::size_t>(node) / 64] >> (node % 64) & 1) != 0;
+  return (set[at(node) / 64] >> (node % 64) & 1) != 0;
 }
 inline void insert(NodeSet& set, int node) {
-  set[static_cast<std::size_t>(node) / 64] |= std::uint64_t{1} << (node % 64);
+  set[at(node) / 64] |= std::uint64_t{1} << (node % 64);
 }
 
 // Nodes 0..n-1 in topological order, each standing for one or more layers of a model.

@@ -83,7 +83,7 @@ std::string even_slices_refusal(const Scenario& scenario) {
           "even: the figures of layer \"{}\" are stated, and nothing tells what of them attention takes; "
           "write balanced, or a model built from operators",
           layer.name);
-    for (const Operator& op : scenario.model.works[static_cast<std::size_t>(layer.work)].operators)
+    for (const Operator& op : scenario.model.works[at(layer.work)].operators)
       if (op.module == Module::AttentionCore)
         return fmt::format(
             "even: \"{}\" of layer \"{}\" computes the pairs that its mask leaves out, too, which slices do not; "
@@ -91,6 +91,15 @@ std::string even_slices_refusal(const Scenario& scenario) {
             op.name, layer.name);
   }
   return "";
+}
+
+// A layer that no part can be computed for was not measured either.
+bool has_parts(const MachineProfile& profile, const Model& model, int parts) {
+  try {
+    return has_layers(profile, of_parts(model, parts));
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -106,19 +115,6 @@ std::string not_measured_with(std::int64_t devices, const Scenario& scenario) {
       "that, too, or leave it out",
       devices, scenario.profile->name, devices == 1 ? "one device alone" : fmt::format("each of {} devices", devices));
 }
-
-namespace {
-
-// A layer that no part can be computed for was not measured either.
-bool has_parts(const MachineProfile& profile, const Model& model, int parts) {
-  try {
-    return has_layers(profile, of_parts(model, parts));
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
-}  // namespace
 
 std::optional<Refusal> context_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
@@ -168,7 +164,7 @@ std::optional<Refusal> context_refusal(const Scenario& scenario) {
           fmt::format("{}, but the figures of layer \"{}\" are stated, and nothing tells what of them a part of "
                       "a sequence takes; use 1, or a model built from operators",
                       c, layer.name));
-    const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
+    const Work& work = scenario.model.works[at(layer.work)];
     for (const Operator& op : work.operators)
       if (needs_whole_sequences(op))
         return refuse("context_parallel",
@@ -205,7 +201,7 @@ std::optional<Refusal> slices_refusal(const Scenario& scenario, const Plan& plan
   double tokens = static_cast<double>(kMostMicroBatches) / static_cast<double>(plan.micro_batches);
   for (const Layer& layer : scenario.model.layers) {
     if (layer.work < 0) continue;
-    for (const Operator& op : scenario.model.works[static_cast<std::size_t>(layer.work)].operators) {
+    for (const Operator& op : scenario.model.works[at(layer.work)].operators) {
       if (op.module == Module::StateSpace)
         return refuse(
             fmt::format("cuts sequences, but \"{}\" of layer \"{}\" goes on from the state of the tokens before, "

@@ -31,6 +31,26 @@ std::optional<Refusal> refused_by(const Layer& layer, const Work& work, TensorPa
   return std::nullopt;
 }
 
+std::optional<Refusal> tensor_links_refusal(const Scenario& scenario) {
+  const PlanRequest& plan = scenario.plan;
+  const auto refuse = [](std::string why) { return Refusal{"tensor_links", "shared " + std::move(why)}; };
+  const auto without = [&](std::string_view key) {
+    return refuse(fmt::format("is not simulated with {}; leave one of the two out", key));
+  };
+  if (plan.tensor_links.value != TensorLinks::Shared) return {};
+  if (scenario.cost != CostSourceKind::Roofline)
+    return refuse("needs cost: roofline, which knows what a group exchanges; write that, or leave it out");
+  if (plan.pairs.value == Pairs::Fused) return without("plan.pairs: fused");
+  if (plan.uneven_slices()) return without("plan.slice_lengths: even");
+  const auto any_device = [&](const auto& is) {
+    return is(scenario.cluster.device) ||
+           std::ranges::any_of(scenario.cluster.others, [&](const DeviceClass& other) { return is(other.device); });
+  };
+  if (any_device([](const Device& device) { return device.contention.any(); })) return without("device.contention");
+  if (any_device([](const Device& device) { return device.measured != nullptr; })) return without("device.measured");
+  return {};
+}
+
 }  // namespace
 
 std::optional<Refusal> expert_refusal(const Scenario& scenario) {
@@ -72,7 +92,7 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   bool any = false;
   for (const Layer& layer : scenario.model.layers) {
     if (layer.work < 0) continue;
-    const Work& work = scenario.model.works[static_cast<std::size_t>(layer.work)];
+    const Work& work = scenario.model.works[at(layer.work)];
     any = any || work.expert_layers > 0;
     if (auto refused = refused_by(layer, work, split, scenario.cluster.devices())) return refused;
   }
@@ -81,7 +101,7 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
     return refuse(key,
                   "with tensor_parallel needs sequence_parallel, so that each device sends tokens of its own; write "
                   "plan.sequence_parallel: true");
-  if (std::any_of(plan.replicas.value.begin(), plan.replicas.value.end(), [](std::int64_t r) { return r > 1; }))
+  if (std::ranges::any_of(plan.replicas.value, [](std::int64_t r) { return r > 1; }))
     return refuse(key, "divides experts among copies of a pipeline, which plan.replicas does not make; leave one out");
   if (plan.shard)
     return refuse(key,
@@ -110,30 +130,6 @@ std::optional<Refusal> expert_refusal(const Scenario& scenario) {
   return std::nullopt;
 }
 
-namespace {
-
-std::optional<Refusal> tensor_links_refusal(const Scenario& scenario) {
-  const PlanRequest& plan = scenario.plan;
-  const auto refuse = [](std::string why) { return Refusal{"tensor_links", "shared " + std::move(why)}; };
-  const auto without = [&](std::string_view key) {
-    return refuse(fmt::format("is not simulated with {}; leave one of the two out", key));
-  };
-  if (plan.tensor_links.value != TensorLinks::Shared) return {};
-  if (scenario.cost != CostSourceKind::Roofline)
-    return refuse("needs cost: roofline, which knows what a group exchanges; write that, or leave it out");
-  if (plan.pairs.value == Pairs::Fused) return without("plan.pairs: fused");
-  if (plan.uneven_slices()) return without("plan.slice_lengths: even");
-  const auto any_device = [&](const auto& is) {
-    return is(scenario.cluster.device) || std::any_of(scenario.cluster.others.begin(), scenario.cluster.others.end(),
-                                                      [&](const DeviceClass& other) { return is(other.device); });
-  };
-  if (any_device([](const Device& device) { return device.contention.any(); })) return without("device.contention");
-  if (any_device([](const Device& device) { return device.measured != nullptr; })) return without("device.measured");
-  return {};
-}
-
-}  // namespace
-
 std::optional<Refusal> tensor_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   if (auto refused = tensor_links_refusal(scenario)) return refused;
@@ -148,7 +144,7 @@ std::optional<Refusal> tensor_refusal(const Scenario& scenario) {
 
 bool may_save_operators(const PlanRequest& plan) {
   const auto& modes = plan.recompute.value;
-  const bool selective = std::find(modes.begin(), modes.end(), Recompute::Selective) != modes.end();
+  const bool selective = std::ranges::find(modes, Recompute::Selective) != modes.end();
   return plan.recompute_modules.has(Module::Operators) && (selective || plan.open.contains("recompute"));
 }
 

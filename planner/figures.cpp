@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "core/model/flops.hpp"
 #include "sim/kth_wrap.hpp"
 
@@ -69,10 +70,8 @@ double memory(const Answer& answer, const FigureSought& quantity, int end) {
     const FigureDevice device = device_of(answer, quantity.where, quantity.stage);
     return part(device.memory, device.stage);
   }
-  double sum = 0;
-  for (const WorkerReport& worker : answer.report.workers)
-    sum += part(worker.memory, worker.stage);
-  return sum;
+  return sum_over<double>(answer.report.workers,
+                          [&](const WorkerReport& worker) { return part(worker.memory, worker.stage); });
 }
 
 double or_refuse(const std::optional<double>& figure, const char* needs) {
@@ -87,9 +86,8 @@ double bubble_with_kth_wraps(const Answer& answer) {
     throw InputError(
         "bubble_fraction_kth_wrap is of whole backwards, chunks in a loop and one worker a stage: not of " +
         answer.plan.schedule + " here; use bubble_fraction_span");
-  Time work;
-  for (const WorkerReport& worker : answer.report.workers)
-    work += worker.busy - worker.update;
+  auto work =
+      sum_over<Time>(answer.report.workers, [](const WorkerReport& worker) { return worker.busy - worker.update; });
   return 1 - ratio(work, static_cast<std::int64_t>(answer.report.workers.size()) * *makespan);
 }
 
@@ -104,7 +102,7 @@ FigureDevice device_of(const Answer& answer, Where where, std::int64_t stage) {
   const auto less = [](const WorkerReport& a, const WorkerReport& b) {
     return a.memory.bytes.total() < b.memory.bytes.total();
   };
-  const WorkerReport& fullest = *std::max_element(workers.begin(), workers.end(), less);
+  const WorkerReport& fullest = *std::ranges::max_element(workers, less);
   return {fullest.stage, fullest.memory, fullest.need};
 }
 

@@ -63,7 +63,7 @@ bool check_counts(const Scenario& scenario, PlanErrors& errors) {
 
 std::vector<int> replicas_of(const Scenario& scenario, PlanErrors& errors) {
   const auto& request = scenario.plan.replicas;
-  const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
+  const auto stages = at(scenario.plan.stages.value);
   const Place& place = or_else(request.place, scenario.plan.place);
   if (request.value.empty()) return std::vector<int>(stages, 1);
   if (request.value.size() != stages) {
@@ -154,8 +154,7 @@ void check_tensor_parallel(const Scenario& scenario, PlanErrors& errors) {
         or_else(refused->key == "tensor_links" ? plan.tensor_links.place : plan.tensor_overlap.place, plan.place),
         fmt::format("plan.{}", refused->key), refused->why);
   if (plan.tensor_parallel.value < 2) return;
-  const auto stated = std::find_if(scenario.model.layers.begin(), scenario.model.layers.end(),
-                                   [](const Layer& layer) { return layer.work < 0; });
+  const auto stated = std::ranges::find_if(scenario.model.layers, [](const Layer& layer) { return layer.work < 0; });
   if (stated != scenario.model.layers.end())
     errors.add(or_else(plan.tensor_parallel.place, plan.place), "plan.tensor_parallel",
                fmt::format("{}, but the figures of layer \"{}\" are stated, and nothing tells "
@@ -185,12 +184,12 @@ std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
       else
         rebuilt.push_back(static_cast<LayerId>(layer));
     }
-  std::sort(rebuilt.begin(), rebuilt.end());
-  const auto twice = std::adjacent_find(rebuilt.begin(), rebuilt.end());
+  std::ranges::sort(rebuilt);
+  const auto twice = std::ranges::adjacent_find(rebuilt);
   if (twice != rebuilt.end())
     errors.add(or_else(plan.recompute.place, plan.place), "plan.recompute",
                fmt::format("layer {} (\"{}\") is listed twice; list each layer once, with its stage", *twice,
-                           scenario.model.layers[static_cast<std::size_t>(*twice)].name));
+                           scenario.model.layers[at(*twice)].name));
   return rebuilt;
 }
 
@@ -198,20 +197,19 @@ std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
 void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
   const auto& lists = scenario.plan.recompute_layers;
   for (StageId k = 0; k < plan.stages; ++k) {
-    if (plan.recompute[static_cast<std::size_t>(k)] != Recompute::Layers) continue;
+    if (plan.recompute[k] != Recompute::Layers) continue;
     const auto here = [&](std::int64_t layer) {
       for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {  // of the stage, whoever holds it
-        const LayerRange& chunk = plan.layers[static_cast<std::size_t>(plan.seating().chunk_of(k, i))];
+        const LayerRange& chunk = plan.layers[plan.seating().chunk_of(k, i)];
         if (layer >= chunk.begin && layer < chunk.end) return true;
       }
       return false;
     };
-    if (std::none_of(plan.rebuilt.begin(), plan.rebuilt.end(), here))
-      plan.recompute[static_cast<std::size_t>(k)] = Recompute::None;
+    if (std::ranges::none_of(plan.rebuilt, here)) plan.recompute[k] = Recompute::None;
     if (lists.size() != plan.recompute.size() || lists.size() < 2) continue;
-    for (const std::int64_t layer : lists[static_cast<std::size_t>(k)].value)
+    for (const std::int64_t layer : lists[at(k)].value)
       if (!here(layer))
-        errors.add(lists[static_cast<std::size_t>(k)].place, "plan.recompute",
+        errors.add(lists[at(k)].place, "plan.recompute",
                    fmt::format("layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
                                "write one {{layers: [...]}} for all",
                                layer, scenario.model.layers[layer].name, k));
@@ -220,7 +218,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
 
 std::vector<Recompute> recompute_of(const Scenario& scenario, PlanErrors& errors) {
   const auto& request = scenario.plan.recompute;
-  const auto stages = static_cast<std::size_t>(scenario.plan.stages.value);
+  const auto stages = at(scenario.plan.stages.value);
   if (request.value.size() == stages) return request.value;
   if (request.value.size() > 1)
     errors.add(or_else(request.place, scenario.plan.place), "plan.recompute",
@@ -373,17 +371,12 @@ void check_cells(const Scenario& scenario, const CostModel& cost, const Plan& pl
     refuse("fused does not go with a profile whose times depend on how many workers compute; write serial");
 }
 
-}  // namespace
-
-namespace {
-
 bool makes_whole_plan(const PlanRequest& plan) {
   return std::holds_alternative<SuffixDp>(plan.partition.value);
 }
 
 bool left_to_search(const PlanRequest& plan, std::string_view key) {
-  return !makes_whole_plan(plan) ||
-         std::find(kSetByWholePlan.begin(), kSetByWholePlan.end(), key) == kSetByWholePlan.end();
+  return !makes_whole_plan(plan) || std::ranges::find(kSetByWholePlan, key) == kSetByWholePlan.end();
 }
 
 // Fields that say `auto` are for the search (planner/search/), and so is an order that nobody settled.
@@ -415,13 +408,79 @@ void refuse_open(const Scenario& scenario) {
                      "plan.yaml, and by simulate, compare, sweep and check; list the order here");
 }
 
+Scenario with_stages(const Scenario& scenario, std::int64_t stages) {
+  Scenario result = scenario;
+  PlanRequest& plan = result.plan;
+  for (const std::string_view key : kSetByWholePlan)
+    plan.open.erase(std::string(key));
+  plan.stages.value = stages;
+  if (makes_whole_plan(plan)) {
+    plan.partition.value = Balanced{}, plan.placement = PlacementOrder::Pipeline;
+    if (scenario.cluster.classes() > 1) plan.partition.value = EqualLayers{};
+  }
+  return result;
+}
+
+Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
+  check_whole_plan(scenario);
+  const Partitioner& asked = *partitioner_of(scenario.plan.partition.value);
+  const Plan shell = shell_of_whole_plans(scenario, cost);
+  check_slices(scenario, shell);
+  std::optional<Plan> best;
+  Time least{};
+  for (Plan& plan : asked.plans(shell, cost)) {
+    check_size(scenario, cost, plan);
+    check_schedule(scenario, plan), check_barrier(scenario, plan), check_cells(scenario, cost, plan);
+    const Time step = price(plan, cost, Engine::Auto).report.step_time;
+    if (best && step >= least) continue;
+    best = std::move(plan), least = step;
+  }
+  if (!best) {
+    const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
+    const std::int64_t workers = scenario.cluster.devices() / shell.tensor_parallel;
+    best = find_plan(with_stages(scenario, std::min({layers, workers, kMostChunks})), cost);
+    best->cut = fmt::format("partition: {} found no plan that fits; this is the {} cut into {}", asked.name,
+                            scenario.cluster.classes() > 1 ? "equal" : "balanced", counted(best->stages, "stage"));
+    return *best;
+  }
+  best->cut = fmt::format("partition: {} chose {} with {} {} ({})", asked.name, counted(best->stages, "stage"),
+                          fmt::join(best->replicas, "-"), best->workers() == 1 ? "replica" : "replicas", asked.what);
+  validate(*best, scenario.model, scenario.cluster);
+  return *best;
+}
+
+// Degrees as stated, those that no cluster has cut off: they are refused with the devices.
+void copy_counts(const PlanRequest& request, Plan& plan) {
+  const auto at_most = [](const Placed<std::int64_t>& count, std::int64_t most) {
+    return static_cast<int>(std::min(count.value, most));
+  };
+  plan.stages = static_cast<int>(request.stages.value);
+  plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
+  plan.tensor_parallel = at_most(request.tensor_parallel, 1 << 30);
+  plan.sequence_parallel = request.sequence_parallel.value;
+  plan.expert_parallel = at_most(request.expert_parallel, 1 << 15);
+  plan.expert_tensor_parallel = at_most(request.expert_tensor_parallel, 1 << 15);
+  plan.data_parallel = at_most(request.data_parallel, 1 << 30);
+  plan.context_parallel = at_most(request.context_parallel, (1 << 30) / plan.data_parallel);
+}
+
+void check_knapsack(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
+  if (std::ranges::find(plan.recompute, Recompute::Knapsack) == plan.recompute.end()) return;
+  const Place place = or_else(scenario.plan.recompute.place, scenario.plan.place);
+  if (both_ways(plan.chunk_order))
+    errors.add(
+        place, "plan.recompute",
+        "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "
+        "the layers");
+  refuse_classes(scenario.cluster, place, "plan.recompute: knapsack");
+}
+
 }  // namespace
 
 bool needs_search(const Scenario& scenario) {
   const OpenFields& open = scenario.plan.open;
-  return !scenario.training.open.empty() || std::any_of(open.begin(), open.end(), [&](const auto& field) {
-    return left_to_search(scenario.plan, field.first);
-  });
+  return !scenario.training.open.empty() ||
+         std::ranges::any_of(open, [&](const auto& field) { return left_to_search(scenario.plan, field.first); });
 }
 
 void check_whole_plan(const Scenario& scenario) {
@@ -479,51 +538,6 @@ void check_whole_plan(const Scenario& scenario) {
   errors.throw_if_any();
 }
 
-namespace {
-
-Scenario with_stages(const Scenario& scenario, std::int64_t stages) {
-  Scenario result = scenario;
-  PlanRequest& plan = result.plan;
-  for (const std::string_view key : kSetByWholePlan)
-    plan.open.erase(std::string(key));
-  plan.stages.value = stages;
-  if (makes_whole_plan(plan)) {
-    plan.partition.value = Balanced{}, plan.placement = PlacementOrder::Pipeline;
-    if (scenario.cluster.classes() > 1) plan.partition.value = EqualLayers{};
-  }
-  return result;
-}
-
-Plan whole_plan(const Scenario& scenario, const CostModel& cost) {
-  check_whole_plan(scenario);
-  const Partitioner& asked = *partitioner_of(scenario.plan.partition.value);
-  const Plan shell = shell_of_whole_plans(scenario, cost);
-  check_slices(scenario, shell);
-  std::optional<Plan> best;
-  Time least{};
-  for (Plan& plan : asked.plans(shell, cost)) {
-    check_size(scenario, cost, plan);
-    check_schedule(scenario, plan), check_barrier(scenario, plan), check_cells(scenario, cost, plan);
-    const Time step = price(plan, cost, Engine::Auto).report.step_time;
-    if (best && step >= least) continue;
-    best = std::move(plan), least = step;
-  }
-  if (!best) {
-    const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-    const std::int64_t workers = scenario.cluster.devices() / shell.tensor_parallel;
-    best = find_plan(with_stages(scenario, std::min({layers, workers, kMostChunks})), cost);
-    best->cut = fmt::format("partition: {} found no plan that fits; this is the {} cut into {}", asked.name,
-                            scenario.cluster.classes() > 1 ? "equal" : "balanced", counted(best->stages, "stage"));
-    return *best;
-  }
-  best->cut = fmt::format("partition: {} chose {} with {} {} ({})", asked.name, counted(best->stages, "stage"),
-                          fmt::join(best->replicas, "-"), best->workers() == 1 ? "replica" : "replicas", asked.what);
-  validate(*best, scenario.model, scenario.cluster);
-  return *best;
-}
-
-}  // namespace
-
 Plan shell_of_whole_plans(const Scenario& scenario, const CostModel& cost) {
   Plan shell = find_plan(with_stages(scenario, 1), cost);
   shell.layers.clear(), shell.replicas.clear(), shell.device.clear();
@@ -536,36 +550,6 @@ ChunkOrder chunk_order_of(const PlanRequest& request) {
   if (rule == nullptr) return ChunkOrder::Loop;
   return rule->from_file && request.given ? request.given->chunk_order : rule->chunk_order;
 }
-
-namespace {
-
-// Degrees as stated, those that no cluster has cut off: they are refused with the devices.
-void copy_counts(const PlanRequest& request, Plan& plan) {
-  const auto at_most = [](const Placed<std::int64_t>& count, std::int64_t most) {
-    return static_cast<int>(std::min(count.value, most));
-  };
-  plan.stages = static_cast<int>(request.stages.value);
-  plan.virtual_stages = static_cast<int>(request.virtual_stages.value);
-  plan.tensor_parallel = at_most(request.tensor_parallel, 1 << 30);
-  plan.sequence_parallel = request.sequence_parallel.value;
-  plan.expert_parallel = at_most(request.expert_parallel, 1 << 15);
-  plan.expert_tensor_parallel = at_most(request.expert_tensor_parallel, 1 << 15);
-  plan.data_parallel = at_most(request.data_parallel, 1 << 30);
-  plan.context_parallel = at_most(request.context_parallel, (1 << 30) / plan.data_parallel);
-}
-
-void check_knapsack(const Scenario& scenario, const Plan& plan, PlanErrors& errors) {
-  if (std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) == plan.recompute.end()) return;
-  const Place place = or_else(scenario.plan.recompute.place, scenario.plan.place);
-  if (both_ways(plan.chunk_order))
-    errors.add(
-        place, "plan.recompute",
-        "knapsack chooses for each worker by itself, and here two workers hold each stage; write full, blocks, or "
-        "the layers");
-  refuse_classes(scenario.cluster, place, "plan.recompute: knapsack");
-}
-
-}  // namespace
 
 Plan find_plan(const Scenario& scenario, const CostModel& cost) {
   PlanErrors errors;

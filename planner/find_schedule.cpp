@@ -13,6 +13,7 @@
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/folds.hpp"
 #include "core/plan/given_schedule.hpp"
 #include "core/random.hpp"
 #include "planner/answer.hpp"
@@ -55,7 +56,7 @@ void check_findable(const Scenario& scenario, const Plan& plan) {
   if (both_ways(plan.chunk_order) && plan.micro_batches % 2 != 0)
     refuse("training.micro_batches",
            fmt::format("{} do not go both ways in equal numbers; use {}", plan.micro_batches, plan.micro_batches + 1));
-  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int replicas) { return replicas > 1; }))
+  if (std::ranges::any_of(plan.replicas, [](int replicas) { return replicas > 1; }))
     refuse("plan.replicas", "orders of stages with replicas are not searched; use plan.data_parallel");
   if (plan.virtual_stages > kMostRows)
     refuse("plan.virtual_stages",
@@ -84,10 +85,7 @@ Bytes least_device(const OrderProblem& problem, const OrderCap& cap, const Answe
     return report.need.to_fit + Bytes{static_cast<std::int64_t>(std::ceil(more * fragmented(report))) + 1};
   };
   if (cap.devices.size() > 1) return least(k);
-  Bytes most;
-  for (StageId stage = 0; stage < problem.stages; ++stage)
-    most = std::max(most, least(stage));
-  return most;
+  return most_over<Bytes>(counted_to(problem.stages), [&](StageId stage) { return least(stage); });
 }
 
 // Rounded up, as --memory-cap takes it.
@@ -177,15 +175,14 @@ void add_jitter(const OrderProblem& problem, double share, std::vector<std::pair
 std::vector<OrderRow> rows_of(const OrderProblem& problem, const FoundOrder& found, double jitter) {
   const OrderPricer pricer(problem);
   std::vector<NamedOrder> orders = found.known;
-  std::stable_sort(orders.begin(), orders.end(), [&](const NamedOrder& a, const NamedOrder& b) {
+  std::ranges::stable_sort(orders, [&](const NamedOrder& a, const NamedOrder& b) {
     return a.order.of(problem.measure) < b.order.of(problem.measure);
   });
   orders.insert(orders.begin(), {"found", found.order});
   std::vector<OrderRow> rows;
   for (const auto& [name, order] : orders) {
-    std::vector<std::int64_t> held;
-    for (StageId k = 0; k < problem.stages; ++k)
-      held.push_back(pricer.peak(k, order.codes[at(k)]));
+    auto held =
+        mapped<std::int64_t>(counted_to(problem.stages), [&](StageId k) { return pricer.peak(k, order.codes[at(k)]); });
     rows.push_back({.name = name,
                     .span = Time{order.span()},
                     .step = Time{order.step()},

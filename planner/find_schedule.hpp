@@ -1,7 +1,6 @@
 // `schedule`: the best order of passes for the plan of a scenario and a limit of memory (sim/finder).
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 

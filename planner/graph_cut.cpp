@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -10,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
-#include "planner/cells.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -61,10 +60,8 @@ void add_work_and_users(Nodes& nodes, const Model& model, const GraphProblem& pr
     }
   nodes.users.clear();
   for (const auto& users : users_of(model)) {
-    std::vector<int> list;
-    for (const LayerId user : users)
-      list.push_back(nodes.node_of[at(user)]);
-    std::sort(list.begin(), list.end());
+    auto list = mapped<int>(users, [&](const LayerId user) { return nodes.node_of[at(user)]; });
+    std::ranges::sort(list);
     list.erase(std::unique(list.begin(), list.end()), list.end());
     nodes.users.push_back(std::move(list));
   }
@@ -90,10 +87,8 @@ CellGraph folded(const CellGraph& graph, const std::vector<std::int64_t>& work, 
       continue;
     }
     group[at(node)] = result.size();
-    std::vector<int> groups;
-    for (const int input : inputs)
-      groups.push_back(group[at(input)]);
-    std::sort(groups.begin(), groups.end());
+    auto groups = mapped<int>(inputs, [&](const int input) { return group[at(input)]; });
+    std::ranges::sort(groups);
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     result.inputs.push_back(std::move(groups));
     result.members.push_back(graph.members[at(node)]);
@@ -160,7 +155,7 @@ class Builder {
     for (int node = first_; node <= last_; ++node) {
       if (holds(open.set, node)) continue;
       const auto& inputs = nodes_.graph.inputs[at(node)];
-      if (!std::all_of(inputs.begin(), inputs.end(), [&](int input) { return holds(open.set, input); })) continue;
+      if (!std::ranges::all_of(inputs, [&](int input) { return holds(open.set, input); })) continue;
       ++ready;
       NodeSet larger = open.set;
       insert(larger, node - first_);
@@ -181,7 +176,7 @@ class Builder {
     if (problem_.tensor.empty()) return {};
     const auto crosses = [&](LayerId layer) {
       const auto& users = nodes_.users[at(layer)];
-      return std::any_of(users.begin(), users.end(), [&](int user) { return !holds(set, user); });
+      return std::ranges::any_of(users, [&](int user) { return !holds(set, user); });
     };
     for (const LayerId layer : nodes_.graph.members[at(node)])
       if (crosses(layer)) before = checked_sum(before, problem_.tensor[at(layer)]);
@@ -280,7 +275,7 @@ class Cutter {
       state = taken->first.from;
       if (taken->second && k > 0) --k;
     }
-    std::reverse(way.order.begin(), way.order.end()), std::reverse(way.stage_of.begin(), way.stage_of.end());
+    std::ranges::reverse(way.order), std::ranges::reverse(way.stage_of);
     return way;
   }
 
@@ -378,11 +373,10 @@ void improve(GraphCut& cut, const Model& model, const GraphProblem& problem) {
       stage[at(cut.order[at(i)])] = static_cast<int>(k);
   const auto rebuilt = [&] {
     GraphCut result = cut;
-    std::stable_sort(result.order.begin(), result.order.end(),
-                     [&](LayerId a, LayerId b) { return stage[at(a)] < stage[at(b)]; });
+    std::ranges::stable_sort(result.order, [&](LayerId a, LayerId b) { return stage[at(a)] < stage[at(b)]; });
     LayerId begin = 0;
     for (std::size_t k = 0; k < result.layers.size(); ++k) {
-      const auto size = static_cast<LayerId>(std::count(stage.begin(), stage.end(), static_cast<int>(k)));
+      const auto size = static_cast<LayerId>(std::ranges::count(stage, static_cast<int>(k)));
       result.layers[k] = {begin, begin + size};
       begin += size;
     }
@@ -396,8 +390,7 @@ void improve(GraphCut& cut, const Model& model, const GraphProblem& problem) {
         const int now = stage[layer], then = now + by;
         if (then < 0 || then >= static_cast<int>(cut.layers.size()) || cut.layers[at(now)].size() == 1) continue;
         const auto& blocked_by = by < 0 ? model.layers[layer].inputs : users[layer];
-        if (std::any_of(blocked_by.begin(), blocked_by.end(), [&](LayerId other) { return stage[at(other)] == now; }))
-          continue;
+        if (std::ranges::any_of(blocked_by, [&](LayerId other) { return stage[at(other)] == now; })) continue;
         stage[layer] = then;
         GraphCut changed = rebuilt();
         changed.bottleneck = bottleneck_of(
@@ -448,9 +441,8 @@ std::optional<GraphCut> graph_cut(const Model& model, const GraphProblem& proble
   if (nodes.graph.size() < stages) return std::nullopt;
   const std::int64_t sum = std::accumulate(nodes.work.begin(), nodes.work.end(), std::int64_t{0});
   const auto workers = std::accumulate(problem.replicas.begin(), problem.replicas.end(), std::int64_t{0});
-  const auto widest = *std::max_element(problem.replicas.begin(), problem.replicas.end());
-  const std::int64_t least =
-      std::max(ceil_div(sum, workers), ceil_div(*std::max_element(nodes.work.begin(), nodes.work.end()), widest));
+  const auto widest = *std::ranges::max_element(problem.replicas);
+  const std::int64_t least = std::max(ceil_div(sum, workers), ceil_div(*std::ranges::max_element(nodes.work), widest));
   std::int64_t high = sum;  // any cut is within it, but for its messages
   for (const Bytes bytes : problem.tensor)
     high = checked_sum(high, transfer_time(bytes, problem.bandwidth).value, "the time of all messages");
@@ -470,7 +462,7 @@ std::optional<GraphCut> graph_cut(const Model& model, const GraphProblem& proble
     cut.bottleneck = {found->first};
     cut.down_sets = lattice->states();
     // A cut through a folded node moves at most its work, and a down-set cuts no more nodes than can come next.
-    const auto fewest = *std::min_element(problem.replicas.begin(), problem.replicas.end());
+    const auto fewest = *std::ranges::min_element(problem.replicas);
     const bool messages = !problem.tensor.empty();
     cut.lower_bound = fold == 0  ? cut.bottleneck
                       : messages ? Time{least}

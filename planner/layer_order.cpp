@@ -36,7 +36,7 @@ std::vector<LayerId> as_it_stands(const Model& model) {
 bool one_order_only(const Model& model) {
   for (std::size_t i = 1; i < model.layers.size(); ++i) {
     const auto& inputs = model.layers[i].inputs;
-    if (std::find(inputs.begin(), inputs.end(), static_cast<LayerId>(i) - 1) == inputs.end()) return false;
+    if (std::ranges::find(inputs, LayerId{static_cast<int>(i) - 1}) == inputs.end()) return false;
   }
   return true;
 }
@@ -53,7 +53,7 @@ bool connected(const Model& model) {
   std::size_t parts = root.size();
   for (std::size_t i = 0; i < root.size(); ++i)
     for (const LayerId input : model.layers[i].inputs)
-      if (const std::size_t a = root_of(i), b = root_of(static_cast<std::size_t>(input)); a != b) root[a] = b, --parts;
+      if (const std::size_t a = root_of(i), b = root_of(at(input)); a != b) root[a] = b, --parts;
   return parts <= 1;
 }
 
@@ -85,7 +85,7 @@ void check_partition(const Scenario& scenario) {
                      "graph chooses the order by where its best cut lies, and plan.partition gives the "
                      "cuts; list the order, or write partition: balanced");
   const std::vector<Recompute>& modes = plan.recompute.value;
-  if (std::find(modes.begin(), modes.end(), Recompute::Layers) != modes.end())
+  if (std::ranges::find(modes, Recompute::Layers) != modes.end())
     throw InputError(place_of_order(scenario), "plan.order",
                      "graph chooses the order, and plan.recompute lists layers by their place in it; list "
                      "the order, or write recompute: knapsack");
@@ -101,6 +101,134 @@ Scenario with_order(const Scenario& scenario, LayerOrder::Kind kind, const std::
   result.model = reordered(as_given(scenario.model), order);
   return result;
 }
+
+class OrderSearch {
+ public:
+  OrderSearch(const Scenario& scenario, const SearchOptions& options)
+      : scenario_(with_order(scenario, LayerOrder::Kind::Listed, as_it_stands(scenario.model))), options_(options) {}
+
+  SearchResult answer() {
+    find_orders();
+    SearchResult model = search_settled(scenario_, within_time());
+    merged_.take(model);
+    for (const auto& [order, stages] : stages_of_) {
+      if (deadline_.over()) {
+        merged_.one_is_left_out();
+        break;
+      }
+      auto there = search_settled(restricted(order, stages), within_time());
+      merged_.take(there);
+    }
+    if (!merged_.any() && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))
+      return NoPlanYet{deadline_.ended(),
+                       space_.layouts,
+                       0,
+                       {"in the model's order no plan fits; not all other orders were looked at"}};
+    if (!merged_.any()) return model;  // why there is none
+    finish();
+    return std::move(merged_.answer());
+  }
+
+ private:
+  // stages, tensor_parallel, sequence_parallel, context_parallel, expert_parallel, micro_batch_size
+  using Key = std::tuple<int, int, bool, int, int, std::int64_t>;
+  static Key key(const Layout& layout) {
+    return {layout.stages,           layout.tensor_parallel, layout.sequence_parallel,
+            layout.context_parallel, layout.expert_parallel, layout.micro_batch_size};
+  }
+
+  SearchOptions within_time() const {
+    SearchOptions options = options_;
+    options.time_limit = std::max(deadline_.left(), options_.time_limit * 0.1);
+    return options;
+  }
+
+  // By number of stages, the largest first, the order of its first layout; and the least bottleneck of every other
+  // micro-batch. As far as half of the time goes: what is not reached keeps the model's order.
+  void find_orders() {
+    const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
+    const bool everywhere =
+        asked.size() == 1 && !is_open(scenario_, "recompute") && !scenario_.plan.recompute_except_last;
+    std::map<Key, const Layout*, std::greater<>> layouts;
+    for (const LayoutGroup& group : space_.groups)
+      layouts.emplace(key(group.first), &group.first);
+    for (const auto& [key, layout] : layouts) {
+      if (deadline_.left() < options_.time_limit / 2 || deadline_.asked_to_stop()) break;
+      const LayerCosts costs = evaluator_.cost(*layout).layers(layout->micro_batch_size);
+      OrderFound found = best_order(scenario_.model, work_of(costs, everywhere ? asked.front() : Recompute::None),
+                                    std::vector<int>(at(layout->stages), 1));
+      bounds_.emplace(key, found.lower_bound);
+      const auto [first, absent] = by_stages_.try_emplace(layout->stages, std::move(found));
+      if (absent && first->second.better()) stages_of_[first->second.order].insert(layout->stages);
+    }
+  }
+
+  Scenario restricted(const std::vector<LayerId>& order, const std::set<int>& stages) const {
+    Scenario result = with_order(scenario_, LayerOrder::Kind::Listed, order);
+    if (const auto open = result.plan.open.find("stages"); open != result.plan.open.end()) {
+      open->second.among.clear();
+      for (const int each : stages)
+        open->second.among.push_back(std::to_string(each));
+    }
+    return result;
+  }
+
+  // Of layouts in both orders the better plan stays.
+  void finish() {
+    SearchAnswer& all = merged_.answer();
+    const double least_value = merged_.rank(options_);
+    if (all.ended == Ended::No) all.ended = deadline_.ended();
+    const bool one_order = stages_of_.empty() && one_order_only(scenario_.model);
+    const double bound = (one_order || !evaluator_.cuts_open()) && merged_.all_bounded()
+                             ? merged_.least_bound()
+                             : std::min(merged_.least_bound(), bound_of_all_orders());
+    all.bound = std::min(bound, least_value);
+    all.gap_left = gap_of_orders(all);
+    const Found& best = all.plans.front();
+    all.idle_devices = scenario_.cluster.devices() - best.plan.devices();
+    const auto& order = best.scenario->model.order;
+    const auto found = by_stages_.find(best.layout.stages);
+    all.order = found == by_stages_.end() ? "the model's: the time was not enough to look for others"
+                                          : found->second.how(std::ranges::is_sorted(order));
+  }
+
+  // Where one order is all, its search has said it.
+  std::string gap_of_orders(const SearchAnswer& all) const {
+    if (all.ended != Ended::No || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
+    if (!all.gap_left.empty() && all.bound >= merged_.least_bound()) return all.gap_left;
+    return "bounds that hold for every order of the layers are those of the work and of the largest stage alone";
+  }
+
+  // Evaluator::bound knows no order where stages follow one another in all of them; the largest stage has a bound of
+  // its own, whatever the cut.
+  double bound_of_all_orders() {
+    const bool in_line = connected(scenario_.model) || scenario_.plan.skips == Skips::Direct;
+    double least = kNoBound;
+    try {
+      for (const LayoutGroup& group : space_.groups)
+        for (const Layout& layout : members(group)) {
+          Time time = in_line ? evaluator_.bound(layout) : Time{};
+          if (const auto found = bounds_.find(key(layout)); found != bounds_.end() && layout.virtual_stages == 1)
+            time = std::max(time, Time{checked_product(found->second.value, layout.micro_batches, "a bound")});
+          const Bytes states = options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
+          least = std::min(least, objective_value(options_.objective, layout, scenario_, time, states));
+        }
+    } catch (const OverflowError&) {
+      return 0;
+    }
+    return least;
+  }
+
+  const Scenario scenario_;  // in the model's order
+  const SearchOptions& options_;
+  const Space space_ = layouts_of(scenario_, options_.within);
+  Evaluator evaluator_{scenario_};
+  Deadline deadline_ = Deadline(options_.time_limit, options_.stop);
+  std::map<Key, Time> bounds_;                               // least bottleneck of all orders
+  std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
+  std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
+  MergedSearches merged_;
+};
 
 }  // namespace
 
@@ -153,7 +281,7 @@ InOrder in_graph_order(std::shared_ptr<const Scenario> scenario) {
   if (plan.stages.value < 1 || plan.virtual_stages.value < 1 || plan.stages.value > layers ||
       plan.virtual_stages.value > layers / plan.stages.value)
     return as_it_is();
-  std::vector<int> replicas(static_cast<std::size_t>(plan.stages.value * plan.virtual_stages.value), 1);
+  std::vector<int> replicas(at(plan.stages.value * plan.virtual_stages.value), 1);
   if (!plan.replicas.value.empty()) {
     if (plan.replicas.value.size() != replicas.size()) return as_it_is();
     for (std::size_t k = 0; k < replicas.size(); ++k)
@@ -171,142 +299,6 @@ InOrder in_graph_order(std::shared_ptr<const Scenario> scenario) {
     return as_it_is();
   }
 }
-
-namespace {
-
-class OrderSearch {
- public:
-  OrderSearch(const Scenario& scenario, const SearchOptions& options)
-      : scenario_(with_order(scenario, LayerOrder::Kind::Listed, as_it_stands(scenario.model))),
-        options_(options),
-        space_(layouts_of(scenario_, options.within)),
-        evaluator_(scenario_),
-        deadline_(options.time_limit, options.stop) {}
-
-  SearchResult answer() {
-    find_orders();
-    SearchResult model = search_settled(scenario_, within_time());
-    merged_.take(model);
-    for (const auto& [order, stages] : stages_of_) {
-      if (deadline_.over()) {
-        merged_.one_is_left_out();
-        break;
-      }
-      auto there = search_settled(restricted(order, stages), within_time());
-      merged_.take(there);
-    }
-    if (!merged_.any() && deadline_.ended() != Ended::No && std::holds_alternative<Infeasible>(model))
-      return NoPlanYet{deadline_.ended(),
-                       space_.layouts,
-                       0,
-                       {"in the model's order no plan fits; not all other orders were looked at"}};
-    if (!merged_.any()) return model;  // why there is none
-    finish();
-    return std::move(merged_.answer());
-  }
-
- private:
-  // stages, tensor_parallel, sequence_parallel, context_parallel, expert_parallel, micro_batch_size
-  using Key = std::tuple<int, int, bool, int, int, std::int64_t>;
-  static Key key(const Layout& layout) {
-    return {layout.stages,           layout.tensor_parallel, layout.sequence_parallel,
-            layout.context_parallel, layout.expert_parallel, layout.micro_batch_size};
-  }
-
-  SearchOptions within_time() const {
-    SearchOptions options = options_;
-    options.time_limit = std::max(deadline_.left(), options_.time_limit * 0.1);
-    return options;
-  }
-
-  // By number of stages, the largest first, the order of its first layout; and the least bottleneck of every other
-  // micro-batch. As far as half of the time goes: what is not reached keeps the model's order.
-  void find_orders() {
-    const std::vector<Recompute>& asked = scenario_.plan.recompute.value;
-    const bool everywhere =
-        asked.size() == 1 && !is_open(scenario_, "recompute") && !scenario_.plan.recompute_except_last;
-    std::map<Key, const Layout*, std::greater<>> layouts;
-    for (const LayoutGroup& group : space_.groups)
-      layouts.emplace(key(group.first), &group.first);
-    for (const auto& [key, layout] : layouts) {
-      if (deadline_.left() < options_.time_limit / 2 || deadline_.asked_to_stop()) break;
-      const LayerCosts costs = evaluator_.cost(*layout).layers(layout->micro_batch_size);
-      OrderFound found = best_order(scenario_.model, work_of(costs, everywhere ? asked.front() : Recompute::None),
-                                    std::vector<int>(static_cast<std::size_t>(layout->stages), 1));
-      bounds_.emplace(key, found.lower_bound);
-      const auto [first, absent] = by_stages_.try_emplace(layout->stages, std::move(found));
-      if (absent && first->second.better()) stages_of_[first->second.order].insert(layout->stages);
-    }
-  }
-
-  Scenario restricted(const std::vector<LayerId>& order, const std::set<int>& stages) const {
-    Scenario result = with_order(scenario_, LayerOrder::Kind::Listed, order);
-    if (const auto open = result.plan.open.find("stages"); open != result.plan.open.end()) {
-      open->second.among.clear();
-      for (const int each : stages)
-        open->second.among.push_back(std::to_string(each));
-    }
-    return result;
-  }
-
-  // Of layouts in both orders the better plan stays.
-  void finish() {
-    SearchAnswer& all = merged_.answer();
-    const double least_value = merged_.rank(options_);
-    if (all.ended == Ended::No) all.ended = deadline_.ended();
-    const bool one_order = stages_of_.empty() && one_order_only(scenario_.model);
-    const double bound = (one_order || !evaluator_.cuts_open()) && merged_.all_bounded()
-                             ? merged_.least_bound()
-                             : std::min(merged_.least_bound(), bound_of_all_orders());
-    all.bound = std::min(bound, least_value);
-    all.gap_left = gap_of_orders(all);
-    const Found& best = all.plans.front();
-    all.idle_devices = scenario_.cluster.devices() - best.plan.devices();
-    const auto& order = best.scenario->model.order;
-    const auto found = by_stages_.find(best.layout.stages);
-    all.order = found == by_stages_.end() ? "the model's: the time was not enough to look for others"
-                                          : found->second.how(std::is_sorted(order.begin(), order.end()));
-  }
-
-  // Where one order is all, its search has said it.
-  std::string gap_of_orders(const SearchAnswer& all) const {
-    if (all.ended != Ended::No || all.proven() || (all.bound > 0 && all.gap() <= options_.gap)) return "";
-    if (!all.gap_left.empty() && all.bound >= merged_.least_bound()) return all.gap_left;
-    return "bounds that hold for every order of the layers are those of the work and of the largest stage alone";
-  }
-
-  // Evaluator::bound knows no order where stages follow one another in all of them; the largest stage has a bound of
-  // its own, whatever the cut.
-  double bound_of_all_orders() {
-    const bool in_line = connected(scenario_.model) || scenario_.plan.skips == Skips::Direct;
-    double least = kNoBound;
-    try {
-      for (const LayoutGroup& group : space_.groups)
-        for (const Layout& layout : members(group)) {
-          Time time = in_line ? evaluator_.bound(layout) : Time{};
-          if (const auto found = bounds_.find(key(layout)); found != bounds_.end() && layout.virtual_stages == 1)
-            time = std::max(time, Time{checked_product(found->second.value, layout.micro_batches, "a bound")});
-          const Bytes states = options_.objective == Objective::Memory ? evaluator_.least_states(layout) : Bytes{};
-          least = std::min(least, objective_value(options_.objective, layout, scenario_, time, states));
-        }
-    } catch (const OverflowError&) {
-      return 0;
-    }
-    return least;
-  }
-
-  const Scenario scenario_;  // in the model's order
-  const SearchOptions& options_;
-  const Space space_;
-  Evaluator evaluator_;
-  Deadline deadline_;
-  std::map<Key, Time> bounds_;                               // least bottleneck of all orders
-  std::map<int, OrderFound> by_stages_;                      // of the first layout of so many stages
-  std::map<std::vector<LayerId>, std::set<int>> stages_of_;  // orders better than the model's, and for which stages
-  MergedSearches merged_;
-};
-
-}  // namespace
 
 SearchResult search_orders(const Scenario& scenario, const SearchOptions& options) {
   check_partition(scenario);

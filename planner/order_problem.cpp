@@ -3,6 +3,7 @@
 #include "core/cost/cells.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/folds.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -31,8 +32,7 @@ void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) 
 // other passes it may take longer.
 class PassOfUnits {
  public:
-  PassOfUnits(const StepCosts& costs, VirtualStageId chunk, bool recomputes)
-      : costs_(costs), units_(costs.shape.units), recomputes_(recomputes) {
+  PassOfUnits(const StepCosts& costs, VirtualStageId chunk, bool recomputes) : costs_(costs), recomputes_(recomputes) {
     first_ = chunk * units_;
   }
 
@@ -63,23 +63,18 @@ class PassOfUnits {
   }
 
   Time weights() const {
-    Time sum;
-    for (int i = 0; i < units_; ++i)
-      sum += time(Kind::W, i);
-    return sum;
+    return sum_over<Time>(counted_to(units_), [&](int i) { return time(Kind::W, i); });
   }
 
  private:
   bool moves(int unit) const { return !costs_.shape.offloaded.empty() && costs_.shape.offloaded[at(first_ + unit)]; }
-  Time time(Kind kind, int unit) const {
-    return costs_.duration[at(first_ + unit) * kKinds + static_cast<std::size_t>(kind)];
-  }
+  Time time(Kind kind, int unit) const { return costs_.duration[at(first_ + unit) * kKinds + at(kind)]; }
   Time move(Kind kind, int unit) const {
     return costs_.collective({.kind = kind, .virtual_stage = static_cast<std::uint16_t>(first_ + unit)}, 0).time;
   }
 
   const StepCosts& costs_;
-  int units_;
+  int units_ = costs_.shape.units;
   bool recomputes_;
   VirtualStageId first_;
 };

@@ -38,7 +38,7 @@ class PlanErrors {
  private:
   // Once, however many steps say it.
   void keep(Fault fault) {
-    if (std::find(faults_.begin(), faults_.end(), fault) == faults_.end()) faults_.push_back(std::move(fault));
+    if (std::ranges::find(faults_, fault) == faults_.end()) faults_.push_back(std::move(fault));
   }
 
   std::vector<Fault> faults_;

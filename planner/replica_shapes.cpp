@@ -1,9 +1,10 @@
 #include "planner/replica_shapes.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
+
+#include "core/folds.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -15,7 +16,7 @@ void add_numbers_of_replicas(std::vector<int>& sizes, int workers) {
     sizes.push_back(r);
   for (int r = std::max(1, workers - 2); r <= workers; ++r)
     sizes.push_back(r);
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
 }
 
@@ -26,10 +27,7 @@ SuffixProblem spread_out(const SuffixProblem& problem) {
 }
 
 std::vector<SuffixProblem> by_class(const SuffixProblem& problem) {
-  std::vector<SuffixProblem> problems;
-  for (int c = 0; c < problem.classes(); ++c)
-    problems.push_back(problem.of_class(c));
-  return problems;
+  return mapped<SuffixProblem>(counted_to(problem.classes()), [&](int c) { return problem.of_class(c); });
 }
 
 }  // namespace
@@ -66,7 +64,7 @@ ReplicaShapes::ReplicaShapes(const Plan& shell, const CostModel& cost, int most_
   for (int w = 0; w < workers_.front(); ++w)
     in_order_.push_back(w);
   spread_ = in_order_;
-  std::stable_sort(spread_.begin(), spread_.end(), [g](int a, int b) { return a % g < b % g; });
+  std::ranges::stable_sort(spread_, [g](int a, int b) { return a % g < b % g; });
 }
 
 void ReplicaShapes::set_buffered(std::int64_t messages) {
@@ -87,10 +85,9 @@ ReplicaShape ReplicaShapes::of(const std::vector<SuffixStage>& stages) const {
 std::vector<ReplicaShape> ReplicaShapes::one_stage() const {
   const int count = static_cast<int>(folded_.layers.size());
   if (classes() == 1) return {{{count}, {workers_.front()}}};
-  std::vector<ReplicaShape> list;
-  for (int c = 0; c < classes(); ++c)
-    list.push_back({.ends = {count}, .replicas = {workers_of(c)}, .classes = {c}});
-  return list;
+  return mapped<ReplicaShape>(counted_to(classes()), [&](int c) {
+    return ReplicaShape{.ends = {count}, .replicas = {workers_of(c)}, .classes = {c}};
+  });
 }
 
 ReplicaShape ReplicaShapes::elsewhere(const ReplicaShape& shape) const {
@@ -178,7 +175,7 @@ ReplicaShapes::Traffic ReplicaShapes::traffic_of(const ReplicaShape& shape) cons
     }
     position = next, begin = end;
   }
-  if (!flat) traffic.busiest = 1e9 * *std::max_element(bytes.begin(), bytes.end()) / problem.bandwidth.value;
+  if (!flat) traffic.busiest = 1e9 * *std::ranges::max_element(bytes) / problem.bandwidth.value;
   return traffic;
 }
 
@@ -188,7 +185,7 @@ void ReplicaShapes::add_all_reduce(std::vector<double>& bytes, std::span<const i
   std::vector<char> member(bytes.size());
   for (const int seat : seats)
     member[at(seat / g)] = 1;
-  const auto p = static_cast<double>(std::count(member.begin(), member.end(), 1));
+  const auto p = static_cast<double>(std::ranges::count(member, 1));
   const double rounds =
       folded_.problem.flush ? static_cast<double>(shell_.micro_batches) : static_cast<double>(seats.size());
   for (std::size_t node = 0; node < bytes.size(); ++node)

@@ -2,7 +2,6 @@
 // small changes there are, and the plan that it stands for.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <numeric>
 #include <optional>
@@ -40,7 +39,7 @@ class ReplicaShapes {
   const SuffixProblem& problem() const { return folded_.problem; }
   void set_buffered(std::int64_t messages);
   int classes() const { return static_cast<int>(workers_.size()); }
-  int workers_of(int device_class) const { return workers_[static_cast<std::size_t>(device_class)]; }
+  int workers_of(int device_class) const { return workers_[at(device_class)]; }
   int workers() const { return std::accumulate(workers_.begin(), workers_.end(), 0); }
   int workers_of_cluster() const { return workers_of_cluster_; }
   bool has_other_places() const { return folded_.problem.devices_per_node > 0 && classes() == 1; }

@@ -1,8 +1,6 @@
 #include "planner/replicated.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -49,11 +47,7 @@ bool better(const SimulatedPlan& a, const SimulatedPlan& b) {
 class ReplicatedSearch {
  public:
   ReplicatedSearch(const Plan& shell, const CostModel& cost, const ReplicatedOptions& options)
-      : shell_(shell),
-        cost_(cost),
-        options_(options),
-        rule_(find_schedule(shell.schedule)),
-        shapes_(shell, cost, options.workers) {
+      : shell_(shell), cost_(cost), options_(options) {
     PP_CHECK(shell.data_parallel == 1 && shell.virtual_stages == 1 && rule_ != nullptr);
   }
 
@@ -147,11 +141,11 @@ class ReplicatedSearch {
 
   // The most promising first, each also after small changes as far as they lower its estimate.
   void simulate_in_order(std::vector<ShapeCandidate> list) {
-    std::stable_sort(list.begin(), list.end(), sooner);
+    std::ranges::stable_sort(list, sooner);
     const std::size_t count = std::min(list.size(), kDescents);
     for (std::size_t i = 0; i < count; ++i)
       list.push_back(descended(list[i]));
-    std::stable_sort(list.begin(), list.end(), sooner);
+    std::ranges::stable_sort(list, sooner);
     for (const ShapeCandidate& each : list)
       if (each.estimate < best_cycle() && may_simulate() && promising_rejected_ < kRejectedPerRound) consider(each);
   }
@@ -160,7 +154,7 @@ class ReplicatedSearch {
   ShapeCandidate descended(ShapeCandidate candidate) const {
     while (true) {
       const std::vector<ShapeCandidate> moves = changes(candidate.shape);
-      const auto least = std::min_element(moves.begin(), moves.end(), sooner);
+      const auto least = std::ranges::min_element(moves, sooner);
       if (least == moves.end() || !(least->estimate < candidate.estimate)) return candidate;
       candidate = *least;
     }
@@ -186,7 +180,7 @@ class ReplicatedSearch {
       reject(plan, *excess, found_.empty() || better(simulated, found_.front()));
       return std::nullopt;
     }
-    found_.insert(std::upper_bound(found_.begin(), found_.end(), simulated, better), simulated);
+    found_.insert(std::ranges::upper_bound(found_, simulated, better), simulated);
     return simulated;
   }
 
@@ -241,7 +235,7 @@ class ReplicatedSearch {
     for (const SimulatedPlan& each : found_) {
       const Shape& shape = each.candidate.shape;
       const auto like = [&](const Shape& start) { return start.ends.size() == shape.ends.size(); };
-      if (starts.size() < kStarts && std::none_of(starts.begin(), starts.end(), like)) starts.push_back(shape);
+      if (starts.size() < kStarts && std::ranges::none_of(starts, like)) starts.push_back(shape);
     }
     for (const Shape& start : starts) {
       Shape shape = start;
@@ -263,7 +257,7 @@ class ReplicatedSearch {
 
   std::optional<SimulatedPlan> better_neighbour(const Shape& shape, double rate) {
     std::vector<ShapeCandidate> moves = changes(shape);
-    std::stable_sort(moves.begin(), moves.end(), sooner);
+    std::ranges::stable_sort(moves, sooner);
     int tried = 0;
     for (const ShapeCandidate& move : moves) {
       if (tried == kMovesTried || move.estimate >= best_cycle() || !may_simulate()) break;
@@ -342,8 +336,8 @@ class ReplicatedSearch {
   const Plan& shell_;
   const CostModel& cost_;
   const ReplicatedOptions& options_;
-  const ScheduleRule* rule_;
-  ReplicaShapes shapes_;
+  const ScheduleRule* rule_ = find_schedule(shell_.schedule);
+  ReplicaShapes shapes_ = ReplicaShapes(shell_, cost_, options_.workers);
   std::set<Shape> seen_;
   std::vector<SimulatedPlan> found_;  // best first
   int promising_rejected_ = 0;        // for memory, although they would have been the best

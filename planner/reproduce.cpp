@@ -62,9 +62,9 @@ double step_time_at(PricedVariant& variant, double rate) {
   const Time overhead = variant.op_overhead();
   Time most;
   for (const WorkerReport& worker : answer.report.workers) {
-    const auto position = static_cast<std::size_t>(worker.id % answer.plan.positions());
+    const auto position = at(worker.id % answer.plan.positions());
     const auto& ops = answer.schedule.positions[position].compute;
-    const auto passes = std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind != Kind::Update; });
+    const auto passes = std::ranges::count_if(ops, [](const Op& op) { return op.kind != Kind::Update; });
     most = std::max(most, worker.busy - worker.update - passes * overhead);
   }
   return seconds(most) / (1 - rate);
@@ -174,8 +174,7 @@ class TableEvaluation {
   }
 
   const Expectation& base_of(const Expectation& row) const {
-    return *std::find_if(table_.rows.begin(), table_.rows.end(),
-                         [&](const Expectation& other) { return other.name == row.ratio_to; });
+    return *std::ranges::find_if(table_.rows, [&](const Expectation& other) { return other.name == row.ratio_to; });
   }
 
   void evaluate(const Expectation& row, Cell& cell) {

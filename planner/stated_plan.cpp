@@ -32,12 +32,12 @@ std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vect
   const std::int64_t group = scenario.plan.tensor_parallel.value;
   const Place& place = or_else(scenario.plan.placement_place, scenario.plan.place);
   const std::int64_t devices = scenario.cluster.devices();
-  if (list.size() != static_cast<std::size_t>(workers))
+  if (list.size() != at(workers))
     throw InputError(
         place, "plan.placement",
         fmt::format("{} devices for {}; give one per worker, copy by copy", list.size(), counted(workers, "worker")));
   std::vector<DeviceId> placement;
-  std::vector<bool> taken(static_cast<std::size_t>(devices));
+  std::vector<bool> taken(at(devices));
   for (const auto device : list) {
     if (device < 0 || device >= devices)
       throw InputError(place, "plan.placement",
@@ -48,14 +48,14 @@ std::vector<DeviceId> listed_placement(const Scenario& scenario, const std::vect
                                    "last one of the cluster is {}",
                                    group, device, devices - 1));
     for (std::int64_t member = device; member < device + group; ++member) {
-      if (taken[static_cast<std::size_t>(member)])
+      if (taken[at(member)])
         throw InputError(
             place, group == 1
                        ? fmt::format("plan.placement: device {} is given twice; one worker per device", device)
                        : fmt::format("plan.placement: device {} belongs to two workers; a worker takes {} consecutive "
                                      "devices (plan.tensor_parallel) from the one given for it",
                                      member, group));
-      taken[static_cast<std::size_t>(member)] = true;
+      taken[at(member)] = true;
     }
     placement.push_back(static_cast<DeviceId>(device));
   }
@@ -78,7 +78,7 @@ std::string class_beginnings(const Cluster& cluster) {
 
 std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<std::int64_t>& counts) {
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
+  const auto parts = at(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
   const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
   if (counts.size() != parts)
     throw InputError(place, "plan.partition",
@@ -99,7 +99,7 @@ std::vector<LayerRange> by_counts(const Scenario& scenario, const std::vector<st
 
 std::vector<LayerRange> by_cuts(const Scenario& scenario, const std::vector<std::int64_t>& first) {
   const auto layers = static_cast<std::int64_t>(scenario.model.layers.size());
-  const auto parts = static_cast<std::size_t>(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
+  const auto parts = at(scenario.plan.stages.value * scenario.plan.virtual_stages.value);
   const Place& place = or_else(scenario.plan.partition.place, scenario.plan.place);
   if (first.size() + 1 != parts)
     throw InputError(

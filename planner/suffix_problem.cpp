@@ -11,6 +11,7 @@
 #include "core/cost/low_precision.hpp"
 #include "core/cost/memory_model.hpp"
 #include "core/cost/muon.hpp"
+#include "core/folds.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -85,9 +86,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   };
   // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each.
   const Bytes exchanged = training.zero == 1 ? Bytes{(gradient.value + weight.value) / 2} : gradient;
-  int most_members = problem.devices;
-  for (const SuffixClass& other : problem.others)
-    most_members = std::max(most_members, other.devices);
+  const int most_members = most_over<int>(problem.others, &SuffixClass::devices, problem.devices);
   for (std::size_t i = 0; i < layers.forward.size(); ++i) {
     const Layer& layer = scenario.model.layers[i];
     const auto of_parameters = [&](Bytes each, std::int64_t parameters) {
@@ -216,8 +215,7 @@ Folded folded(const SuffixProblem& whole) {
   const auto count = static_cast<LayerId>(whole.compute.size());
   const auto idle = [&](LayerId i) {
     return whole.compute[at(i)] == Time{} && whole.gradients[at(i)] == Bytes{} &&
-           std::all_of(whole.others.begin(), whole.others.end(),
-                       [i](const SuffixClass& other) { return other.compute[at(i)] == Time{}; });
+           std::ranges::all_of(whole.others, [i](const SuffixClass& other) { return other.compute[at(i)] == Time{}; });
   };
   LayerId begin = 0;
   for (LayerId i = 0; i < count;) {

@@ -53,8 +53,8 @@ void join_gpus(const Scenario& scenario, const std::vector<int>& gpus) {
     return false;
   };
   const auto& replicas = scenario.plan.replicas.value;
-  const bool sums = scenario.plan.data_parallel.value > 1 ||
-                    std::any_of(replicas.begin(), replicas.end(), [](std::int64_t r) { return r > 1; });
+  const bool sums =
+      scenario.plan.data_parallel.value > 1 || std::ranges::any_of(replicas, [](std::int64_t r) { return r > 1; });
   for (const int gpu : gpus)
     for (const int other : gpus) {
       if (gpu == other) continue;
@@ -99,7 +99,7 @@ BackendMaker backend_of(const Scenario& scenario, int workers, bool processes) {
     join_gpus(scenario, places.gpus);
     return [devices, groups = places.groups, how](WorkerId worker) {
       const auto all = static_cast<int>(devices.size()) * groups;
-      const auto& device = devices[static_cast<std::size_t>(worker % all / groups)];
+      const auto& device = devices[at(worker % all / groups)];
       return gpu_backend(device, worker % groups, {gpu_name(device->device()), 0, system_here().driver}, how);
     };
   } catch (const GpuError& error) {

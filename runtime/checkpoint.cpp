@@ -73,8 +73,7 @@ class Descriptor {
 // A file of a checkpoint, written in one go: payload, then `finish`.
 class FileOut {
  public:
-  FileOut(std::string path, std::int64_t payload)
-      : path_(std::move(path)), file_(path_, O_WRONLY | O_CREAT | O_TRUNC), left_(payload) {
+  FileOut(std::string path, std::int64_t payload) : path_(std::move(path)), left_(payload) {
     if (file_.number() < 0) cannot_write(path_, reason());
     Head head;
     head.payload = payload;
@@ -98,11 +97,11 @@ class FileOut {
       const ssize_t written = ::write(file_.number(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) cannot_write(path_, reason());
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
+      bytes = bytes.subspan(at(written));
     }
   }
   std::string path_;
-  Descriptor file_;
+  Descriptor file_ = Descriptor(path_, O_WRONLY | O_CREAT | O_TRUNC);
   Checksum checksum_;
   std::int64_t left_;
 };
@@ -143,7 +142,7 @@ class FileIn {
       const ssize_t got = ::read(file_.number(), rest.data(), rest.size());
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) broken(path_, got < 0 ? "cannot be read: " + reason() : "ends too early");
-      rest = rest.subspan(static_cast<std::size_t>(got));
+      rest = rest.subspan(at(got));
     }
     checksum_.add(into);
   }
@@ -181,7 +180,7 @@ std::vector<int> steps_in(const std::string& folder, bool partial) {
   for (const fs::directory_entry& entry : entries)
     if (const std::optional<int> step = step_of(entry.path(), partial); step && entry.is_directory(error))
       steps.push_back(*step);
-  std::sort(steps.begin(), steps.end());
+  std::ranges::sort(steps);
   return steps;
 }
 
@@ -276,7 +275,7 @@ void Checkpoints::resume(int newest) {
   FileIn file(folder(newest) + "/manifest");
   if (file.payload() > kLargestManifest)
     broken(file.path(), fmt::format("is damaged: a manifest is never {} B long", file.payload()));
-  Blob payload(static_cast<std::size_t>(file.payload()));
+  Blob payload(at(file.payload()));
   file.read(payload);
   file.finish();
   check(file.path(), payload, newest);

@@ -37,11 +37,7 @@ class ChunkCompiler {
  public:
   ChunkCompiler(const Plan& plan, const Model& model, const Training& training, const Backend& backend,
                 VirtualStageId v, const std::vector<Crossing>& crossings)
-      : plan_(plan),
-        model_(model),
-        training_(training),
-        backend_(backend),
-        range_(plan.layers[static_cast<std::size_t>(v)]) {
+      : plan_(plan), model_(model), training_(training), backend_(backend), range_(plan.layers[v]) {
     code_.virtual_stage = v, code_.part.of = plan.context_parallel * static_cast<int>(plan.slices_of_each());
     code_.value_bytes = weight_bytes(training.precision).value;
     samples_ = {plan.micro_batch_size, plan.last_micro_batch_size};
@@ -84,7 +80,7 @@ class ChunkCompiler {
       Port port{static_cast<int>(e), in ? crossing.from : crossing.to, {}, {}, {}};
       for (const LayerId layer : crossing.layers) {
         const Program& program = *program_of(layer);
-        const ProgramTensor& made = program.tensors[static_cast<std::size_t>(program.outputs[0])];
+        const ProgramTensor& made = program.tensors[at(program.outputs[0])];
         PortTensor tensor;
         tensor.layer = layer;
         tensor.bytes = for_samples(tensor_bytes(made, code_.value_bytes));
@@ -109,8 +105,8 @@ class ChunkCompiler {
   }
 
   const std::shared_ptr<const Program>& program_of(LayerId layer) const {
-    const Layer& of = model_.layers[static_cast<std::size_t>(layer)];
-    return model_.works[static_cast<std::size_t>(of.work)].program.shared();
+    const Layer& of = model_.layers[at(layer)];
+    return model_.works[at(of.work)].program.shared();
   }
 
   int add(Tensor tensor) {
@@ -131,35 +127,35 @@ class ChunkCompiler {
   }
 
   void add_layer(LayerId id) {
-    const Layer& layer = model_.layers[static_cast<std::size_t>(id)];
+    const Layer& layer = model_.layers[at(id)];
     const Program& program = *program_of(id);
     std::vector<int> here(program.tensors.size(), -1);  // tensor of this stage, by tensor of the program
     for (std::size_t i = 0; i < program.inputs.size(); ++i) {
-      const auto input = static_cast<std::size_t>(program.inputs[i]);
+      const auto input = at(program.inputs[i]);
       here[input] = layer.inputs.empty() ? model_input(program.tensors[input]) : of_layer_.at(layer.inputs[i]);
     }
     std::vector<char> made(program.tensors.size());
     for (const ProgramStep& step : program.steps)
-      made[static_cast<std::size_t>(step.output)] = 1;
+      made[at(step.output)] = 1;
     const auto resolve = [&](std::int32_t tensor) {
-      auto t = static_cast<std::size_t>(tensor);
+      auto t = at(tensor);
       while (here[t] < 0 && made[t] == 0 && program.tensors[t].same_as >= 0)
-        t = static_cast<std::size_t>(program.tensors[t].same_as);
+        t = at(program.tensors[t].same_as);
       PP_CHECK(here[t] >= 0);
-      return here[static_cast<std::size_t>(tensor)] = here[t];
+      return here[at(tensor)] = here[t];
     };
     for (const ProgramStep& step : program.steps) {
       std::vector<int> inputs;
       for (const std::int32_t input : step.inputs)
         inputs.push_back(resolve(input));
-      here[static_cast<std::size_t>(step.output)] = add_step(id, program, step, inputs);
+      here[at(step.output)] = add_step(id, program, step, inputs);
     }
     of_layer_[id] = resolve(program.outputs[0]);
   }
 
   int add_step(LayerId layer, const Program& program, const ProgramStep& step, const std::vector<int>& inputs) {
     const auto number = static_cast<int>(code_.steps.size());
-    const ProgramTensor& out = program.tensors[static_cast<std::size_t>(step.output)];
+    const ProgramTensor& out = program.tensors[at(step.output)];
     Tensor output;
     output.bytes = for_samples(tensor_bytes(out, step.operation == "cross_entropy" ? kLossBytes : code_.value_bytes));
     output.needs_gradient = out.needs_gradient;
@@ -168,14 +164,14 @@ class ChunkCompiler {
     CodeStep code;
     code.program = program_of(layer), code.step = &step, code.layer = layer, code.output = output.value;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Tensor& input = tensors_[static_cast<std::size_t>(inputs[i])];
+      Tensor& input = tensors_[at(inputs[i])];
       input.users.emplace_back(number, static_cast<int>(i));
       code.inputs.push_back(input.value);
     }
     if (const std::int64_t saved = saved_bytes(program, step, code_.value_bytes); saved > 0)
       code.saved = block(for_samples(saved));
     if (step.operation == "cross_entropy") {
-      const ProgramTensor& logits = program.tensors[static_cast<std::size_t>(step.inputs[0])];
+      const ProgramTensor& logits = program.tensors[at(step.inputs[0])];
       code_.classes = logits.shape[logits.shape.rank - 1];
       code_.label_rows = static_cast<std::int64_t>(logits.shape.elements()) / code_.classes;
       code.labels = block(for_samples(8 * code_.label_rows));
@@ -190,7 +186,7 @@ class ChunkCompiler {
       std::array<std::int64_t, 2> bytes{};
       for (std::size_t size = 0; size < 2; ++size)
         bytes[size] = backend_.workspace(program, step, samples_[size], static_cast<Pass>(pass)).value;
-      if (std::max(bytes[0], bytes[1]) > 0) code.scratch[static_cast<std::size_t>(pass)] = block(bytes);
+      if (std::max(bytes[0], bytes[1]) > 0) code.scratch[at(pass)] = block(bytes);
     }
     code.first_parameter = static_cast<int>(code_.parameters.size());
     for (const ParameterTensor& parameter : parameters_of(program, step)) {
@@ -223,7 +219,7 @@ class ChunkCompiler {
     for (std::size_t p = 0; p < code_.out.size(); ++p)
       for (std::size_t i = 0; i < code_.out[p].tensors.size(); ++i) {
         PortTensor& sent = code_.out[p].tensors[i];
-        Tensor& tensor = tensors_[static_cast<std::size_t>(of_layer_.at(sent.layer))];
+        Tensor& tensor = tensors_[at(of_layer_.at(sent.layer))];
         sent.value = tensor.value;
         tensor.leaves = true;
         if (!tensor.needs_gradient) continue;
@@ -236,8 +232,8 @@ class ChunkCompiler {
   void add_buckets() {
     const auto all = buckets(plan_, code_.virtual_stage, range_, model_, training_);
     for (const Bucket& bucket : all) {
-      const auto first = std::find_if(code_.parameters.begin(), code_.parameters.end(),
-                                      [&](const CodeParameter& p) { return p.layer >= bucket.first_layer; });
+      const auto first =
+          std::ranges::find_if(code_.parameters, [&](const CodeParameter& p) { return p.layer >= bucket.first_layer; });
       code_.bucket_begin.push_back(first == code_.parameters.end() ? code_.gradient_bytes : first->offset);
     }
     // Parameters before the first layer of the last bucket do not exist; it takes the rest.
@@ -245,16 +241,15 @@ class ChunkCompiler {
   }
 
   const OperationRule& rule(int step) const {
-    const CodeStep& code = code_.steps[static_cast<std::size_t>(step)];
+    const CodeStep& code = code_.steps[at(step)];
     return rule_of(*code.program, *code.step);
   }
-  bool trains(int step) const { return code_.steps[static_cast<std::size_t>(step)].parameters > 0; }
+  bool trains(int step) const { return code_.steps[at(step)].parameters > 0; }
   bool hands_back(int step) const {  // some input needs a gradient
-    const auto& inputs = tensor_of_step_[static_cast<std::size_t>(step)];
-    return std::any_of(inputs.begin(), inputs.end(),
-                       [&](int t) { return tensors_[static_cast<std::size_t>(t)].needs_gradient; });
+    const auto& inputs = tensor_of_step_[at(step)];
+    return std::ranges::any_of(inputs, [&](int t) { return tensors_[at(t)].needs_gradient; });
   }
-  bool is_loss(int step) const { return code_.steps[static_cast<std::size_t>(step)].labels >= 0; }
+  bool is_loss(int step) const { return code_.steps[at(step)].labels >= 0; }
   // Whether the step's output has a gradient at all: a user in this stage that hands one back, or one that arrives.
   bool reached(const Tensor& tensor) const { return tensor.gradient >= 0; }
 
@@ -262,17 +257,14 @@ class ChunkCompiler {
 
   bool read_by_input_gradient(int step, const Tensor& tensor, bool as_output) const {
     if (!hands_back(step) || !active(step)) return false;
-    return as_output
-               ? rule(step).gradient_reads_output && code_.steps[static_cast<std::size_t>(step)].output == tensor.value
-               : rule(step).gradient_reads_inputs;
+    return as_output ? rule(step).gradient_reads_output && code_.steps[at(step)].output == tensor.value
+                     : rule(step).gradient_reads_inputs;
   }
   bool read_by_weight_gradient(int step) const {
     return trains(step) && active(step) && rule(step).weights_read_inputs;
   }
   // A step takes part in the backward when a gradient of its output exists, or when it is the loss.
-  bool active(int step) const {
-    return is_loss(step) || reached(tensors_[static_cast<std::size_t>(made_by_[static_cast<std::size_t>(step)])]);
-  }
+  bool active(int step) const { return is_loss(step) || reached(tensors_[at(made_by_[at(step)])]); }
 
   // The backward runs from the last step to the first: the reader with the smallest number is the last. -1: none.
   int last_input_reader(const Tensor& tensor) const {
@@ -314,14 +306,14 @@ class ChunkCompiler {
         tensor.gradient = arriving_block(tensor, 0);
       else
         tensor.gradient = block(tensor.bytes);
-      if (tensor.maker >= 0) code_.steps[static_cast<std::size_t>(tensor.maker)].output_gradient = tensor.gradient;
+      if (tensor.maker >= 0) code_.steps[at(tensor.maker)].output_gradient = tensor.gradient;
     }
     for (std::size_t s = 0; s < code_.steps.size(); ++s) {
       CodeStep& step = code_.steps[s];
       step.input_gradients.assign(step.inputs.size(), -1);
       if (!active(static_cast<int>(s))) continue;
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-        const Tensor& tensor = tensors_[static_cast<std::size_t>(tensor_of_step_[s][i])];
+        const Tensor& tensor = tensors_[at(tensor_of_step_[s][i])];
         if (!tensor.needs_gradient) continue;
         const auto list = givers(tensor);
         const bool first =
@@ -331,7 +323,7 @@ class ChunkCompiler {
     }
     for (Port& port : code_.in)
       for (PortTensor& sent : port.tensors) {
-        Tensor& tensor = tensors_[static_cast<std::size_t>(of_layer_.at(sent.layer))];
+        Tensor& tensor = tensors_[at(of_layer_.at(sent.layer))];
         if (!tensor.needs_gradient) continue;
         if (tensor.gradient < 0) tensor.gradient = block(tensor.bytes), zeroed_.push_back(tensor.gradient);
         sent.gradient = tensor.gradient;
@@ -339,7 +331,7 @@ class ChunkCompiler {
   }
   int arriving_block(const Tensor& tensor, std::size_t i) const {
     const auto [port, place] = tensor.arriving[i];
-    return code_.out[static_cast<std::size_t>(port)].tensors[static_cast<std::size_t>(place)].gradient;
+    return code_.out[at(port)].tensors[at(place)].gradient;
   }
   bool lies_in_message(const Tensor& tensor) const {
     return !tensor.arriving.empty() && tensor.gradient == arriving_block(tensor, 0);
@@ -365,11 +357,10 @@ class ChunkCompiler {
     return i;
   }
 
-  bool input_kept() const { return input_ >= 0 && kept(tensors_[static_cast<std::size_t>(input_)]); }
+  bool input_kept() const { return input_ >= 0 && kept(tensors_[at(input_)]); }
   bool port_kept(const Port& port) const {
-    return std::any_of(port.tensors.begin(), port.tensors.end(), [&](const PortTensor& t) {
-      return kept(tensors_[static_cast<std::size_t>(of_layer_.at(t.layer))]);
-    });
+    return std::ranges::any_of(port.tensors,
+                               [&](const PortTensor& t) { return kept(tensors_[at(of_layer_.at(t.layer))]); });
   }
 
   std::vector<Instruction> forward(Keep keep, Tag tag, bool again) {
@@ -380,7 +371,7 @@ class ChunkCompiler {
         line.push_back(at_port(Verb::Receive, p, true));
     if (input_ >= 0 && !again) {
       // The boundary stays as long as the forward is to be run again.
-      const Tensor& input = tensors_[static_cast<std::size_t>(input_)];
+      const Tensor& input = tensors_[at(input_)];
       line.push_back(make(Verb::Allocate, input.value, !all || input_kept() ? Tag::Stash : Tag::Workspace));
       line.push_back(make(Verb::LoadInput, input.value));
     }
@@ -395,7 +386,7 @@ class ChunkCompiler {
     };
     for (std::size_t s = 0; s < code_.steps.size(); ++s) {
       const CodeStep& step = code_.steps[s];
-      const Tensor& output = tensors_[static_cast<std::size_t>(made_by_[s])];
+      const Tensor& output = tensors_[at(made_by_[s])];
       const bool keeps_saved = all && (saved_for_input(static_cast<int>(s)) || saved_for_weight(static_cast<int>(s)));
       line.push_back(make(Verb::Allocate, output.value, all && kept(output) ? tag : Tag::Workspace));
       if (step.saved >= 0) line.push_back(make(Verb::Allocate, step.saved, keeps_saved ? tag : Tag::Workspace));
@@ -403,7 +394,7 @@ class ChunkCompiler {
         line.push_back(make(Verb::Allocate, step.labels));
         line.push_back(make(Verb::LoadLabels, step.labels));
       }
-      const int scratch = step.scratch[static_cast<std::size_t>(Pass::Forward)];
+      const int scratch = step.scratch[at(Pass::Forward)];
       if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
       if (step.ring.parts > 0)
         add_attention_forward(line, s, step.ring, again);
@@ -417,7 +408,7 @@ class ChunkCompiler {
       if (step.saved >= 0 && !keeps_saved) line.push_back(make(Verb::Free, step.saved));
       std::set<int> seen;
       for (const int t : tensor_of_step_[s]) {
-        const Tensor& tensor = tensors_[static_cast<std::size_t>(t)];
+        const Tensor& tensor = tensors_[at(t)];
         if (tensor.users.back().first == static_cast<int>(s) && seen.insert(t).second) done_with(tensor);
       }
       if (output.users.empty()) done_with(output);
@@ -475,7 +466,7 @@ class ChunkCompiler {
     if (weights) {  // a split backward gives slots back when W has read them
       for (std::size_t p = 0; p < code_.out.size(); ++p)
         if (code_.out[p].gradient_bytes[0] > 0) line.push_back(at_port(Verb::Release, p, false));
-      if (input_ >= 0) line.push_back(make(Verb::Free, tensors_[static_cast<std::size_t>(input_)].value));
+      if (input_ >= 0) line.push_back(make(Verb::Free, tensors_[at(input_)].value));
     }
     return line;
   }
@@ -486,13 +477,13 @@ class ChunkCompiler {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int target = step.input_gradients[i];
       if (target < 0) continue;
-      const Tensor& tensor = tensors_[static_cast<std::size_t>(tensor_of_step_[s][i])];
+      const Tensor& tensor = tensors_[at(tensor_of_step_[s][i])];
       const bool first = target == tensor.gradient;
       line.push_back(
           make(Verb::Allocate, target, first && split && waits_for_weights(tensor) ? Tag::Stash : Tag::Workspace));
       if (!first) temporary.emplace_back(target, tensor.gradient);
     }
-    const int scratch = step.scratch[static_cast<std::size_t>(Pass::InputGradient)];
+    const int scratch = step.scratch[at(Pass::InputGradient)];
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
     if (step.ring.parts > 0)
       add_attention_backward(line, s, step.ring);
@@ -517,7 +508,7 @@ class ChunkCompiler {
   }
 
   void add_weight_gradient(std::vector<Instruction>& line, std::size_t s) {
-    const int scratch = code_.steps[s].scratch[static_cast<std::size_t>(Pass::WeightGradient)];
+    const int scratch = code_.steps[s].scratch[at(Pass::WeightGradient)];
     if (scratch >= 0) line.push_back(make(Verb::Allocate, scratch));
     line.push_back(at_step(Verb::WeightGradient, s));
     if (scratch >= 0) line.push_back(make(Verb::Free, scratch));
@@ -526,7 +517,7 @@ class ChunkCompiler {
   // A bucket is complete when the weight gradients of its first parameter's step are.
   std::size_t add_ready(std::vector<Instruction>& line, std::size_t s, std::size_t next) {
     const std::int64_t left = code_.steps[s].first_parameter < static_cast<int>(code_.parameters.size())
-                                  ? code_.parameters[static_cast<std::size_t>(code_.steps[s].first_parameter)].offset
+                                  ? code_.parameters[at(code_.steps[s].first_parameter)].offset
                                   : code_.gradient_bytes;
     while (next < code_.bucket_begin.size() && (left <= code_.bucket_begin[next] || s == 0)) {
       Instruction ready;
@@ -542,7 +533,7 @@ class ChunkCompiler {
     const CodeStep& step = code_.steps[s];
     const bool both = inputs && weights;
     // Gradient of the output.
-    const Tensor& output = tensors_[static_cast<std::size_t>(made_by_[s])];
+    const Tensor& output = tensors_[at(made_by_[s])];
     if (output.gradient >= 0 && !lies_in_message(output)) {
       const bool later = !both && trains(id);
       if (later ? weights : inputs) line.push_back(make(Verb::Free, output.gradient));
@@ -558,7 +549,7 @@ class ChunkCompiler {
     std::set<int> candidates(tensor_of_step_[s].begin(), tensor_of_step_[s].end());
     candidates.insert(made_by_[s]);
     for (const int t : candidates) {
-      const Tensor& tensor = tensors_[static_cast<std::size_t>(t)];
+      const Tensor& tensor = tensors_[at(t)];
       if (tensor.received || tensor.model_input) continue;
       const int by_input = last_input_reader(tensor), by_weight = last_weight_reader(tensor);
       int last = -1;
@@ -598,7 +589,7 @@ void place_gradients_of_keys(std::vector<ChunkCode>& chunks, std::int64_t alignm
       for (std::size_t size = 0; step.ring.parts > 0 && !step.ring.slices && size < 2; ++size) {
         step.ring.gradients_at = keys;
         const std::int64_t both = keys + step.ring.bytes[size];
-        code.blocks[static_cast<std::size_t>(step.ring.keys_and_gradients)][size] = both;
+        code.blocks[at(step.ring.keys_and_gradients)][size] = both;
         code.part.ring_bytes[size] = std::max(code.part.ring_bytes[size], both);
       }
 }
@@ -630,7 +621,7 @@ const std::vector<Instruction>& ChunkCode::line(Kind kind, bool recomputed) cons
 std::vector<ExchangeRun> exchange_runs(const CodeStep& step, bool out, bool received, int peer, std::int64_t samples,
                                        std::int64_t value_bytes) {
   const RowExchange& exchange = *step.exchange();
-  const Shape& shape = step.program->tensors[static_cast<std::size_t>(step.step->output)].shape;
+  const Shape& shape = step.program->tensors[at(step.step->output)].shape;
   const std::int64_t devices = exchange.devices, own = exchange.experts / devices,
                      each = shape[0] / exchange.experts * shape[1] * value_bytes;  // of one expert and device
   const bool by_expert = out != received;  // rows of all experts of one device, else of one device for its experts

@@ -21,7 +21,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "core/model/graph.hpp"

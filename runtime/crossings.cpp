@@ -10,9 +10,8 @@ namespace {
 std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers) {
   std::vector<VirtualStageId> chunk(layers);
   for (VirtualStageId v = 0; v < plan.chunks(); ++v)
-    for (LayerId i = plan.layers[static_cast<std::size_t>(v)].begin; i < plan.layers[static_cast<std::size_t>(v)].end;
-         ++i)
-      chunk[static_cast<std::size_t>(i)] = v;
+    for (LayerId i = plan.layers[v].begin; i < plan.layers[v].end; ++i)
+      chunk[at(i)] = v;
   return chunk;
 }
 
@@ -23,7 +22,7 @@ std::vector<Crossing> crossings(const Plan& plan, const Model& model) {
   std::map<std::pair<VirtualStageId, VirtualStageId>, std::set<LayerId>> tensors;
   for (std::size_t user = 0; user < model.layers.size(); ++user)
     for (const LayerId producer : model.layers[user].inputs) {
-      const VirtualStageId from = chunk[static_cast<std::size_t>(producer)], to = chunk[user];
+      const VirtualStageId from = chunk[at(producer)], to = chunk[user];
       if (from == to) continue;
       if (plan.skips == Skips::Direct)
         tensors[{from, to}].insert(producer);

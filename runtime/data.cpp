@@ -166,6 +166,14 @@ std::int64_t big_endian(const std::vector<unsigned char>& bytes, std::size_t at)
   return value;
 }
 
+void check_below(std::span<const std::int64_t> values, std::int64_t end, std::int64_t sample, const char* what,
+                 const char* of) {
+  for (const std::int64_t value : values)
+    if (value < 0 || value >= end)
+      throw std::runtime_error(fmt::format(
+          "{} {} of sample {} lies outside of the {} {}; the data do not fit the model", what, value, sample, of, end));
+}
+
 }  // namespace
 
 std::uint64_t mixed(std::uint64_t counter) {
@@ -187,18 +195,6 @@ SampleShape sample_shape(const std::vector<ChunkCode>& code) {
   }
   return shape;
 }
-
-namespace {
-
-void check_below(std::span<const std::int64_t> values, std::int64_t end, std::int64_t sample, const char* what,
-                 const char* of) {
-  for (const std::int64_t value : values)
-    if (value < 0 || value >= end)
-      throw std::runtime_error(fmt::format(
-          "{} {} of sample {} lies outside of the {} {}; the data do not fit the model", what, value, sample, of, end));
-}
-
-}  // namespace
 
 void read_input(const Data& data, const SampleShape& shape, std::int64_t sample, void* to) {
   data.input(sample, to);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include "core/ids.hpp"
 #include "runtime/arena.hpp"
 
 namespace pipewright::runtime {
@@ -31,7 +32,7 @@ class HostMemory final : public DeviceMemory {
 class HostMover final : public Mover {
  public:
   void copy(void* to, const void* from, Bytes bytes) override {
-    if (to != from && bytes.value > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes.value));
+    if (to != from && bytes.value > 0) std::memcpy(to, from, at(bytes.value));
   }
   void upload(void* to, const void* from_host, Bytes bytes) override { copy(to, from_host, bytes); }
   void download(void* to_host, const void* from, Bytes bytes) override { copy(to_host, from, bytes); }
@@ -39,11 +40,11 @@ class HostMover final : public Mover {
     std::array<float, 1024> sum;
     for (std::int64_t i = 0; i < elements;) {
       const std::int64_t n = std::min<std::int64_t>(static_cast<std::int64_t>(sum.size()), elements - i);
-      std::memcpy(sum.data(), terms[0] + i, static_cast<std::size_t>(n) * sizeof(float));
+      std::memcpy(sum.data(), terms[0] + i, at(n) * sizeof(float));
       for (std::size_t t = 1; t < terms.size(); ++t)
         for (std::int64_t j = 0; j < n; ++j)
-          sum[static_cast<std::size_t>(j)] += terms[t][i + j];
-      std::memcpy(to + i, sum.data(), static_cast<std::size_t>(n) * sizeof(float));
+          sum[at(j)] += terms[t][i + j];
+      std::memcpy(to + i, sum.data(), at(n) * sizeof(float));
       i += n;
     }
   }
@@ -56,7 +57,7 @@ std::unique_ptr<DeviceMemory> Mover::staging(Bytes size) const {
 }
 
 std::unique_ptr<DeviceMemory> host_memory(Bytes size) {
-  return std::make_unique<HostMemory>(static_cast<std::size_t>(std::max<std::int64_t>(size.value, 1)));
+  return std::make_unique<HostMemory>(at(std::max<std::int64_t>(size.value, 1)));
 }
 
 std::unique_ptr<Mover> host_mover() {
@@ -64,7 +65,7 @@ std::unique_ptr<Mover> host_mover() {
 }
 
 void fill_with_nan(Mover& mover, std::byte* block, std::int64_t bytes) {
-  const std::vector<std::byte> ones(static_cast<std::size_t>(bytes), std::byte{0xff});
+  const std::vector<std::byte> ones(at(bytes), std::byte{0xff});
   mover.upload(block, ones.data(), {bytes});
 }
 

@@ -2,31 +2,24 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cmath>
 #include <exception>
 #include <limits>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/check.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/ending.hpp"
+#include "core/folds.hpp"
 #include "core/plain_words.hpp"
 #include "kernels/gpu_api.hpp"
 #include "kernels/storage.hpp"
 #include "runtime/checkpoint.hpp"
 #include "runtime/clock.hpp"
-#include "runtime/data.hpp"
 #include "runtime/measurement.hpp"
-#include "runtime/run_plan.hpp"
-#include "runtime/transport.hpp"
 #include "runtime/worker.hpp"
 
 namespace pipewright::runtime {
@@ -106,7 +99,7 @@ class Loopback : public Transport {
   void all_reduce(int, std::span<const WorkerId>, float*, std::int64_t) override {}
   void all_gather(int, std::span<const WorkerId> members, std::byte* data,
                   std::span<const std::int64_t> begin) override {
-    const auto self = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
+    const auto self = static_cast<std::size_t>(std::ranges::find(members, self_) - members.begin());
     const std::int64_t own = begin[self + 1] - begin[self];
     if (own == 0 && run_.zero >= kWeightsSharded) {  // what lay there before may be no numbers
       zeros_.resize(static_cast<std::size_t>(begin.back()));
@@ -132,10 +125,8 @@ class Loopback : public Transport {
 };
 
 std::vector<std::unique_ptr<Transport>> loopback_transport(const RunPlan& run) {
-  std::vector<std::unique_ptr<Transport>> endpoints;
-  for (WorkerId worker = 0; worker < run.plan->workers(); ++worker)
-    endpoints.push_back(std::make_unique<Loopback>(run, worker));
-  return endpoints;
+  return mapped<std::unique_ptr<Transport>>(counted_to(run.plan->workers()),
+                                            [&](WorkerId worker) { return std::make_unique<Loopback>(run, worker); });
 }
 
 // The first failure of a run; what follows from it is not told.
@@ -317,7 +308,7 @@ LayerRounds::~LayerRounds() = default;
 std::vector<WorkerResult> LayerRounds::measured(double seconds, const std::vector<WorkerId>& busy, int least) {
   std::vector<std::size_t> measured;
   for (std::size_t w = 0; w < endpoints_.size(); ++w)
-    if (busy.empty() || std::find(busy.begin(), busy.end(), static_cast<WorkerId>(w)) != busy.end()) {
+    if (busy.empty() || std::ranges::find(busy, static_cast<WorkerId>(w)) != busy.end()) {
       measured.push_back(w);
       if (workers_[w] != nullptr) continue;
       const auto id = static_cast<WorkerId>(w);

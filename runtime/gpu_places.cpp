@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 
 namespace pipewright::runtime {
 namespace {
@@ -33,8 +34,7 @@ std::string given(const GpuFacts& facts) {
 
 const GpuFacts& facts_of(const RunRequest& run, std::int64_t gpu, const GpuSystem& system) {
   if (!system.missing.empty()) refuse(run, "run.backend", "cuda: " + system.missing + kHow);
-  const auto found =
-      std::find_if(system.gpus.begin(), system.gpus.end(), [&](const GpuFacts& each) { return each.device == gpu; });
+  const auto found = std::ranges::find_if(system.gpus, [&](const GpuFacts& each) { return each.device == gpu; });
   if (found == system.gpus.end())
     refuse(run, "run.gpus",
            fmt::format("there is no GPU {}; this machine has {}, numbered from 0{}", gpu, system.gpus.size(), kHow));
@@ -48,8 +48,7 @@ void check_groups(const RunRequest& run, const GpuFacts& facts, int groups) {
                                        facts.device, facts.name, facts.sms);
   if (!facts.no_groups.empty())
     refuse(run, "run.backend", what + ", which gives none: " + facts.no_groups + "; use a GPU per worker");
-  const auto asked = std::find_if(facts.splits.begin(), facts.splits.end(),
-                                  [&](const GpuSplit& split) { return split.asked == groups; });
+  const auto asked = std::ranges::find_if(facts.splits, [&](const GpuSplit& split) { return split.asked == groups; });
   const bool too_few = asked != facts.splits.end() && asked->groups < groups;
   if (too_few || (facts.least_group > 0 && groups * facts.least_group > facts.sms))
     refuse(run, "run.backend", what + ", which gives " + given(facts) + "; use fewer stages or more GPUs");
@@ -60,8 +59,8 @@ void check_peers(const RunRequest& run, const GpuSystem& system) {
   for (const std::int64_t from : run.gpus)
     for (const std::int64_t to : run.gpus) {
       const auto& peers = facts_of(run, from, system).peers;
-      const bool direct = std::any_of(peers.begin(), peers.end(),
-                                      [&](const GpuPeer& peer) { return peer.device == to && peer.direct; });
+      const bool direct =
+          std::ranges::any_of(peers, [&](const GpuPeer& peer) { return peer.device == to && peer.direct; });
       if (from != to && !direct)
         refuse(run, "run.transport",
                fmt::format("peer: GPU {} does not reach the memory of GPU {} directly; use local, whose copies the "
@@ -126,7 +125,7 @@ GpuPlaces gpu_of_process(const RunRequest& run, int workers, int local, const Gp
            fmt::format("{} for process {} of this machine ({} workers in all); every process has a GPU of its own: "
                        "name as many, e.g. --gpus 0,1, or use transport local",
                        run.gpus.size() == 1 ? "one GPU is named, none" : "none is left", local, workers));
-  return {{facts_of(run, run.gpus[static_cast<std::size_t>(local)], system).device}, 1};
+  return {{facts_of(run, run.gpus[at(local)], system).device}, 1};
 }
 
 bool one_gpu_at_most(const std::string& folder, const char* visible) {

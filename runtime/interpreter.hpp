@@ -1,7 +1,6 @@
 // The arithmetic of a line of instructions: what the executor and the sequential reference share. Inside runtime/ only.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "core/plain_words.hpp"
 
 namespace pipewright::runtime {
@@ -81,7 +82,7 @@ std::string secret_of_file(const char* path) {
   std::string text(kMostSecret + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.eof() || file.bad()) throw wrong(fmt::format("cannot be read, or is larger than {} bytes", kMostSecret));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(at(file.gcount()));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
   return text;
 }

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::runtime {
 
@@ -22,7 +23,7 @@ Time percentile(const std::vector<Time>& sorted, double share) {
 
 Time median(std::vector<Time> values) {
   if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return percentile(values, 0.5);
 }
 
@@ -31,13 +32,13 @@ StepTimes step_times(const std::vector<WorkerResult>& workers, int warmup) {
   std::size_t steps = workers.empty() ? 0 : workers.front().steps.size();
   for (const WorkerResult& worker : workers)
     steps = std::min(steps, worker.steps.size());
-  for (std::size_t step = static_cast<std::size_t>(warmup); step < steps; ++step)
+  for (std::size_t step = at(warmup); step < steps; ++step)
     times.timed.push_back(timeline_of(workers, step).makespan);
   std::vector<Time> sorted = times.timed;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   times.median = percentile(sorted, 0.5), times.p5 = percentile(sorted, 0.05), times.p95 = percentile(sorted, 0.95);
-  const auto found = std::find(times.timed.begin(), times.timed.end(), times.median);
-  times.median_step = static_cast<std::size_t>(warmup) + static_cast<std::size_t>(found - times.timed.begin());
+  const auto found = std::ranges::find(times.timed, times.median);
+  times.median_step = at(warmup) + at(found - times.timed.begin());
   return times;
 }
 
@@ -82,7 +83,7 @@ std::vector<int> allowed_cores() {
   std::vector<int> cores;
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+      if (CPU_ISSET(at(core), &set)) cores.push_back(core);
   if (cores.empty()) cores.push_back(0);
   return cores;
 }
@@ -94,7 +95,7 @@ int available_cores() {
 void pin_to(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(core), &set);
+  CPU_SET(at(core), &set);
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
@@ -103,10 +104,8 @@ int threads_of(const Lane& lane) {
 }
 
 int threads_of(const RunPlan& run) {
-  int threads = 0;
-  for (const Lane& lane : run.schedule->positions)
-    threads += threads_of(lane) * run.plan->copies();
-  return threads;
+  return sum_over<int>(run.schedule->positions,
+                       [&](const Lane& lane) { return threads_of(lane) * run.plan->copies(); });
 }
 
 }  // namespace pipewright::runtime

@@ -34,7 +34,7 @@ void give_slots(RunMoves& moves, const Lane& lane) {
       taken[at(moves.slot[moves.at.offload_of(back)])] = 0;
     const std::int32_t out = moves.at.at(i).leaves;
     if (out < 0) continue;
-    auto free = std::find(taken.begin(), taken.end(), 0);
+    auto free = std::ranges::find(taken, 0);
     if (free == taken.end()) free = taken.insert(free, 0);
     *free = 1;
     moves.slot[at(out)] = static_cast<std::int32_t>(free - taken.begin());

@@ -11,7 +11,6 @@
 //     4 stages, 8 micro-batches: 2, 4 and 6 of stage 0 wait in two slots at stage 3    tests/runtime/moves_test.cpp
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "kernels/nccl.hpp"
 #include "runtime/rank_run.hpp"

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
+#include "core/ids.hpp"
 
 namespace pipewright::runtime {
 
@@ -19,11 +21,11 @@ using Parameters = std::vector<ParameterTensor>;
 
 const Shape& input_shape(const Program& program, const ProgramStep& step, std::size_t which = 0) {
   PP_CHECK(which < step.inputs.size());
-  return program.tensors[static_cast<std::size_t>(step.inputs[which])].shape;
+  return program.tensors[at(step.inputs[which])].shape;
 }
 const Shape& output_shape(const Program& program, const ProgramStep& step) {
   PP_CHECK(step.output >= 0);
-  return program.tensors[static_cast<std::size_t>(step.output)].shape;
+  return program.tensors[at(step.output)].shape;
 }
 std::int64_t element_count(const Shape& shape) {
   return static_cast<std::int64_t>(shape.elements());  // at most 1e15: exact
@@ -136,7 +138,7 @@ std::string slice_refusal(const Program& program, const ProgramStep& step) {
   const auto of_the_same = [&](const ProgramStep& other) {
     return other.operation == "slice" && other.inputs == step.inputs;
   };
-  if (std::count_if(program.steps.begin(), program.steps.end(), of_the_same) <= 1) return "";
+  if (std::ranges::count_if(program.steps, of_the_same) <= 1) return "";
   return "several parts are cut out of one tensor, and the program does not say which is which";
 }
 std::string learned_refusal(const Program& program, const ProgramStep& step) {
@@ -204,10 +206,7 @@ const OperationRule kMaterialisedAttention = {.name = "attention",
 const OperationRule kExchange = {.name = "exchange"};
 
 std::string known_operations() {
-  std::string out;
-  for (const OperationRule& rule : kRules)
-    out += (out.empty() ? "" : ", ") + std::string(rule.name);
-  return out;
+  return text_over(kRules, [&](const OperationRule& rule) { return std::string(rule.name); });
 }
 
 // Why an operation without a rule has none.
@@ -236,8 +235,8 @@ const OperationRule& rule_of(const Program& program, const ProgramStep& step) {
                     tokens, rows->active, rows->experts));
   }
   if (std::holds_alternative<RowExchange>(step.spec)) return kExchange;
-  const auto found = std::find_if(kRules.begin(), kRules.end(),
-                                  [&](const OperationRule& rule) { return rule.name == step.operation; });
+  const auto found =
+      std::ranges::find_if(kRules, [&](const OperationRule& rule) { return rule.name == step.operation; });
   if (found == kRules.end())
     throw InputError("operation " + std::string(step.operation) + " cannot be run" + reason(step.operation) +
                      "; can be run: " + known_operations());

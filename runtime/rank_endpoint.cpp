@@ -16,8 +16,7 @@ std::int64_t segment(std::int64_t elements, std::size_t i, std::size_t count) {
 
 class RankEndpoint final : public Transport, public RunWatch {
  public:
-  RankEndpoint(Ranks::State& state, const RunPlan& run)
-      : state_(state), run_(run), copy_(state.rank() / run.plan->positions()) {}
+  RankEndpoint(Ranks::State& state, const RunPlan& run) : state_(state), run_(run) {}
 
   void bind(std::vector<std::vector<std::byte*>> slots, Movers) override { state_.take_slots(run_, slots); }
 
@@ -89,7 +88,7 @@ class RankEndpoint final : public Transport, public RunWatch {
     for (std::size_t i = 0; i < members.size(); ++i) {
       if (i == self) continue;
       const std::vector<float> got = floats(state_.take_mail(members[i], down), part(data, begin, i).size());
-      std::copy(got.begin(), got.end(), part(data, begin, i).begin());
+      std::ranges::copy(got, part(data, begin, i).begin());
     }
   }
 
@@ -110,7 +109,7 @@ class RankEndpoint final : public Transport, public RunWatch {
       for (std::size_t j = 0; i > 0 && j < sum.size(); ++j)
         sum[j] += term[j];
     }
-    std::copy(sum.begin(), sum.end(), own.begin());
+    std::ranges::copy(sum, own.begin());
   }
 
   void all_gather(int group, std::span<const WorkerId> members, std::byte* data,
@@ -122,7 +121,7 @@ class RankEndpoint final : public Transport, public RunWatch {
       if (members[i] == state_.rank()) continue;
       const Blob got = state_.take_mail(members[i], about);
       PP_CHECK(got.size() == part(data, begin, i).size());
-      std::copy(got.begin(), got.end(), part(data, begin, i).begin());
+      std::ranges::copy(got, part(data, begin, i).begin());
     }
   }
 
@@ -152,7 +151,7 @@ class RankEndpoint final : public Transport, public RunWatch {
     return run_.sender(run_.channels[static_cast<std::size_t>(message.channel)], copy_);
   }
   std::size_t rank_in(std::span<const WorkerId> members) const {
-    return static_cast<std::size_t>(std::find(members.begin(), members.end(), state_.rank()) - members.begin());
+    return static_cast<std::size_t>(std::ranges::find(members, WorkerId{state_.rank()}) - members.begin());
   }
   template <class T>
   static std::span<T> part(T* data, std::span<const std::int64_t> begin, std::size_t i) {
@@ -167,7 +166,7 @@ class RankEndpoint final : public Transport, public RunWatch {
 
   Ranks::State& state_;
   const RunPlan& run_;
-  CopyId copy_;
+  CopyId copy_ = state_.rank() / run_.plan->positions();
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "core/model/program.hpp"
 #include "core/plain_words.hpp"
 #include "core/question/profile.hpp"
@@ -161,9 +162,7 @@ std::vector<MustMatch> must_match(const RunPlan& run, const RunSettings& setting
   std::string cut;
   for (const LayerRange& range : plan.layers)
     cut += fmt::format("{}{}", cut.empty() ? "" : " ", range.size());
-  int kept = 1;
-  for (const RunChunk& chunk : run.chunks)
-    kept = std::max(kept, chunk.buffers);
+  auto kept = most_over<int>(run.chunks, &RunChunk::buffers, 1);
   const bool divided = std::ranges::any_of(run.chunks, [](const RunChunk& chunk) { return chunk.parts > 1; });
   const std::string zero = divided ? fmt::format(", training.zero {}", run.zero) : "";
   const std::string checkpoints = settings.checkpoints == nullptr

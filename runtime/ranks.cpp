@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "runtime/clock.hpp"
-#include "runtime/measurement.hpp"
 #include "runtime/rank_state.hpp"
 
 namespace pipewright::runtime {
@@ -29,9 +29,8 @@ Blob joined(const std::vector<Blob>& blobs) {
 
 ClockOffset clock_offset(const std::vector<ClockReading>& readings) {
   PP_CHECK(!readings.empty());
-  const auto fastest = std::min_element(readings.begin(), readings.end(), [](const auto& a, const auto& b) {
-    return a.answered - a.asked < b.answered - b.asked;
-  });
+  const auto fastest = std::ranges::min_element(
+      readings, [](const auto& a, const auto& b) { return a.answered - a.asked < b.answered - b.asked; });
   const std::int64_t half = (fastest->answered - fastest->asked) / 2;
   return {fastest->said - (fastest->asked + half), half};
 }
@@ -62,7 +61,7 @@ Ranks::Ranks(std::unique_ptr<Wire> wire, double timeout_s)
   }
   // Ranks of other machines ask rank 0's clock, one after the other.
   for (int r = 1; r < size(); ++r) {
-    if (state_->homes[static_cast<std::size_t>(r)].boot == state_->homes[0].boot) continue;
+    if (state_->homes[at(r)].boot == state_->homes[0].boot) continue;
     std::vector<ClockReading> readings;
     for (int i = 0; i < 64; ++i) {
       if (rank() == 0) {
@@ -151,7 +150,7 @@ void Ranks::throw_if_out_of_memory() const {
 }
 
 std::vector<Blob> Ranks::salvaged(const Blob& ours) {
-  std::vector<Blob> all(rank() == 0 ? static_cast<std::size_t>(size()) : 0);
+  std::vector<Blob> all(rank() == 0 ? at(size()) : 0);
   if (!gone(0)) try {
       state_->post_mail(0, kSalvage, ours);
     } catch (const std::exception&) {  // rank 0 hangs: this rank tells for itself
@@ -162,7 +161,7 @@ std::vector<Blob> Ranks::salvaged(const Blob& ours) {
   for (int r = 0; r < size(); ++r)
     state_->wait_at_most(std::chrono::duration<double>(end - Clock::now()).count(), [&] {
       // A rank that had done its last step has sent its result already.
-      Blob& of_it = all[static_cast<std::size_t>(r)];
+      Blob& of_it = all[at(r)];
       return state_->found_mail(r, kGather, of_it) || state_->found_mail(r, kSalvage, of_it) || state_->gone_in_wait(r);
     });
   return all;
@@ -194,7 +193,7 @@ int Ranks::machines() const {
 }
 
 int Ranks::own_core(int threads) const {
-  const Home& here = state_->homes[static_cast<std::size_t>(rank())];
+  const Home& here = state_->homes[at(rank())];
   int neighbours = 0, before = 0;
   bool alike = true;
   for (std::size_t r = 0; r < state_->homes.size(); ++r) {
@@ -205,7 +204,7 @@ int Ranks::own_core(int threads) const {
   }
   // Cores that the launcher has given out differ from rank to rank, and are the launcher's choice.
   if (!alike || neighbours * threads > static_cast<int>(here.cores.size())) return -1;
-  return here.cores[static_cast<std::size_t>(before)];
+  return here.cores[at(before)];
 }
 
 ClockOffset Ranks::clock() const {
@@ -213,9 +212,7 @@ ClockOffset Ranks::clock() const {
 }
 
 std::string Ranks::clocks() const {
-  std::int64_t error = 0;
-  for (const ClockOffset& one : state_->clocks)
-    error = std::max(error, one.error);
+  auto error = most_over<std::int64_t>(state_->clocks, &ClockOffset::error);
   if (machines() < 2) return "";
   return fmt::format("times of {} machines are on rank 0's clock, to within {:.3g} us", machines(),
                      static_cast<double>(error) / 1000);

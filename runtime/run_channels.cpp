@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "core/plan/op_index.hpp"
 #include "runtime/cells.hpp"
 #include "runtime/walk.hpp"
@@ -164,9 +165,7 @@ MessageOps ops_of(const RunPlan& run, const Places& places, VirtualStageId from,
 std::vector<int> add_stage_channels(RunPlan& run, const Places& places) {
   const Schedule& schedule = *run.schedule;
   const auto micro_batches = static_cast<std::size_t>(schedule.shape.micro_batches);
-  int edges = 0;
-  for (const ChunkCode& code : run.code)
-    edges += static_cast<int>(code.in.size());
+  auto edges = sum_over<int>(run.code, [](const ChunkCode& code) { return static_cast<int>(code.in.size()); });
   run.ways_.resize(static_cast<std::size_t>(edges) * 2 * micro_batches);
   struct Sent {
     int channel;
@@ -205,7 +204,7 @@ std::vector<int> add_stage_channels(RunPlan& run, const Places& places) {
   for (std::size_t c = 0; c < run.channels.size(); ++c) {
     RunChannel& channel = run.channels[c];
     auto& sent = messages[c];
-    std::sort(sent.begin(), sent.end(), [](const Sent& a, const Sent& b) { return a.made.op < b.made.op; });
+    std::ranges::sort(sent, [](const Sent& a, const Sent& b) { return a.made.op < b.made.op; });
     for (std::size_t i = 0; i < sent.size(); ++i) {
       channel.micro_batches.push_back(sent[i].m);
       run.ways_[(static_cast<std::size_t>(channel.edge) * 2 + (channel.forward ? 0 : 1)) * micro_batches +

@@ -1,7 +1,6 @@
 #include "runtime/run_plan.hpp"
 
 #include <algorithm>
-#include <map>
 #include <span>
 
 #include "core/cost/cost_model.hpp"
@@ -52,7 +51,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       const auto v = static_cast<std::size_t>(ops[i].virtual_stage);
       auto& buffers = holds[v];
       const auto buffer_of = [&](int version) {
-        const auto found = std::find(buffers.begin(), buffers.end(), version);
+        const auto found = std::ranges::find(buffers, version);
         PP_CHECK(found != buffers.end());
         return static_cast<std::int32_t>(found - buffers.begin());
       };
@@ -61,7 +60,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
         for (int& version : buffers)
           if (version >= 0 && version <= current[v] && last_read[v][version] <= i) version = -1;
         auto free = buffers.begin() + list[i].read;
-        if (*free >= 0) free = std::find(buffers.begin(), buffers.end(), -1);
+        if (*free >= 0) free = std::ranges::find(buffers, -1);
         if (free == buffers.end()) free = buffers.insert(buffers.end(), -1);
         *free = ++current[v];
         list[i].write = static_cast<std::int32_t>(free - buffers.begin());
@@ -147,12 +146,7 @@ void add_whole(RunPlan& run) {
 class Replay {
  public:
   Replay(const RunPlan& run, PositionId position, Bytes cap, bool one_by_one)
-      : run_(run),
-        position_(position),
-        moves_(run.moves[static_cast<std::size_t>(position)]),
-        one_by_one_(one_by_one),
-        arena_(run.alignment, cap),
-        room_(run, arena_) {}
+      : run_(run), position_(position), one_by_one_(one_by_one), arena_(run.alignment, cap) {}
 
   ArenaUse used() {
     take_steady(run_, position_, arena_);
@@ -231,17 +225,17 @@ class Replay {
       }
     }
     if (rule(op.kind).gradients && end == line.size()) {
-      PP_CHECK(std::all_of(frame.begin(), frame.end(), [](std::int64_t address) { return address < 0; }));
+      PP_CHECK(std::ranges::all_of(frame, [](std::int64_t address) { return address < 0; }));
       frames_.erase({op.virtual_stage, m});
     }
   }
 
   const RunPlan& run_;
   PositionId position_;
-  const RunMoves& moves_;
+  const RunMoves& moves_ = run_.moves[static_cast<std::size_t>(position_)];
   bool one_by_one_;
   Arena arena_;
-  WholeRoom room_;
+  WholeRoom room_ = WholeRoom(run_, arena_);
   std::map<std::pair<VirtualStageId, MicroBatchId>, std::vector<std::int64_t>> frames_;
 };
 

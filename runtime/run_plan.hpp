@@ -121,9 +121,7 @@ struct RunPlan {
     std::int32_t number = -1;
   };
   Way way(int edge, bool forward, MicroBatchId m) const {
-    return ways_[(static_cast<std::size_t>(edge) * 2 + (forward ? 0 : 1)) *
-                     static_cast<std::size_t>(schedule->shape.micro_batches) +
-                 static_cast<std::size_t>(m)];
+    return ways_[(at(edge) * 2 + (forward ? 0 : 1)) * at(schedule->shape.micro_batches) + at(m)];
   }
   std::vector<Way> ways_;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "core/check.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 std::string refusal(const Model& model, const Layer& layer, const Backend* backend) {
   if (layer.work < 0) return "has stated figures only; give it an `op:`, or run with --synthetic";
-  const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+  const Work& work = model.works[at(layer.work)];
   const Program* program = work.program.get();
   if (program == nullptr) return "has no program";
   if (work.frozen)
@@ -31,7 +30,7 @@ std::string refusal(const Model& model, const Layer& layer, const Backend* backe
       return error.what();
     }
     for (const std::int32_t input : step.inputs)
-      if (program->tensors[static_cast<std::size_t>(input)].indices && step.operation != "embedding")
+      if (program->tensors[at(input)].indices && step.operation != "embedding")
         return std::string(step.operation) + " reads token numbers; let an embedding be the first operation";
     if (std::string why = backend == nullptr ? "" : backend->refusal(*program, step); !why.empty()) return why;
   }
@@ -43,12 +42,12 @@ std::string refusal_of_losses(const Model& model) {
   std::vector<char> used(model.layers.size());
   for (const Layer& layer : model.layers)
     for (const LayerId input : layer.inputs)
-      used[static_cast<std::size_t>(input)] = 1;
+      used[at(input)] = 1;
   int losses = 0;
   bool last = true;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     if (model.layers[i].work < 0) continue;
-    const Program* program = model.works[static_cast<std::size_t>(model.layers[i].work)].program.get();
+    const Program* program = model.works[at(model.layers[i].work)].program.get();
     if (program == nullptr) continue;
     for (std::size_t s = 0; s < program->steps.size(); ++s)
       if (program->steps[s].operation == "cross_entropy") {
@@ -88,7 +87,7 @@ void refuse_exchanges(const Plan& plan, const Training& training, const Refuse& 
 
 const char* name_of(Precision precision) {
   constexpr std::array kNames = {"fp32", "tf32", "fp16", "bf16", "fp8", "fp4"};  // in the order of Precision
-  return kNames[static_cast<std::size_t>(precision)];
+  return kNames[at(precision)];
 }
 
 std::string layers_refused(const Model& model) {
@@ -153,8 +152,8 @@ void check_runnable(const Plan& plan, const Model& model, const Training& traini
       faults.push_back({layer.place, "", "layer \"" + layer.name + "\" cannot be run: " + why});
   if (const std::string why = refusal_of_losses(model); !why.empty() && faults.empty())
     faults.push_back({model.place, "", why});
-  if (std::any_of(plan.recompute.begin(), plan.recompute.end(),
-                  [](Recompute mode) { return mode != Recompute::None && mode != Recompute::Full; }))
+  if (std::ranges::any_of(plan.recompute,
+                          [](Recompute mode) { return mode != Recompute::None && mode != Recompute::Full; }))
     faults.push_back(
         {model.place, "plan.recompute", "a run keeps everything (none) or the boundary of a stage (full)"});
   if (!faults.empty()) throw InputError(std::move(faults));

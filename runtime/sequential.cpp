@@ -1,7 +1,6 @@
 #include "runtime/sequential.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/plan/op_index.hpp"
 
@@ -90,7 +89,7 @@ Sequential::Block Sequential::stored_of(const ChunkCode& code, const Block& mast
 }
 
 std::vector<float> Sequential::values_of(std::size_t v, const Block& block) const {
-  std::vector<float> values(static_cast<std::size_t>(run_.code[v].gradient_bytes / 4));
+  std::vector<float> values(at(run_.code[v].gradient_bytes / 4));
   mover_->download(values.data(), block.at(), {run_.code[v].gradient_bytes});
   return values;
 }
@@ -108,7 +107,7 @@ std::vector<float> Sequential::without_other_experts(std::size_t v, std::vector<
 void Sequential::add_copies(CopyId first, std::size_t v, int expert_device, Rounds& sums) {
   const Seating seating = run_.schedule->seating();
   const auto chunk = static_cast<VirtualStageId>(v);
-  const auto copies = static_cast<std::size_t>(together());
+  const auto copies = at(together());
   const bool each = run_.schedule->shape.reduce_each;
   std::vector<Rounds> closed(copies);  // by copy, holder after holder
   std::vector<std::size_t> begins;     // of each holder among them
@@ -125,7 +124,7 @@ void Sequential::add_copies(CopyId first, std::size_t v, int expert_device, Roun
     };
     begins.push_back(closed[0].size());
     open();
-    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(seating.position(chunk, holder))].compute) {
+    for (const Op& op : run_.schedule->positions[at(seating.position(chunk, holder))].compute) {
       if (op.virtual_stage != v || !rule(op.kind).gradients) continue;
       follow(first, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, to);
       if (each) close(), open();
@@ -144,7 +143,7 @@ void Sequential::add_copies(CopyId first, std::size_t v, int expert_device, Roun
 // What `fill` writes.
 template <class Fill>
 void Sequential::upload(std::byte* to, std::int64_t bytes, const Fill& fill) {
-  std::vector<std::byte> from(static_cast<std::size_t>(bytes));
+  std::vector<std::byte> from(at(bytes));
   fill(from.data());
   mover_->upload(to, from.data(), {bytes});
 }
@@ -158,18 +157,16 @@ void Sequential::follow(CopyId first, std::size_t v, MicroBatchId m, const std::
     Frame& frame = frames_[{static_cast<int>(v), copy, m}].frame;
     if (frame.at.empty()) frame.at.resize(code.blocks.size());
     const int device = run_.expert_device(copy);
-    const std::byte* const weights =
-        device == 0 ? weights_[v] : of_experts_[v][static_cast<std::size_t>(device) - 1].at();
+    const std::byte* const weights = device == 0 ? weights_[v] : of_experts_[v][at(device) - 1].at();
     places.push_back({&code, &frame, run_.size_of(m), run_.samples(m), weights,
-                      gradients.empty() ? nullptr : gradients[static_cast<std::size_t>(i)], run_.loss_scale(m),
-                      run_.part(copy, m)});
+                      gradients.empty() ? nullptr : gradients[at(i)], run_.loss_scale(m), run_.part(copy, m)});
     const int slices = run_.schedule->shape.slices;
     for (MicroBatchId slice = m / slices * slices; slices > 1 && slice <= m; ++slice)
       places.back().slices.push_back(&frames_[{static_cast<int>(v), copy, slice}].frame);
   }
   for (const Instruction& i : line)
     for (int part = 0; part < together(); ++part)
-      follow(i, places[static_cast<std::size_t>(part)], first + part, v, m);
+      follow(i, places[at(part)], first + part, v, m);
 }
 
 void Sequential::follow(const Instruction& i, const Interpreter::Place& place, CopyId copy, std::size_t v,
@@ -177,7 +174,7 @@ void Sequential::follow(const Instruction& i, const Interpreter::Place& place, C
   const ChunkCode& code = *place.code;
   const std::size_t size = place.size;
   Held& held = frames_.at({static_cast<int>(v), copy, m});
-  const auto b = static_cast<std::size_t>(i.block);
+  const auto b = at(i.block);
   const std::int64_t first = first_sample(*run_.plan, step_, copy, m);
   switch (i.verb) {
     case Verb::Allocate:
@@ -225,7 +222,7 @@ void Sequential::follow(const Instruction& i, const Interpreter::Place& place, C
     case Verb::ExchangeReceive: exchange(i, place, copy, v, m); break;
     case Verb::Loss: {
       std::vector<float>& losses = losses_[{copy, m}];
-      losses.resize(static_cast<std::size_t>(place.samples));
+      losses.resize(at(place.samples));
       mover_->download(losses.data(), held.frame.at[b], {place.samples * 4});
       break;
     }
@@ -238,7 +235,7 @@ void Sequential::follow(const Instruction& i, const Interpreter::Place& place, C
 
 void Sequential::send_on(const Instruction& i, const ChunkCode& code, const std::byte* block, std::size_t size,
                          std::byte* to) {
-  const RingStep& ring = code.steps[static_cast<std::size_t>(i.step)].ring;
+  const RingStep& ring = code.steps[at(i.step)].ring;
   for (const Piece& piece : pieces_of(ring, static_cast<RingPart>(i.other), block, size))
     backend_.copy(to + piece.offset, piece.from, {piece.bytes});
 }
@@ -246,12 +243,12 @@ void Sequential::send_on(const Instruction& i, const ChunkCode& code, const std:
 void Sequential::exchange(const Instruction& i, const Interpreter::Place& place, CopyId copy, std::size_t v,
                           MicroBatchId m) {
   const ChunkCode& code = *place.code;
-  const CodeStep& step = code.steps[static_cast<std::size_t>(i.step)];
+  const CodeStep& step = code.steps[at(i.step)];
   const auto devices = static_cast<int>(step.exchange()->devices);
   const int self = run_.expert_device(copy);
   const bool out = step.exchange()->back != i.forward;
-  std::byte* const from = place.frame->at[static_cast<std::size_t>(i.block)];
-  std::byte* const to = place.frame->at[static_cast<std::size_t>(i.other)];
+  std::byte* const from = place.frame->at[at(i.block)];
+  std::byte* const to = place.frame->at[at(i.other)];
   const auto runs = [&](bool received, int peer) {
     return exchange_runs(step, out, received, peer, place.samples, code.value_bytes);
   };
@@ -273,27 +270,25 @@ void Sequential::exchange(const Instruction& i, const Interpreter::Place& place,
 
 void Sequential::receive(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
                          std::size_t size) {
-  const Port& port =
-      i.forward ? code.in[static_cast<std::size_t>(i.other)] : code.out[static_cast<std::size_t>(i.other)];
+  const Port& port = i.forward ? code.in[at(i.other)] : code.out[at(i.other)];
   std::byte* const base = messages_.at({port.edge, i.forward, copy, m}).at();
   for (const PortTensor& tensor : port.tensors)
     if (i.forward)
-      frame.at[static_cast<std::size_t>(tensor.value)] = base + tensor.offset[size];
+      frame.at[at(tensor.value)] = base + tensor.offset[size];
     else if (tensor.gradient >= 0)
-      frame.at[static_cast<std::size_t>(tensor.gradient)] = base + tensor.gradient_offset[size];
+      frame.at[at(tensor.gradient)] = base + tensor.gradient_offset[size];
 }
 
 void Sequential::send(const Instruction& i, const ChunkCode& code, Frame& frame, CopyId copy, MicroBatchId m,
                       std::size_t size) {
-  const Port& port =
-      i.forward ? code.out[static_cast<std::size_t>(i.other)] : code.in[static_cast<std::size_t>(i.other)];
+  const Port& port = i.forward ? code.out[at(i.other)] : code.in[at(i.other)];
   Block& message = messages_[{port.edge, i.forward, copy, m}];
   message = zeros((i.forward ? port.bytes : port.gradient_bytes)[size]);
   std::byte* const base = message.at();
   for (const PortTensor& tensor : port.tensors)
     if (const int block = i.forward ? tensor.value : tensor.gradient; block >= 0)
-      backend_.copy(base + (i.forward ? tensor.offset[size] : tensor.gradient_offset[size]),
-                    frame.at[static_cast<std::size_t>(block)], {tensor.bytes[size]});
+      backend_.copy(base + (i.forward ? tensor.offset[size] : tensor.gradient_offset[size]), frame.at[at(block)],
+                    {tensor.bytes[size]});
 }
 
 std::vector<std::vector<float>> sequential_gradients(const RunPlan& run, const BackendMaker& backend, const Data& data,

@@ -1,7 +1,6 @@
 // What a pipelined run must equal bit by bit: the same samples on one worker, without schedule, arena or transport.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <tuple>

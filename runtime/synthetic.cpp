@@ -45,8 +45,7 @@ struct Figures {
 
 class TrafficCompiler {
  public:
-  TrafficCompiler(const Figures& figures, VirtualStageId v)
-      : figures_(figures), memory_(figures.memory.chunks[static_cast<std::size_t>(v)]) {
+  TrafficCompiler(const Figures& figures, VirtualStageId v) : figures_(figures), memory_(figures.memory.chunks[v]) {
     code_.virtual_stage = v;
     for (std::size_t e = 0; e < figures.crossings.size(); ++e)
       add_port(static_cast<int>(e), figures.crossings[e]);
@@ -81,7 +80,7 @@ class TrafficCompiler {
       PortTensor tensor;
       tensor.layer = layer;
       for (std::size_t size = 0; size < 2; ++size) {
-        tensor.bytes[size] = figures_.layers[size].activation[static_cast<std::size_t>(layer)].value;
+        tensor.bytes[size] = figures_.layers[size].activation[at(layer)].value;
         tensor.offset[size] = tensor.gradient_offset[size] = port.bytes[size];
         port.bytes[size] += rounded_up(std::max<std::int64_t>(1, tensor.bytes[size]), figures_.alignment);
         if (in) received_[size] += tensor.bytes[size];
@@ -103,12 +102,12 @@ class TrafficCompiler {
     code_.parameter_bytes = memory_.weights.value;
     code_.gradient_bytes = memory_.gradients.value;
     code_.state_bytes = memory_.optimizer.value;
-    const LayerRange range = figures_.plan.layers[static_cast<std::size_t>(code_.virtual_stage)];
+    const LayerRange range = figures_.plan.layers[code_.virtual_stage];
     const Bytes each = gradient_bytes(figures_.training);
     for (const Bucket& bucket : buckets(figures_.plan, code_.virtual_stage, range, figures_.model, figures_.training)) {
       std::int64_t before = 0;
       for (LayerId i = range.begin; i < bucket.first_layer; ++i)
-        before += figures_.model.layers[static_cast<std::size_t>(i)].trained() * each.value;
+        before += figures_.model.layers[at(i)].trained() * each.value;
       code_.bucket_begin.push_back(before / 4 * 4);  // all-reduces sum whole floats
     }
     if (!code_.bucket_begin.empty()) code_.bucket_begin.back() = 0;
@@ -136,7 +135,7 @@ class TrafficCompiler {
 
   // ---- the lines
 
-  bool empty(int block) const { return code_.blocks[static_cast<std::size_t>(block)] == Both{}; }
+  bool empty(int block) const { return code_.blocks[at(block)] == Both{}; }
   void add(Verb verb, int block, Tag tag = Tag::Workspace) {
     Instruction i;
     i.verb = verb, i.block = block, i.tag = tag;
@@ -160,7 +159,7 @@ class TrafficCompiler {
 
   // Whether the stash is as large as this output, so that it holds it.
   bool stash_holds(const PortTensor& tensor) const {
-    const Both& stash = code_.blocks[static_cast<std::size_t>(stash_)];
+    const Both& stash = code_.blocks[at(stash_)];
     return !empty(stash_) && stash[0] >= tensor.bytes[0] && stash[1] >= tensor.bytes[1];
   }
   std::vector<Instruction> forward(bool boundary_only) {

@@ -1,7 +1,6 @@
 #include "runtime/worker.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>

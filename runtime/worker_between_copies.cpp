@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "core/check.hpp"
-#include "runtime/measurement.hpp"
 #include "runtime/worker.hpp"
 
 namespace pipewright::runtime {

@@ -177,7 +177,7 @@ void Worker::give_back(std::byte*& block, std::int64_t bytes) {
 }
 
 std::size_t Worker::rank_in(std::size_t v) const {
-  return static_cast<std::size_t>(std::find(members_[v].begin(), members_[v].end(), self_) - members_[v].begin());
+  return static_cast<std::size_t>(std::ranges::find(members_[v], self_) - members_[v].begin());
 }
 
 Worker::Part Worker::own_part(std::size_t v) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/folds.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/worker.hpp"
 
@@ -60,9 +61,7 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
   ++updates_[v];
   record_->times.compute.push_back({{start}, {std::max(start, backend_->finished())}});
   if (settings_.time_layers && !code.parameters.empty()) {
-    std::int64_t count = 0;
-    for (const UpdatedParameter& parameter : updated_)
-      count += parameter.elements;
+    auto count = sum_over<std::int64_t>(updated_, &UpdatedParameter::elements);
     result_.update_ns.emplace_back(static_cast<double>(count), static_cast<double>(steady_ns() - start));
   }
   gather_updated(v);

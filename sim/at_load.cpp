@@ -65,7 +65,7 @@ std::vector<std::pair<std::int64_t, int>> activity(const Timeline& timeline) {
 double settled_time(const Op& op, const Span& span, const AtLoad& price,
                     const std::vector<std::pair<std::int64_t, int>>& active) {
   const auto length = static_cast<double>((span.end - span.start).value);
-  auto at = std::upper_bound(active.begin(), active.end(), std::pair(span.start.value, INT32_MAX));
+  auto at = std::ranges::upper_bound(active, std::pair(span.start.value, INT32_MAX));
   double done = 0;
   std::int64_t from = span.start.value;
   for (int now = at == active.begin() ? 1 : std::prev(at)->second; from < span.end.value; ++at) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "sim/run_length.hpp"
 #include "sim/static_order.hpp"
 
@@ -44,9 +45,7 @@ class CompiledOrder::Compiler {
   std::optional<CompiledOrder> run() {
     if (!compiles()) return std::nullopt;
     prepare();
-    std::vector<LaneState*> wave;
-    for (LaneState& lane : lanes_)
-      wave.push_back(&lane);
+    auto wave = mapped<LaneState*>(lanes_, [](LaneState& lane) { return &lane; });
     while (!wave.empty()) {
       coming_.clear(), made_.clear();
       for (LaneState* const lane : wave)
@@ -207,7 +206,7 @@ class CompiledOrder::Compiler {
 
   std::uint16_t row_of(const Op& op, std::int32_t edge, int peer) {
     const std::size_t size = op.micro_batch + 1 == micro_batches_ ? slices_ : op.micro_batch % slices_;
-    const std::size_t kind = op.virtual_stage * std::size_t{kKinds} + static_cast<std::size_t>(op.kind);
+    const std::size_t kind = op.virtual_stage * std::size_t{kKinds} + at(op.kind);
     std::int32_t& row = rows_[((kind * holders_ + own(op)) * holders_ + at(peer)) * (slices_ + 1) + size];
     if (row == kNoIndex) {
       row = static_cast<std::int32_t>(order_.rows_.size());
@@ -225,8 +224,7 @@ class CompiledOrder::Compiler {
         order_.marks_.push_back({static_cast<std::uint32_t>(at_record), static_cast<VirtualStageId>(i / holders_),
                                  record.lane, order_.rows_[record.row].op});
       }
-    std::sort(order_.marks_.begin(), order_.marks_.end(),
-              [](const Mark& a, const Mark& b) { return a.record < b.record; });
+    std::ranges::sort(order_.marks_, [](const Mark& a, const Mark& b) { return a.record < b.record; });
     for (std::uint32_t i = 0; i < order_.marks_.size(); ++i)
       order_.marks_of_[at(order_.marks_[i].chunk)].push_back(i);
   }

@@ -8,7 +8,7 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
       micro_batches(schedule.shape.micro_batches),
       seating_(schedule.seating()) {
   const ScheduleShape& shape = schedule.shape;
-  const auto count = static_cast<std::size_t>(shape.chunks());
+  const auto count = at(shape.chunks());
   chunks.resize(count);
   for (std::size_t v = 0; v < count; ++v) {
     const auto chunk = static_cast<VirtualStageId>(v);

@@ -32,7 +32,7 @@ class Wiring {
   int workers() const { return copies * positions; }
 
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
-    const Chunk& chunk = chunks[static_cast<std::size_t>(v)];
+    const Chunk& chunk = chunks[at(v)];
     if (chunk.one_holder()) return copy * positions + chunk.first;
     return copy * positions + seating_.position(v, seating_.holder_of(v, m), chunk.first);
   }

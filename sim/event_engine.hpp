@@ -263,8 +263,7 @@ class EventOrder {
 
   // Arrivals are counted per (copy, virtual stage, direction, micro-batch).
   std::size_t first_counter(VirtualStageId v, Direction direction) const {
-    return (static_cast<std::size_t>(v) * 2 + static_cast<std::size_t>(direction)) *
-           static_cast<std::size_t>(wiring_.micro_batches);
+    return (at(v) * 2 + at(direction)) * at(wiring_.micro_batches);
   }
 
   void deliver(std::size_t w, std::size_t counter) {
@@ -279,13 +278,13 @@ class EventOrder {
   // --- messages ----------------------------------------------------------------------------------------------------
 
   std::span<const Leg> legs_of(VirtualStageId v, Direction direction) const {
-    const std::size_t row = static_cast<std::size_t>(v) * 2 + static_cast<std::size_t>(direction);
+    const std::size_t row = at(v) * 2 + at(direction);
     return std::span(legs_).subspan(first_leg_[row], first_leg_[row + 1] - first_leg_[row]);
   }
 
   const Message& message(const Leg& leg, CopyId copy, MicroBatchId m) const {
     if (!leg.one_way) return costs_.message(leg.edge, leg.direction, copy, m);
-    const std::size_t index = leg.first_message + static_cast<std::size_t>(copy);
+    const std::size_t index = leg.first_message + at(copy);
     return m + 1 == wiring_.micro_batches ? costs_.messages_last[index] : costs_.messages[index];
   }
   const Message& message(const Transfer& transfer) const {
@@ -299,7 +298,7 @@ class EventOrder {
       const Message& sent = message(leg, worker.copy, m);
       const WorkerId to = wiring_.worker_of(leg.receiver, worker.copy, m);
       if (sent.channel < 0) {
-        deliver(static_cast<std::size_t>(to), worker.first_counter + leg.counter + op.micro_batch);
+        deliver(at(to), worker.first_counter + leg.counter + op.micro_batch);
         continue;
       }
       const std::size_t index = worker.next_message++;
@@ -321,7 +320,7 @@ class EventOrder {
   // Every transfer alone on its route: when it leaves and arrives is known as soon as it is posted.
   void send_alone(std::size_t index, const Message& sent) {
     Transfer& transfer = transfers_[index];
-    Time& free = channel_free_[static_cast<std::size_t>(sent.channel)];
+    Time& free = channel_free_[at(sent.channel)];
     transfer.start = std::max(now(), free);
     transfer.sent = free = transfer.start + sent.occupancy;
     transfer.arrived = transfer.sent + sent.latency;
@@ -331,17 +330,17 @@ class EventOrder {
   void message_arrives(std::uint32_t index) {
     const Transfer& transfer = transfers_[index];
     const Edge& edge = costs_.edges[transfer.edge];
-    const auto receiver = static_cast<std::size_t>(transfer.to);
+    const auto receiver = at(transfer.to);
     deliver(receiver,
             workers_[receiver].first_counter +
                 first_counter(transfer.direction == Direction::Forward ? edge.to : edge.from, transfer.direction) +
-                static_cast<std::size_t>(transfer.micro_batch));
+                at(transfer.micro_batch));
   }
 
   // --- messages over shared links ----------------------------------------------------------------------------------
 
   void enqueue(std::uint32_t index, const Message& sent) {
-    Channel& channel = channels_[static_cast<std::size_t>(sent.channel)];
+    Channel& channel = channels_[at(sent.channel)];
     next_in_channel_[index] = kNone;
     (channel.first == kNone ? channel.first : next_in_channel_[channel.last]) = index;
     channel.last = index;
@@ -363,7 +362,7 @@ class EventOrder {
       if (travels_alone(sent)) {
         queue_.push(now() + sent.occupancy, Rank::Finish, about(What::MessageLeaves, index));
       } else {
-        const Route& route = costs_.routes[static_cast<std::size_t>(sent.route)];
+        const Route& route = costs_.routes[at(sent.route)];
         const auto bytes = static_cast<double>(sent.bytes.value);
         const bool slower = sent.occupancy > transfer_time(bytes, route.bandwidth);
         const Bandwidth rate =
@@ -374,7 +373,7 @@ class EventOrder {
   }
 
   bool travels_alone(const Message& sent) const {
-    return sent.route < 0 || sent.bytes.value == 0 || !limited(costs_.routes[static_cast<std::size_t>(sent.route)]);
+    return sent.route < 0 || sent.bytes.value == 0 || !limited(costs_.routes[at(sent.route)]);
   }
   static bool limited(const Route& route) { return !route.links.empty() && route.bandwidth.value > 0; }
 
@@ -386,7 +385,7 @@ class EventOrder {
     transfer.sent = now();
     transfer.arrived = now() + sent.latency;
     queue_.push(transfer.arrived, Rank::Arrive, about(What::MessageArrives, index));
-    Channel& channel = channels_[static_cast<std::size_t>(sent.channel)];
+    Channel& channel = channels_[at(sent.channel)];
     channel.first = next_in_channel_[index];
     return channel;
   }
@@ -556,7 +555,7 @@ class EventOrder {
   void for_each_member(std::uint32_t group, const Do& act) const {
     const Meeting& meeting = meetings_[group];
     wiring_.for_each_member(group % kStreams.size(), meeting.chunk, meeting.worker,
-                            [&](WorkerId member) { act(static_cast<std::size_t>(member)); });
+                            [&](WorkerId member) { act(at(member)); });
   }
 
   // --- preparation -------------------------------------------------------------------------------------------------

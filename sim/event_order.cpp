@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/cost/tensor_flows.hpp"
+#include "core/folds.hpp"
 #include "sim/event_engine.hpp"
 #include "sim/run_length.hpp"
 
@@ -122,7 +123,7 @@ void EventOrder::prepare_legs() {
         const VirtualStageId receiver = direction == Direction::Forward ? to : from;
         legs_.push_back({.edge = edge,
                          .direction = direction,
-                         .first_message = costs_.first_message[2 * edge + static_cast<std::size_t>(direction)],
+                         .first_message = costs_.first_message[2 * edge + at(direction)],
                          .one_way = wiring_.chunks[from].one_holder() && wiring_.chunks[to].one_holder(),
                          .receiver = receiver,
                          .counter = first_counter(receiver, direction)});
@@ -132,22 +133,22 @@ void EventOrder::prepare_legs() {
 }
 
 void EventOrder::prepare_workers() {
-  workers_.resize(static_cast<std::size_t>(wiring_.workers()));
+  workers_.resize(at(wiring_.workers()));
   times_.resize(workers_.size());
   streams_.resize(kStreams.size() * workers_.size());
   meetings_.resize(kStreams.size() * (at(schedule_.shape.stages) + workers_.size()));
-  channel_free_.resize(static_cast<std::size_t>(costs_.channels));
+  channel_free_.resize(at(costs_.channels));
   for (PositionId position = 0; position < wiring_.positions; ++position)
     stream_links_.push_back(stream_links(schedule_, position));
-  const std::size_t counters = wiring_.chunks.size() * 2 * static_cast<std::size_t>(wiring_.micro_batches);
-  arrived_.resize(counters * static_cast<std::size_t>(wiring_.copies));
+  const std::size_t counters = wiring_.chunks.size() * 2 * at(wiring_.micro_batches);
+  arrived_.resize(counters * at(wiring_.copies));
   std::size_t messages = 0;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = workers_[w];
     worker.ops = lane(w).compute.data();
     worker.ops_end = static_cast<std::uint32_t>(lane(w).compute.size());
     worker.copy = static_cast<CopyId>(w) / wiring_.positions;
-    worker.first_counter = static_cast<std::size_t>(worker.copy) * counters;
+    worker.first_counter = at(worker.copy) * counters;
     worker.next_message = messages;
     messages += messages_sent(w);
     times_[w].compute.reserve(lane(w).compute.size());
@@ -190,11 +191,9 @@ void EventOrder::check_size() const {
 }
 
 void EventOrder::prepare_links() {
-  std::vector<Bandwidth> capacity;
-  for (const Link& link : costs_.links)
-    capacity.push_back(link.bandwidth);
+  auto capacity = mapped<Bandwidth>(costs_.links, &Link::bandwidth);
   links_.emplace(std::move(capacity), costs_.sharing == Sharing::Fifo ? LinkPolicy::Fifo : LinkPolicy::MaxMin);
-  channels_.resize(static_cast<std::size_t>(costs_.channels));
+  channels_.resize(at(costs_.channels));
   next_in_channel_.resize(transfers_.size());
 }
 

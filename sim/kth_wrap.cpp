@@ -13,10 +13,8 @@ class KthWraps {
   KthWraps(const Schedule& schedule, const StepCosts& costs)
       : schedule_(schedule),
         costs_(costs),
-        stages_(schedule.shape.stages),
         chunks_(at(schedule.shape.chunks())),
-        micro_batches_(at(schedule.shape.micro_batches)),
-        ends_(2 * chunks_ * micro_batches_, kOpen) {}
+        micro_batches_(at(schedule.shape.micro_batches)) {}
 
   Time makespan() {
     const std::size_t workers = schedule_.positions.size();
@@ -34,7 +32,7 @@ class KthWraps {
           moved = true;
         }
     }
-    return *std::max_element(now.begin(), now.end());
+    return *std::ranges::max_element(now);
   }
 
  private:
@@ -61,9 +59,9 @@ class KthWraps {
 
   const Schedule& schedule_;
   const StepCosts& costs_;
-  int stages_;
+  int stages_ = schedule_.shape.stages;
   std::size_t chunks_, micro_batches_;
-  std::vector<Time> ends_;
+  std::vector<Time> ends_ = std::vector<Time>(2 * chunks_ * micro_batches_, kOpen);
 };
 
 }  // namespace

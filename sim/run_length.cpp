@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/folds.hpp"
+
 namespace pipewright::sim {
 namespace {
 
@@ -64,10 +66,8 @@ double messages(const StepCosts& costs, int micro_batches) {
 
 // Moves of activations differ from copy to copy.
 double longest_of_copies(const StepCosts& costs, const Op& op) {
-  double longest = 0;
-  for (CopyId copy = 0; copy < (costs.moves.empty() ? 1 : costs.shape.data_parallel); ++copy)
-    longest = std::max(longest, ns(costs.collective(op, copy).time));
-  return longest;
+  return most_over<double>(counted_to((costs.moves.empty() ? 1 : costs.shape.data_parallel)),
+                           [&](CopyId copy) { return ns(costs.collective(op, copy).time); });
 }
 
 double collectives(const Schedule& schedule, const StepCosts& costs) {

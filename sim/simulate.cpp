@@ -47,7 +47,7 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     timeline.engine_reason = shared < 0
                                  ? "asked for; no two transfers met on a link, so it is exact"
                                  : fmt::format("asked for, although transfers meet on {}: their sharing is ignored",
-                                               costs.links[static_cast<std::size_t>(shared)].name);
+                                               costs.links[at(shared)].name);
     return timeline;
   }
   if (shared < 0) {
@@ -55,7 +55,7 @@ Timeline simulate(const Schedule& schedule, const StepCosts& costs, Engine engin
     return timeline;
   }
   timeline = event_order(schedule, costs);
-  const std::string& link = costs.links[static_cast<std::size_t>(shared)].name;
+  const std::string& link = costs.links[at(shared)].name;
   timeline.engine_reason = costs.tensor_flows
                                ? fmt::format("transfers and exchanges of tensor-parallel groups meet on {}{}", link,
                                              slowed_most(timeline, schedule, costs))

@@ -59,15 +59,9 @@ class Arrivals {
 template <bool Record>
 class Relaxation {
  public:
-  Relaxation(const Schedule& schedule, const StepCosts& costs)
-      : schedule_(schedule),
-        costs_(costs),
-        wiring_(schedule, costs),
-        workers_(static_cast<std::size_t>(wiring_.workers())),
-        rows_(costs.edges.size() * static_cast<std::size_t>(wiring_.copies)),
-        arrivals_(2 * rows_ * micro_batches()) {
+  Relaxation(const Schedule& schedule, const StepCosts& costs) : schedule_(schedule), costs_(costs) {
     check_run_length(schedule, costs);
-    channel_free_.assign(static_cast<std::size_t>(costs.channels), kClockBegin);
+    channel_free_.assign(at(costs.channels), kClockBegin);
     lanes_.resize(workers_ + 1);  // the last one receives what nobody waits for
     prepare_sides();
     for (std::size_t w = 0; w < workers_; ++w) {
@@ -149,7 +143,7 @@ class Relaxation {
 
   std::size_t positions() const { return schedule_.positions.size(); }
   const Lane& ops_of(std::size_t worker) const { return schedule_.positions[worker % positions()]; }
-  std::size_t micro_batches() const { return static_cast<std::size_t>(schedule_.shape.micro_batches); }
+  std::size_t micro_batches() const { return at(schedule_.shape.micro_batches); }
 
   // What the forwards (or the fused backwards) of one virtual stage of one copy read and write: one cache line.
   struct alignas(64) Side {
@@ -162,8 +156,8 @@ class Relaxation {
   };
 
   std::int64_t* row(Direction direction, std::size_t edge, CopyId copy) {
-    const auto index = edge * static_cast<std::size_t>(wiring_.copies) + static_cast<std::size_t>(copy);
-    return arrivals_.at((static_cast<std::size_t>(direction) * rows_ + index) * micro_batches());
+    const auto index = edge * at(wiring_.copies) + at(copy);
+    return arrivals_.at((at(direction) * rows_ + index) * micro_batches());
   }
   std::int64_t* slot(Direction direction, std::size_t edge, CopyId copy, MicroBatchId m) {
     return row(direction, edge, copy) + m;
@@ -171,7 +165,7 @@ class Relaxation {
 
   void prepare_sides() {
     const auto chunks = wiring_.chunks.size();
-    sides_.resize(2 * chunks * static_cast<std::size_t>(wiring_.copies));
+    sides_.resize(2 * chunks * at(wiring_.copies));
     dummy_channels_.assign(sides_.size(), kClockBegin);
     if (costs_.together || !costs_.settled.empty() || !costs_.slices.empty() ||
         costs_.duration_last != costs_.duration || wiring_.replicated || last_messages_differ())
@@ -180,7 +174,7 @@ class Relaxation {
       for (std::size_t v = 0; v < chunks; ++v) {
         const Wiring::Chunk& chunk = wiring_.chunks[v];
         if (chunk.in.size() > 1 || chunk.out.size() > 1) continue;
-        const std::size_t index = 2 * (static_cast<std::size_t>(copy) * chunks + v);
+        const std::size_t index = 2 * (at(copy) * chunks + v);
         prepare_side(index, Direction::Forward, v, copy, chunk.in, chunk.out, Kind::F);
         prepare_side(index + 1, Direction::Backward, v, copy, chunk.out, chunk.in, Kind::BW);
       }
@@ -202,12 +196,12 @@ class Relaxation {
     side.gives_mask = to.empty() ? 0 : ~0u;
     side.channel = &dummy_channels_[index];
     side.receiver = &lanes_.back();
-    side.duration = costs_.duration[v * kKinds + static_cast<std::size_t>(kind)].value;
+    side.duration = costs_.duration[v * kKinds + at(kind)].value;
     if (to.empty()) return;
     const Message& message = costs_.message(to.front(), direction, copy, 0);
-    side.receiver = &lanes_[static_cast<std::size_t>(wiring_.receiver(costs_.edges[to.front()], direction, copy, 0))];
+    side.receiver = &lanes_[at(wiring_.receiver(costs_.edges[to.front()], direction, copy, 0))];
     if (message.channel < 0) return;
-    side.channel = &channel_free_[static_cast<std::size_t>(message.channel)];
+    side.channel = &channel_free_[at(message.channel)];
     side.occupancy = message.occupancy.value;
     side.latency = message.latency.value;
   }
@@ -261,9 +255,8 @@ class Relaxation {
   }
 
   void record(const LaneState& lane, const Op& op, std::int64_t start, std::int64_t end) {
-    const auto worker = static_cast<std::size_t>(lane.worker);
-    times_[worker].compute[static_cast<std::size_t>(&op - ops_of(worker).compute.data())] = {outside(start),
-                                                                                             outside(end)};
+    const auto worker = at(lane.worker);
+    times_[worker].compute[at(&op - ops_of(worker).compute.data())] = {outside(start), outside(end)};
   }
 
   void record_message(LaneState& lane, const Op& op, bool backward, std::int64_t posted, std::int64_t wire,
@@ -316,8 +309,8 @@ class Relaxation {
 
   // A backward needs the forward of its own chunk and micro-batch to be over.
   static bool waits_for_itself(std::span<const Op> cell) {
-    return std::any_of(cell.begin(), cell.end(), [&](const Op& a) {
-      return rule(a.kind).forward && std::any_of(cell.begin(), cell.end(), [&](const Op& b) {
+    return std::ranges::any_of(cell, [&](const Op& a) {
+      return rule(a.kind).forward && std::ranges::any_of(cell, [&](const Op& b) {
                return rule(b.kind).backward && a.virtual_stage == b.virtual_stage && a.micro_batch == b.micro_batch;
              });
     });
@@ -367,7 +360,7 @@ class Relaxation {
     std::int64_t arrived = time;
     const WorkerId to = wiring_.receiver(costs_.edges[edge], direction, copy, m);
     if (message.channel >= 0) {
-      std::int64_t& free = channel_free_[static_cast<std::size_t>(message.channel)];
+      std::int64_t& free = channel_free_[at(message.channel)];
       const std::int64_t start = std::max(free, time);
       free = start + message.occupancy.value;
       arrived = free + message.latency.value;
@@ -378,7 +371,7 @@ class Relaxation {
     }
     std::int64_t* const target = slot(direction, edge, copy, m);
     *target = arrived;
-    LaneState& receiver = lanes_[static_cast<std::size_t>(to)];
+    LaneState& receiver = lanes_[at(to)];
     if (receiver.waits_for == target) {
       receiver.waits_for = nullptr;
       if (to != worker) runnable_.push_back(&receiver);
@@ -420,7 +413,7 @@ class Relaxation {
   }
 
   void find_stop(LaneState& lane) const {
-    const Op* const ops = ops_of(static_cast<std::size_t>(lane.worker)).compute.data();
+    const Op* const ops = ops_of(at(lane.worker)).compute.data();
     lane.stop = lane.end;
     const auto earlier = [&](const auto& links, std::size_t next) {
       if (next < links.size()) lane.stop = std::min(lane.stop, ops + links[next].op);
@@ -432,7 +425,7 @@ class Relaxation {
   bool passes_gates(LaneState& lane, const Op& op, std::int64_t& ready) {
     const auto& gates = lane.links->gates;
     for (std::size_t i = lane.next_gate; i < gates.size() && is_op(lane, gates[i].op, op); ++i) {
-      const Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(lane.worker) + gates[i].stream];
+      const Stream& stream = streams_[kStreams.size() * at(lane.worker) + gates[i].stream];
       lane.gated = stream.next < gates[i].count;
       if (lane.gated) return false;
       ready = std::max(ready, stream.meetings[gates[i].count - 1].end);
@@ -440,14 +433,14 @@ class Relaxation {
     return true;
   }
   bool is_op(const LaneState& lane, std::uint32_t index, const Op& op) const {
-    return ops_of(static_cast<std::size_t>(lane.worker)).compute.data() + index == &op;
+    return ops_of(at(lane.worker)).compute.data() + index == &op;
   }
 
   // The op has run: lets ops of the streams begin, and looks for the next with a gate or a trigger.
   void trigger(LaneState& lane, const Op& op, std::int64_t start, std::int64_t end) {
     const auto& triggers = lane.links->triggers;
     const auto& gates = lane.links->gates;
-    const auto worker = static_cast<std::size_t>(lane.worker);
+    const auto worker = at(lane.worker);
     while (lane.next_gate < gates.size() && is_op(lane, gates[lane.next_gate].op, op))
       ++lane.next_gate;
     for (; lane.next_trigger < triggers.size() && is_op(lane, triggers[lane.next_trigger].op, op);
@@ -467,8 +460,8 @@ class Relaxation {
     return any;
   }
   bool run_stream(WorkerId worker, StreamId s) {
-    const auto& ops = ops_of(static_cast<std::size_t>(worker)).communication[s];
-    Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(worker) + s];
+    const auto& ops = ops_of(at(worker)).communication[s];
+    Stream& stream = streams_[kStreams.size() * at(worker) + s];
     const std::size_t before = stream.next;
     for (; stream.next < ops.size(); ++stream.next, stream.joined = false) {
       const Op& op = ops[stream.next];
@@ -485,18 +478,17 @@ class Relaxation {
       }
       if (met.end == kNotArrived) break;
       stream.time = met.end;
-      if constexpr (Record)
-        times_[static_cast<std::size_t>(worker)].communication[s][stream.next] = {outside(met.ready), outside(met.end)};
+      if constexpr (Record) times_[at(worker)].communication[s][stream.next] = {outside(met.ready), outside(met.end)};
     }
     return stream.next != before;
   }
 
   // Whether what the op waits for on other streams is over; then `ready` is not before that.
   bool others_are_over(WorkerId worker, StreamId s, std::size_t op, std::int64_t& ready) const {
-    const auto& after = lanes_[static_cast<std::size_t>(worker)].links->after[s];
+    const auto& after = lanes_[at(worker)].links->after[s];
     if (after.empty()) return true;
     const auto [count, other] = after[op];
-    const Stream& stream = streams_[kStreams.size() * static_cast<std::size_t>(worker) + other];
+    const Stream& stream = streams_[kStreams.size() * at(worker) + other];
     if (stream.next < count) return false;
     ready = std::max(ready, stream.meetings[count - 1].end);
     return true;
@@ -504,7 +496,7 @@ class Relaxation {
 
   void wake_members(StreamId s, WorkerId worker, VirtualStageId v) {
     wiring_.for_each_member(s, v, worker, [&](WorkerId member) {
-      if (member != worker) runnable_.push_back(&lanes_[static_cast<std::size_t>(member)]);
+      if (member != worker) runnable_.push_back(&lanes_[at(member)]);
     });
   }
 
@@ -532,7 +524,7 @@ class Relaxation {
       for (const std::uint32_t edge : edges)
         count += costs_.message(edge, direction, copy, static_cast<MicroBatchId>(op.micro_batch)).channel >= 0;
     };
-    for (const Op& op : ops_of(static_cast<std::size_t>(worker)).compute) {
+    for (const Op& op : ops_of(at(worker)).compute) {
       if (rule(op.kind).forward) over(wiring_.chunks[op.virtual_stage].out, Direction::Forward, op);
       if (rule(op.kind).backward) over(wiring_.chunks[op.virtual_stage].in, Direction::Backward, op);
     }
@@ -541,10 +533,12 @@ class Relaxation {
 
   const Schedule& schedule_;
   const StepCosts& costs_;
-  const Wiring wiring_;
-  std::size_t workers_;
-  std::size_t rows_;
-  Arrivals arrivals_;        // [((direction * edges + edge) * copies + copy) * M + m], and one more that nobody reads
+  const Wiring wiring_ = Wiring(schedule_, costs_);
+  std::size_t workers_ = at(wiring_.workers());
+  std::size_t rows_ = costs_.edges.size() * at(wiring_.copies);
+  Arrivals arrivals_{
+      2 * rows_ *
+      micro_batches()};      // [((direction * edges + edge) * copies + copy) * M + m], and one more that nobody reads
   std::vector<Side> sides_;  // [2 * (copy * chunks + chunk) + direction]
   std::vector<Stream> streams_;            // by worker and stream
   std::vector<StreamLinks> stream_links_;  // by position

@@ -1,7 +1,6 @@
 #include "sim/steady_state.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "core/plan/op_index.hpp"
@@ -55,7 +54,7 @@ Run run_of(const Schedule& schedule, const Timeline& timeline) {
       in_flight += forward ? 1 : -1;
       run.deepest = std::max(run.deepest, in_flight * replicas);
       auto& ends = of_chunk[2 * at(seating.local(ops[i].virtual_stage, stage)) + (forward ? 0 : 1)].end;
-      const auto j = static_cast<std::size_t>(seating.turn_of(ops[i].virtual_stage, ops[i].micro_batch));
+      const auto j = at(seating.turn_of(ops[i].virtual_stage, ops[i].micro_batch));
       if (ends.size() <= j) ends.resize(j + 1);
       ends[j] = timeline.workers[worker].compute[i].end;
     }
@@ -72,7 +71,7 @@ std::optional<Time> common_growth(const Run& run, std::int64_t from, std::int64_
     const std::int64_t shift = period / ends.replicas;
     const auto first = (from - ends.replica + ends.replicas - 1) / ends.replicas;
     for (std::int64_t j = first; j * ends.replicas + ends.replica < until; ++j) {
-      const Time step = ends.end[static_cast<std::size_t>(j)] - ends.end[static_cast<std::size_t>(j - shift)];
+      const Time step = ends.end[at(j)] - ends.end[at(j - shift)];
       if (growth && *growth != step) return std::nullopt;
       growth = step;
     }
@@ -85,7 +84,7 @@ Time last_end(const Run& run, std::int64_t until) {
   Time last;
   for (const Ends& ends : run.ends)
     for (std::int64_t j = 0; j * ends.replicas + ends.replica < until; ++j)
-      last = std::max(last, ends.end[static_cast<std::size_t>(j)]);
+      last = std::max(last, ends.end[at(j)]);
   return last;
 }
 

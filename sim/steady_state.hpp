@@ -1,8 +1,6 @@
 // Cycle time of an asynchronous schedule: how much longer `p` more micro-batches take once the pipeline is full.
 #pragma once
 
-#include <optional>
-
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
 #include "core/plan/timeline.hpp"

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <map>
 #include <numeric>
 #include <utility>
 
-#include "core/answers/report.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/model/flops.hpp"
 #include "sim/waiting.hpp"
@@ -99,7 +97,7 @@ std::vector<WorkerReport> of_all_workers(std::vector<WorkerReport> simulated, co
 // --- stages ----------------------------------------------------------------------------------------------------------
 
 bool splits_backward(const Lane& lane) {
-  return std::any_of(lane.compute.begin(), lane.compute.end(), [](const Op& op) { return op.kind == Kind::W; });
+  return std::ranges::any_of(lane.compute, [](const Op& op) { return op.kind == Kind::W; });
 }
 
 // Times of one full micro-batch through the chunks of a stage; both ways, where it passes one of them, their mean.
@@ -300,10 +298,10 @@ void add_limit(Report& report, const Schedule& schedule) {
                                         "waiting"};
   std::array<Time, kNames.size()> sums{};
   for (const CriticalPart& part : report.critical_path)
-    sums[static_cast<std::size_t>(part.kind)] += part.time;
+    sums[at(part.kind)] += part.time;
   std::array<std::size_t, kNames.size()> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
   const auto share = [&](std::size_t i) { return percent(ratio(sums[order[i]], report.makespan)); };
   std::string& text = report.limiting_factor;
   text = std::string(kNames[order[0]]) + " (" + share(0) + " of the critical path";
@@ -387,7 +385,7 @@ void add_fit(Report& report) {
 bool stated_times_used(const Scenario& scenario) {
   const auto& layers = scenario.model.layers;
   return scenario.cost != CostSourceKind::Uniform &&
-         std::any_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.states_times(); });
+         std::ranges::any_of(layers, [](const Layer& layer) { return layer.states_times(); });
 }
 
 // Links whose latency is 0 although prices are predicted and something passes them: that nobody measured it is more likely.
@@ -395,7 +393,7 @@ void add_latency_warnings(Report& report, const Plan& plan, const Scenario& scen
   const Cluster& cluster = scenario.cluster;
   if (scenario.cost != CostSourceKind::Roofline || plan.device.empty()) return;
   std::vector<DeviceId> leads = plan.device;
-  std::sort(leads.begin(), leads.end());
+  std::ranges::sort(leads);
   const auto node = [&](DeviceId device) { return device / cluster.devices_per_node; };
   const int t = plan.tensor_parallel;
   bool inside = false;

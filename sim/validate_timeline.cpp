@@ -19,8 +19,6 @@ class Check {
       : timeline_(timeline),
         schedule_(schedule),
         costs_(costs),
-        positions_(static_cast<int>(schedule.positions.size())),
-        on_host_(schedule.shape.weights_on_host()),
         contended_(costs.contention && timeline.engine == EngineRan::EventQueue),
         slowed_(costs.tensor_flows && timeline.engine == EngineRan::EventQueue) {}
 
@@ -42,8 +40,8 @@ class Check {
   using Key = std::tuple<std::uint32_t, Direction, CopyId, MicroBatchId>;
 
   int workers() const { return positions_ * schedule_.shape.data_parallel; }
-  const Lane& lane(WorkerId worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
-  const LaneTimes& times(WorkerId worker) const { return timeline_.workers[static_cast<std::size_t>(worker)]; }
+  const Lane& lane(WorkerId worker) const { return schedule_.positions[at(worker % positions_)]; }
+  const LaneTimes& times(WorkerId worker) const { return timeline_.workers[at(worker)]; }
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
     return copy * positions_ + schedule_.seating().position_of(v, m);
   }
@@ -190,7 +188,7 @@ class Check {
     std::vector<Span> busy, joined;
     for (StreamId s = 0; s < kStreams.size(); ++s)
       if (kStreams[s].kernels) busy.insert(busy.end(), times.communication[s].begin(), times.communication[s].end());
-    std::sort(busy.begin(), busy.end(), [](Span a, Span b) { return a.start < b.start; });
+    std::ranges::sort(busy, [](Span a, Span b) { return a.start < b.start; });
     for (const Span span : busy) {
       if (joined.empty() || joined.back().end < span.start) joined.push_back(span);
       joined.back().end = std::max(joined.back().end, span.end);
@@ -236,7 +234,7 @@ class Check {
       channels[message.channel].push_back(&transfer);
     }
     for (auto& [channel, transfers] : channels) {
-      std::stable_sort(transfers.begin(), transfers.end(), [](const Transfer* a, const Transfer* b) {
+      std::ranges::stable_sort(transfers, [](const Transfer* a, const Transfer* b) {
         return std::tie(a->start, a->sent) < std::tie(b->start, b->sent);
       });
       for (std::size_t i = 1; i < transfers.size(); ++i)
@@ -289,8 +287,7 @@ class Check {
     if (stream == kOut)
       return start < times(worker).communication[kReductions][i].end ? "starts before its gradients are reduced" : "";
     const auto& ops = lane(worker).compute;
-    const auto user =
-        at(std::find_if(ops.begin(), ops.end(), [&](const Op& one) { return uses(one, op); }) - ops.begin());
+    const auto user = at(std::ranges::find_if(ops, [&](const Op& one) { return uses(one, op); }) - ops.begin());
     return user >= 2 && start < times(worker).compute[user - 2].start ? "starts more than two ops ahead" : "";
   }
   // When the host has added what that op completed, which is the last of its round; 0 where it adds nothing.
@@ -324,7 +321,7 @@ class Check {
   // Where in a list the op of that micro-batch stands that `is` one of those looked for.
   template <class Is>
   static std::size_t place(const std::vector<Op>& ops, const Op& of, const Is& is) {
-    const auto found = std::find_if(ops.begin(), ops.end(), [&](const Op& op) { return same(op, of) && is(op); });
+    const auto found = std::ranges::find_if(ops, [&](const Op& op) { return same(op, of) && is(op); });
     return at(found - ops.begin());
   }
   Time forward_ended(WorkerId worker, const Op& move) const {
@@ -488,10 +485,10 @@ class Check {
   const Timeline& timeline_;
   const Schedule& schedule_;
   const StepCosts& costs_;
-  int positions_;
-  bool on_host_;                         // shards of weights and gradients
-  bool contended_, slowed_;              // by an engine that knows of it
-  std::vector<std::vector<Span>> busy_;  // contended: by worker
+  int positions_ = static_cast<int>(schedule_.positions.size());
+  bool on_host_ = schedule_.shape.weights_on_host();  // shards of weights and gradients
+  bool contended_, slowed_;                           // by an engine that knows of it
+  std::vector<std::vector<Span>> busy_;               // contended: by worker
   std::map<Key, const Transfer*> arrived_;
   std::map<std::tuple<StreamId, std::uint16_t, std::uint32_t, std::uint32_t>, Span> meetings_;
 };

@@ -65,8 +65,7 @@ Cause Causes::of(WorkerId worker, std::size_t op) const {
     last = {Cause::Kind::Message, at(i), transfer.posted, transfer.arrived};
   }
   const auto& gates = links_[at(worker) % links_.size()].all.gates;
-  auto gate = std::lower_bound(gates.begin(), gates.end(), op,
-                               [](const StreamLinks::Gate& one, std::size_t number) { return one.op < number; });
+  auto gate = std::ranges::lower_bound(gates, op, {}, &StreamLinks::Gate::op);
   for (; gate != gates.end() && gate->op == op; ++gate) {
     const auto& spans = timeline_.workers[worker].communication[gate->stream];
     std::size_t first = gate->count - 1;
@@ -130,7 +129,7 @@ class Parts {
     std::vector<CriticalPart> parts;
     for (const auto& [key, time] : sums_)
       parts.push_back({text(key), time, kind(key)});
-    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
+    std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.time > b.time; });
     return parts;
   }
 

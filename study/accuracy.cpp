@@ -12,11 +12,11 @@
 #include <fmt/ranges.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/read/json_input.hpp"
 #include "io/read/read_file.hpp"
-#include "io/read/read_scenario.hpp"
 #include "io/read/scenario_file.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
@@ -271,10 +271,7 @@ class Runs {
       write_file(log, read_file(log) + "\nerror: was not done after " + short_time(request_.deadline) + "\n");
   }
   std::vector<Outcome> outcomes() const {
-    std::vector<Outcome> outcomes;
-    for (const AccuracyItem& item : request_.items)
-      outcomes.push_back(outcome_of(folder_, item.name));
-    return outcomes;
+    return mapped<Outcome>(request_.items, [&](const AccuracyItem& item) { return outcome_of(folder_, item.name); });
   }
   void write() const {
     const std::vector<Outcome> all = outcomes();
@@ -316,7 +313,7 @@ std::string name_of(const Scenario& scenario) {
 std::vector<AccuracyItem> accuracy_items(const std::vector<std::string>& files, const ReadOptions& options) {
   std::vector<AccuracyItem> items;
   const auto add = [&](const std::string& path, std::string name, Scenario scenario) {
-    if (std::any_of(items.begin(), items.end(), [&](const AccuracyItem& other) { return other.name == name; }))
+    if (std::ranges::any_of(items, [&](const AccuracyItem& other) { return other.name == name; }))
       throw InputError(path + ": a second run is called \"" + name +
                        "\"; give each scenario a name of its own, and vary stages, micro-batches or the schedule");
     scenario.name = name;

@@ -57,7 +57,7 @@ void Attempt::run() {
 // On cores, whose memory holds a second set of workers; where times say nothing, nothing is lost without.
 bool Attempt::can_look() const {
   return !real_.synthetic() && scenario_.run.backend == RunBackend::Cpu &&
-         why_times_say_nothing(real_, static_cast<std::size_t>(scenario_.run.steps)).empty();
+         why_times_say_nothing(real_, at(scenario_.run.steps)).empty();
 }
 
 std::string made_folder(const std::string& path) {
@@ -110,6 +110,38 @@ void check_priced_by_profile(const Scenario& scenario) {
     if (refused) throw InputError(scenario.plan.place, "plan." + refused->key, refused->why);
 }
 
+Time shortest_op(const Answer& answer) {
+  Time shortest{INT64_MAX};
+  for (const Lane& lane : answer.schedule.positions)
+    for (const Op& op : lane.compute)
+      if (op.kind != Kind::Update) shortest = std::min(shortest, answer.costs.time_of(op));
+  return shortest;
+}
+
+std::string group_of(const Scenario& scenario, const Plan& plan) {
+  return fmt::format("{}, {} samples per step on {}", scenario.model.name, plan.global_batch_size,
+                     scenario.cluster.name);
+}
+
+Row row_of(const Attempt& attempt, int number) {
+  const RunComparison& c = attempt.comparison();
+  const Plan& plan = c.predicted.plan;
+  Row row;
+  row.scenario = attempt.scenario().name, row.file = file_name_of(attempt.scenario());
+  row.group = group_of(attempt.scenario(), plan), row.attempt = number;
+  row.schedule = plan.schedule, row.stages = plan.stages, row.micro_batches = plan.micro_batches;
+  row.shortest_op = shortest_op(c.predicted);
+  row.predicted = c.judgement.predicted, row.median = c.judgement.measured;
+  row.p5 = c.times.p5, row.p95 = c.times.p95, row.timed = c.times.timed;
+  row.error = c.judgement.error(), row.half_band = c.judgement.half;
+  row.in_band = c.judgement.holds();
+  row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
+  row.memory_exact = c.memory_exact();
+  row.never = !why_times_say_nothing(attempt.real(), c.times.timed.size()).empty();
+  row.verdict = c.verdict(), row.text = c.verdict_text();
+  return row;
+}
+
 }  // namespace
 
 MachineProfile profile_for(const std::string& file, std::span<const Scenario> scenarios, double seconds,
@@ -147,42 +179,6 @@ std::string file_name_of(const Scenario& scenario) {
   if (name.empty() || name.front() == '.') name = "scenario" + name;
   return name;
 }
-
-namespace {
-
-Time shortest_op(const Answer& answer) {
-  Time shortest{INT64_MAX};
-  for (const Lane& lane : answer.schedule.positions)
-    for (const Op& op : lane.compute)
-      if (op.kind != Kind::Update) shortest = std::min(shortest, answer.costs.time_of(op));
-  return shortest;
-}
-
-std::string group_of(const Scenario& scenario, const Plan& plan) {
-  return fmt::format("{}, {} samples per step on {}", scenario.model.name, plan.global_batch_size,
-                     scenario.cluster.name);
-}
-
-Row row_of(const Attempt& attempt, int number) {
-  const RunComparison& c = attempt.comparison();
-  const Plan& plan = c.predicted.plan;
-  Row row;
-  row.scenario = attempt.scenario().name, row.file = file_name_of(attempt.scenario());
-  row.group = group_of(attempt.scenario(), plan), row.attempt = number;
-  row.schedule = plan.schedule, row.stages = plan.stages, row.micro_batches = plan.micro_batches;
-  row.shortest_op = shortest_op(c.predicted);
-  row.predicted = c.judgement.predicted, row.median = c.judgement.measured;
-  row.p5 = c.times.p5, row.p95 = c.times.p95, row.timed = c.times.timed;
-  row.error = c.judgement.error(), row.half_band = c.judgement.half;
-  row.in_band = c.judgement.holds();
-  row.bubble_predicted = c.predicted.report.bubble_fraction, row.bubble_measured = c.measured.report.bubble_fraction;
-  row.memory_exact = c.memory_exact();
-  row.never = !why_times_say_nothing(attempt.real(), c.times.timed.size()).empty();
-  row.verdict = c.verdict(), row.text = c.verdict_text();
-  return row;
-}
-
-}  // namespace
 
 Row attempted(const Scenario& priced, int number, const AttemptSettings& how, Ranks* ranks) {
   Row row;

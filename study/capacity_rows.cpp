@@ -102,8 +102,8 @@ void check_grows(const ScenarioFile& file, const std::string& over, int changes)
   } catch (const InputError& error) {
     if (!error.is(ErrorCode::UnknownKey)) return;  // reported where it is tried
     const std::string last = over.substr(over.rfind('.') + 1);
-    const auto same = std::find_if(known.begin(), known.end(),
-                                   [&](const std::string& key) { return key.substr(key.rfind('.') + 1) == last; });
+    const auto same =
+        std::ranges::find_if(known, [&](const std::string& key) { return key.substr(key.rfind('.') + 1) == last; });
     throw InputError(Place{}, "--over",
                      (same == known.end() ? unknown_key_name(over, known)
                                           : fmt::format("unknown {}; did you mean \"{}\"? known: {}", in_quotes(over),

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/all_reduce.hpp"
+#include "core/folds.hpp"
 #include "core/model/each_device.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
@@ -34,11 +35,11 @@ std::vector<OpError> op_errors(const Answer& predicted, const std::vector<Worker
   std::map<std::pair<int, Kind>, OpError> all;
   const int positions = predicted.plan.positions();
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    const auto& ops = predicted.schedule.positions[w % static_cast<std::size_t>(positions)].compute;
+    const auto& ops = predicted.schedule.positions[w % at(positions)].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       OpError& error = all[{ops[i].virtual_stage, ops[i].kind}];
       error.what = fmt::format("virtual stage {} {}", ops[i].virtual_stage, name(ops[i].kind));
-      for (std::size_t s = static_cast<std::size_t>(warmup); s < workers[w].steps.size(); ++s) {
+      for (std::size_t s = at(warmup); s < workers[w].steps.size(); ++s) {
         const Span& span = workers[w].steps[s].times.compute[i];
         error.predicted += static_cast<double>(predicted.costs.time_of(ops[i]).value);
         error.measured += static_cast<double>((span.end - span.start).value);
@@ -54,8 +55,7 @@ std::vector<OpError> op_errors(const Answer& predicted, const std::vector<Worker
     error.predicted /= count, error.measured /= count;
     list.push_back(error);
   }
-  std::sort(list.begin(), list.end(),
-            [](const OpError& a, const OpError& b) { return std::abs(a.total) > std::abs(b.total); });
+  std::ranges::sort(list, [](const OpError& a, const OpError& b) { return std::abs(a.total) > std::abs(b.total); });
   return list;
 }
 
@@ -71,14 +71,113 @@ ComparedRow time_row(const std::string& what, Time predicted, Time measured) {
           signed_percent(share(static_cast<double>(predicted.value), static_cast<double>(measured.value)))};
 }
 
+// Of one worker; memory: counted and as it was.
+struct ComparedWorker {
+  std::size_t worker = 0;
+  Time predicted, measured;
+  ArenaUse counted, held;
+};
+
+std::vector<ComparedWorker> compared_workers(const RunComparison& c) {
+  return mapped<ComparedWorker>(counted_to(c.workers.size()), [&](std::size_t w) {
+    return ComparedWorker{w, c.predicted.report.workers[w].busy, c.measured.report.workers[w].busy,
+                          replayed(c.run, static_cast<PositionId>(w) % c.run.plan->positions()), c.workers[w].memory};
+  });
+}
+
+void write(JsonFields& json, const RunComparison& c) {
+  json.field("scenario", c.predicted.scenario->name);
+  json.when(c.run.synthetic, "synthetic", kSynthetic);
+  json.field("verdict", c.verdict()).field("reason", c.verdict_text()).field("forced", c.forced);
+  json.field("tolerance", c.tolerance).object("step", [&] {
+    json.field("predicted", c.predicted.report.makespan).field("corrected", c.judgement.predicted);
+    json.field("measured_median", c.times.median);
+    json.field("measured_p5", c.times.p5).field("measured_p95", c.times.p95);
+    json.field("timed_steps", c.times.timed.size()).field("error", std::optional(c.judgement.error()));
+    json.field("band", c.judgement.half).field("in_band", c.judgement.holds());
+  });
+  json.object("machine", [&] {
+    json.field("speed", c.judgement.speed).field("looks", c.judgement.speeds);
+    json.field("unrest", c.judgement.unrest).field("waits", c.judgement.waits).field("away", c.judgement.away);
+  });
+  write_compared(json, "bubble", c.predicted.report.bubble_fraction, c.measured.report.bubble_fraction);
+  json.list("workers", compared_workers(c), [&](const ComparedWorker& each) {
+    json.field("worker", each.worker);
+    write_compared(json, "busy", each.predicted, each.measured);
+    write_compared(json, "live_peak", each.counted.live, each.held.live);
+    write_compared(json, "extent", each.counted.extent, each.held.extent);
+  });
+}
+
+void empty_comparison(JsonFields& json) {
+  Answer answer;
+  answer.scenario = std::make_shared<const Scenario>();
+  const RunPlan run{};
+  write(json, {answer, answer, {}, run, {}, {}});
+}
+
+// How fast cores were in the timed steps over how fast they were while they were calibrated, by the same piece of
+// arithmetic (`probe`); 1 where there is no profile, or it has none.
+double speed_by_probe(const MachineProfile* profile, const std::vector<WorkerResult>& workers, const StepTimes& times) {
+  std::vector<Time> probes;
+  for (const WorkerResult& worker : workers)
+    for (std::size_t s = worker.steps.size() - std::min(worker.steps.size(), times.timed.size());
+         s < worker.steps.size(); ++s)
+      probes.push_back(worker.steps[s].probe);
+  if (probes.empty() || profile == nullptr || profile->probe == Time{}) return 1;
+  const Time probe = median(std::move(probes));
+  return probe > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(probe.value) : 1;
+}
+
+// The timed steps between each two looks.
+std::vector<std::vector<Time>> parts_of(const StepTimes& times, const RunSettings& settings) {
+  std::vector<std::vector<Time>> parts;
+  const std::vector<int> looks = looked_at(settings);
+  for (std::size_t k = 0; k + 1 < looks.size(); ++k)
+    parts.emplace_back(times.timed.begin() + (looks[k] - settings.warmup),
+                       times.timed.begin() + (looks[k + 1] - settings.warmup));
+  return parts;
+}
+
+// Prices of the plan's ops without messages: what rounds of looks take.
+StepCosts without_messages(const RealRun& real) {
+  Scenario scenario = real.scenario();
+  MachineProfile profile = *scenario.profile;
+  profile.send = profile.first_read = {};
+  if (real.predicted().plan.context_parallel > 1 ||
+      real.predicted().plan.expert_parallel > 1) {  // exchanges within ops
+    profile.handoff = {};
+    scenario.cluster.links = {};
+    if (scenario.cluster.network) scenario.cluster.network->ideal = true;
+  }
+  scenario.profile = std::make_shared<const MachineProfile>(std::move(profile));
+  return step_costs(real.predicted().plan, CostModel(scenario));
+}
+
+constexpr std::size_t kMostOps = 24;
+
+std::vector<TextColumn> table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
+  std::vector<TextColumn> columns = {{head, true}, {"predicted"}, {"measured"}, {"error"}};
+  for (const ComparedRow& row : rows) {
+    const std::string* const cells[] = {&row.what, &row.predicted, &row.measured, &row.error};
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].cells.push_back(*cells[i]);
+  }
+  return columns;
+}
+
+// What the median is taken of: "33.4 ms, 33.1 ms, ..."
+std::string step_times(const std::vector<Time>& timed) {
+  return text_over(timed, [&](const Time step) { return short_time(step, 4); });
+}
+
 }  // namespace
 
 double error_of_prices(const Answer& predicted, bool common) {
   if (predicted.scenario->profile == nullptr) return 0;
   const MachineProfile& profile = *predicted.scenario->profile;
-  std::size_t ops = 1;
-  for (const Lane& lane : predicted.schedule.positions)
-    ops = std::max(ops, lane.compute.size());
+  auto ops = most_over<std::size_t>(
+      predicted.schedule.positions, [](const Lane& lane) { return lane.compute.size(); }, 1);
   const Plan& plan = predicted.plan;
   const double beyond = beyond_measured(profile,
                                         of_each_device(predicted.scenario->model, plan.context_parallel,
@@ -155,10 +254,9 @@ std::vector<ComparedRow> compared_rows(const RunComparison& c) {
 std::vector<ComparedRow> compared_ops(const RunComparison& c, std::size_t most) {
   const auto errors =
       op_errors(c.predicted, c.workers, static_cast<int>(c.workers.front().steps.size() - c.times.timed.size()));
-  std::vector<ComparedRow> rows;
-  for (std::size_t i = 0; i < std::min(most, errors.size()); ++i)
-    rows.push_back(time_row(errors[i].what, {std::llround(errors[i].predicted)}, {std::llround(errors[i].measured)}));
-  return rows;
+  return mapped<ComparedRow>(counted_to(std::min(most, errors.size())), [&](std::size_t i) {
+    return time_row(errors[i].what, {std::llround(errors[i].predicted)}, {std::llround(errors[i].measured)});
+  });
 }
 
 std::string interval_text(const RunComparison& c) {
@@ -190,56 +288,6 @@ std::string comparison_table(const RunComparison& c) {
   return text;
 }
 
-namespace {
-
-// Of one worker; memory: counted and as it was.
-struct ComparedWorker {
-  std::size_t worker = 0;
-  Time predicted, measured;
-  ArenaUse counted, held;
-};
-
-std::vector<ComparedWorker> compared_workers(const RunComparison& c) {
-  std::vector<ComparedWorker> all;
-  for (std::size_t w = 0; w < c.workers.size(); ++w)
-    all.push_back({w, c.predicted.report.workers[w].busy, c.measured.report.workers[w].busy,
-                   replayed(c.run, static_cast<PositionId>(w) % c.run.plan->positions()), c.workers[w].memory});
-  return all;
-}
-
-void write(JsonFields& json, const RunComparison& c) {
-  json.field("scenario", c.predicted.scenario->name);
-  json.when(c.run.synthetic, "synthetic", kSynthetic);
-  json.field("verdict", c.verdict()).field("reason", c.verdict_text()).field("forced", c.forced);
-  json.field("tolerance", c.tolerance).object("step", [&] {
-    json.field("predicted", c.predicted.report.makespan).field("corrected", c.judgement.predicted);
-    json.field("measured_median", c.times.median);
-    json.field("measured_p5", c.times.p5).field("measured_p95", c.times.p95);
-    json.field("timed_steps", c.times.timed.size()).field("error", std::optional(c.judgement.error()));
-    json.field("band", c.judgement.half).field("in_band", c.judgement.holds());
-  });
-  json.object("machine", [&] {
-    json.field("speed", c.judgement.speed).field("looks", c.judgement.speeds);
-    json.field("unrest", c.judgement.unrest).field("waits", c.judgement.waits).field("away", c.judgement.away);
-  });
-  write_compared(json, "bubble", c.predicted.report.bubble_fraction, c.measured.report.bubble_fraction);
-  json.list("workers", compared_workers(c), [&](const ComparedWorker& each) {
-    json.field("worker", each.worker);
-    write_compared(json, "busy", each.predicted, each.measured);
-    write_compared(json, "live_peak", each.counted.live, each.held.live);
-    write_compared(json, "extent", each.counted.extent, each.held.extent);
-  });
-}
-
-void empty_comparison(JsonFields& json) {
-  Answer answer;
-  answer.scenario = std::make_shared<const Scenario>();
-  const RunPlan run{};
-  write(json, {answer, answer, {}, run, {}, {}});
-}
-
-}  // namespace
-
 constinit const JsonDocument kValidationDocument{"pipewright.validation/1", empty_comparison, nullptr, false};
 
 std::string comparison_json(const RunComparison& c) {
@@ -262,48 +310,6 @@ int exit_status(Verdict verdict) {
   return kBadInput;
 }
 
-namespace {
-
-// How fast cores were in the timed steps over how fast they were while they were calibrated, by the same piece of
-// arithmetic (`probe`); 1 where there is no profile, or it has none.
-double speed_by_probe(const MachineProfile* profile, const std::vector<WorkerResult>& workers, const StepTimes& times) {
-  std::vector<Time> probes;
-  for (const WorkerResult& worker : workers)
-    for (std::size_t s = worker.steps.size() - std::min(worker.steps.size(), times.timed.size());
-         s < worker.steps.size(); ++s)
-      probes.push_back(worker.steps[s].probe);
-  if (probes.empty() || profile == nullptr || profile->probe == Time{}) return 1;
-  const Time probe = median(std::move(probes));
-  return probe > Time{} ? static_cast<double>(profile->probe.value) / static_cast<double>(probe.value) : 1;
-}
-
-// The timed steps between each two looks.
-std::vector<std::vector<Time>> parts_of(const StepTimes& times, const RunSettings& settings) {
-  std::vector<std::vector<Time>> parts;
-  const std::vector<int> looks = looked_at(settings);
-  for (std::size_t k = 0; k + 1 < looks.size(); ++k)
-    parts.emplace_back(times.timed.begin() + (looks[k] - settings.warmup),
-                       times.timed.begin() + (looks[k + 1] - settings.warmup));
-  return parts;
-}
-
-// Prices of the plan's ops without messages: what rounds of looks take.
-StepCosts without_messages(const RealRun& real) {
-  Scenario scenario = real.scenario();
-  MachineProfile profile = *scenario.profile;
-  profile.send = profile.first_read = {};
-  if (real.predicted().plan.context_parallel > 1 ||
-      real.predicted().plan.expert_parallel > 1) {  // exchanges within ops
-    profile.handoff = {};
-    scenario.cluster.links = {};
-    if (scenario.cluster.network) scenario.cluster.network->ideal = true;
-  }
-  scenario.profile = std::make_shared<const MachineProfile>(std::move(profile));
-  return step_costs(real.predicted().plan, CostModel(scenario));
-}
-
-}  // namespace
-
 Judgement judgement_of(const RealRun& real, const std::vector<WorkerResult>& workers, const StepTimes& times,
                        const std::vector<MachineLook>& looks) {
   const Answer& predicted = real.predicted();
@@ -311,9 +317,7 @@ Judgement judgement_of(const RealRun& real, const std::vector<WorkerResult>& wor
     return judged(predicted.report.makespan, speed_by_probe(real.scenario().profile.get(), workers, times),
                   error_of_prices(predicted, true), times);
   const StepCosts bare = without_messages(real);
-  std::vector<SeenStep> seen;
-  for (const MachineLook& look : looks)
-    seen.push_back(seen_step(predicted, bare, look));
+  auto seen = mapped<SeenStep>(looks, [&](const MachineLook& look) { return seen_step(predicted, bare, look); });
   return judged(seen, parts_of(times, real.settings()), error_of_prices(predicted, false));
 }
 
@@ -344,30 +348,6 @@ std::string why_withheld(const RealRun& real, const Judgement& judgement, const 
       "one; stop what else runs here and run again, or --force",
       whole_percent(judgement.half));
 }
-
-namespace {
-
-constexpr std::size_t kMostOps = 24;
-
-std::vector<TextColumn> table_of(const std::string& head, const std::vector<ComparedRow>& rows) {
-  std::vector<TextColumn> columns = {{head, true}, {"predicted"}, {"measured"}, {"error"}};
-  for (const ComparedRow& row : rows) {
-    const std::string* const cells[] = {&row.what, &row.predicted, &row.measured, &row.error};
-    for (std::size_t i = 0; i < columns.size(); ++i)
-      columns[i].cells.push_back(*cells[i]);
-  }
-  return columns;
-}
-
-// What the median is taken of: "33.4 ms, 33.1 ms, ..."
-std::string step_times(const std::vector<Time>& timed) {
-  std::string text;
-  for (const Time step : timed)
-    text += (text.empty() ? "" : ", ") + short_time(step, 4);
-  return text;
-}
-
-}  // namespace
 
 std::string comparison_html(const RunComparison& c, const std::string& command) {
   const Report &predicted = c.predicted.report, &measured = c.measured.report;

@@ -44,7 +44,7 @@ UserConfig read_config(const std::string& file) {
   const Yaml root = parse_yaml(text, file);
   if (!root.is(Yaml::Type::Map)) throw InputError(root.place, "is not a map of options; write e.g. jobs: 4");
   for (const auto& [key, value] : root.map) {
-    if (std::find(kUserKeys.begin(), kUserKeys.end(), key.text) == kUserKeys.end())
+    if (std::ranges::find(kUserKeys, key.text) == kUserKeys.end())
       throw InputError(key.place, unknown_name(key.text.substr(0, 64), kUserKeys) +
                                       "; what changes an answer stands in the scenario, or on the command line");
     if (key.text != "path") {

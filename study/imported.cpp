@@ -13,7 +13,6 @@
 #include "io/text/format_quantity.hpp"
 #include "io/text/utf8.hpp"
 #include "io/writers/html_page.hpp"
-#include "io/writers/json_fields.hpp"
 #include "study/documents.hpp"
 
 namespace pipewright::study {
@@ -58,6 +57,15 @@ void add_table(HtmlPage& page, const std::string& title, const std::vector<Impor
   page.heading(title);
   page.table(comparison_columns(rows));
   if (!notes.empty()) page.list(notes);
+}
+
+void write(JsonFields& json, const ImportedComparison& c) {
+  json.field("scenario", c.predicted.name);
+  const std::string_view verdict = c.within ? "within" : "outside";
+  json.maybe_word("verdict", c.tolerance ? std::optional(verdict) : std::nullopt, {"within", "outside"});
+  json.field("tolerance", c.tolerance);
+  json.maybe("log", c.log, [&](const LogComparison& log) { write_log(json, c.predicted, log); });
+  json.maybe("trace", c.trace, [&](const TraceComparison& trace) { write_trace(json, trace); });
 }
 
 }  // namespace
@@ -145,19 +153,6 @@ std::string imported_text(const ImportedComparison& c) {
   if (c.trace) text += table_text(trace_title(*c.trace), trace_rows(*c.trace), trace_notes(*c.trace), 36, 12);
   return c.tolerance ? text + "\n  verdict: " + c.verdict + "\n" : text;
 }
-
-namespace {
-
-void write(JsonFields& json, const ImportedComparison& c) {
-  json.field("scenario", c.predicted.name);
-  const std::string_view verdict = c.within ? "within" : "outside";
-  json.maybe_word("verdict", c.tolerance ? std::optional(verdict) : std::nullopt, {"within", "outside"});
-  json.field("tolerance", c.tolerance);
-  json.maybe("log", c.log, [&](const LogComparison& log) { write_log(json, c.predicted, log); });
-  json.maybe("trace", c.trace, [&](const TraceComparison& trace) { write_trace(json, trace); });
-}
-
-}  // namespace
 
 constinit const JsonDocument kImportedDocument{"pipewright.imported/1",
                                                [](JsonFields& json) {

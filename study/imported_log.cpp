@@ -7,7 +7,6 @@
 #include "io/text/format_quantity.hpp"
 #include "io/writers/json_fields.hpp"
 #include "runtime/measurement.hpp"
-#include "study/documents.hpp"
 #include "study/imported.hpp"
 
 namespace pipewright::study {
@@ -119,8 +118,8 @@ LogComparison compare_log(const Prediction& predicted, TrainingLog log, int warm
     throw InputError(Place{c.log.file, 0, 0},
                      fmt::format("no step is left of {}, of which the first {} count as warm-up; add --warmup 0, or "
                                  "log more steps",
-                                 logged, std::min<std::size_t>(logged, static_cast<std::size_t>(warmup))));
-  std::sort(c.times.begin(), c.times.end());
+                                 logged, std::min<std::size_t>(logged, at(warmup))));
+  std::ranges::sort(c.times);
   c.median = percentile(c.times, 0.5), c.p5 = percentile(c.times, 0.05), c.p95 = percentile(c.times, 0.95);
   c.first_line = steps.front()->place.line, c.last_line = steps.back()->place.line;
   c.flop_rate_device = mean(steps, &LoggedStep::flop_rate_device);

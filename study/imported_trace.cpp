@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -7,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/writers/json_fields.hpp"
 #include "runtime/measurement.hpp"
-#include "study/documents.hpp"
 #include "study/imported.hpp"
 
 namespace pipewright::study {
@@ -144,9 +143,8 @@ Time distance(Time a, Time b) {
 }
 
 Time mean(const std::vector<const ComparedAction*>& actions, Time ComparedAction::*member) {
-  double sum = 0;
-  for (const ComparedAction* action : actions)
-    sum += static_cast<double>((action->*member).value);
+  auto sum = sum_over<double>(
+      actions, [&](const ComparedAction* action) { return static_cast<double>((action->*member).value); });
   return {std::llround(sum / static_cast<double>(actions.size()))};
 }
 
@@ -157,7 +155,7 @@ std::vector<const ComparedAction*> farthest(const std::vector<ComparedAction>& a
   std::vector<const ComparedAction*> list;
   for (const ComparedAction& action : actions)
     if (off(&action) > Time{}) list.push_back(&action);
-  std::stable_sort(list.begin(), list.end(), [&](const auto* a, const auto* b) { return off(a) > off(b); });
+  std::ranges::stable_sort(list, [&](const auto* a, const auto* b) { return off(a) > off(b); });
   if (list.size() > kShownActions) list.resize(kShownActions);
   return list;
 }
@@ -178,9 +176,7 @@ std::vector<ImportedRow> farthest_off(const TraceComparison& c) {
 
 // The longest span of a rank; without spans, the sum of the actions.
 Time step_of(const TraceComparison& c, Time StageSpan::*span, Time ComparedAction::*action) {
-  Time step;
-  for (const StageSpan& each : c.spans)
-    step = std::max(step, each.*span);
+  auto step = most_over<Time>(c.spans, [&](const StageSpan& each) { return each.*span; });
   for (std::size_t i = 0; c.spans.empty() && i < c.actions.size(); ++i)
     step = checked_sum(step, c.actions[i].*action);
   return step;

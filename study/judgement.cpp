@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "sim/simulate.hpp"
 
 namespace pipewright::study {
@@ -29,9 +30,7 @@ double mean_of(const std::vector<double>& values) {
 double standard_deviation(const std::vector<double>& values) {
   if (values.size() < 2) return 0;
   const double mean = mean_of(values);
-  double sum = 0;
-  for (const double each : values)
-    sum += (each - mean) * (each - mean);
+  auto sum = sum_over<double>(values, [&](const double each) { return (each - mean) * (each - mean); });
   return std::sqrt(sum / static_cast<double>(values.size() - 1));
 }
 
@@ -46,13 +45,13 @@ double root_of_squares(double a, double b, double c) {
 }
 
 std::size_t row_of(const Op& op) {
-  return static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);
+  return at(op.virtual_stage) * kKinds + at(op.kind);
 }
 
 // The prices of ops while all workers compute.
 StepCosts all_computing(StepCosts costs, std::size_t workers) {
   costs.settled.clear();
-  if (!costs.loads.empty() && static_cast<std::size_t>(costs.loads.back().active) >= workers)
+  if (!costs.loads.empty() && at(costs.loads.back().active) >= workers)
     costs.duration = costs.loads.back().duration, costs.duration_last = costs.loads.back().duration_last;
   return costs;
 }
@@ -62,7 +61,7 @@ class Drawn {
  public:
   Drawn(const Schedule& schedule, const StepCosts& prices, const StepCosts& bare, Time wait)
       : schedule_(schedule), prices_(prices), bare_(bare), costs_(prices) {
-    costs_.settled.resize(costs_.duration.size() * static_cast<std::size_t>(costs_.shape.micro_batches));
+    costs_.settled.resize(costs_.duration.size() * at(costs_.shape.micro_batches));
     for (std::vector<Message>* const messages : {&costs_.messages, &costs_.messages_last})
       for (Message& message : *messages)
         if (message.channel >= 0) message.latency += wait;
@@ -76,8 +75,7 @@ class Drawn {
       if (ops[i].kind == Kind::Update)
         updates_[row_of(ops[i])].push_back(value(time));
       else
-        costs_.settled[row_of(ops[i]) * static_cast<std::size_t>(costs_.shape.micro_batches) + ops[i].micro_batch] =
-            time;
+        costs_.settled[row_of(ops[i]) * at(costs_.shape.micro_batches) + ops[i].micro_batch] = time;
     }
   }
   Time step() {
@@ -95,8 +93,8 @@ class Drawn {
 
 // Rounds of other workers at another distance each time all rounds of the first one have had their turn.
 const std::vector<Time>& round_of(const std::vector<std::vector<Time>>& rounds, std::size_t worker, int draw) {
-  const std::size_t shift = static_cast<std::size_t>(draw) / rounds.size();
-  return rounds[(static_cast<std::size_t>(draw) + worker * shift) % rounds.size()];
+  const std::size_t shift = at(draw) / rounds.size();
+  return rounds[(at(draw) + worker * shift) % rounds.size()];
 }
 
 double away(const CoreUse& core) {
@@ -104,9 +102,7 @@ double away(const CoreUse& core) {
 }
 
 double mean_away(const MachineLook& look) {
-  double sum = 0;
-  for (const WorkerLook& worker : look)
-    sum += away(worker.core);
+  auto sum = sum_over<double>(look, [&](const WorkerLook& worker) { return away(worker.core); });
   return sum / static_cast<double>(look.size());
 }
 
@@ -129,6 +125,25 @@ double speed_of(const Schedule& schedule, const StepCosts& bare, const MachineLo
         priced += value(bare.time_of(ops[i])), measured += value(round[i]);
     }
   return measured > 0 ? priced / measured : 1;
+}
+
+// Of 32 steps, the median.
+Time step_of(const Schedule& schedule, const StepCosts& prices, const StepCosts& bare, const MachineLook& look,
+             Time wait) {
+  std::vector<Time> steps;
+  const std::size_t positions = schedule.positions.size();
+  Drawn drawn(schedule, prices, bare, wait);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    Time longest;  // of the copies, who wait for one another
+    for (std::size_t first = 0; first < look.size(); first += positions) {
+      drawn.clear();
+      for (std::size_t p = 0; p < positions; ++p)
+        drawn.put(schedule.positions[p].compute, round_of(look[first + p].rounds, first + p, draw));
+      longest = std::max(longest, drawn.step());
+    }
+    steps.push_back(longest);
+  }
+  return median(steps);
 }
 
 }  // namespace
@@ -172,29 +187,6 @@ Judgement judged(Time predicted, double speed, double prices, const StepTimes& m
   return j;
 }
 
-namespace {
-
-// Of 32 steps, the median.
-Time step_of(const Schedule& schedule, const StepCosts& prices, const StepCosts& bare, const MachineLook& look,
-             Time wait) {
-  std::vector<Time> steps;
-  const std::size_t positions = schedule.positions.size();
-  Drawn drawn(schedule, prices, bare, wait);
-  for (int draw = 0; draw < kDraws; ++draw) {
-    Time longest;  // of the copies, who wait for one another
-    for (std::size_t first = 0; first < look.size(); first += positions) {
-      drawn.clear();
-      for (std::size_t p = 0; p < positions; ++p)
-        drawn.put(schedule.positions[p].compute, round_of(look[first + p].rounds, first + p, draw));
-      longest = std::max(longest, drawn.step());
-    }
-    steps.push_back(longest);
-  }
-  return median(steps);
-}
-
-}  // namespace
-
 SeenStep seen_step(const Answer& predicted, const StepCosts& bare, const MachineLook& look) {
   const Schedule& schedule = predicted.schedule;
   const StepCosts all = all_computing(predicted.costs, look.size()), without = all_computing(bare, look.size());
@@ -208,7 +200,7 @@ SeenStep seen_step(const Answer& predicted, const StepCosts& bare, const Machine
 
 std::string movement_text(const Judgement& j, const std::string& cores) {
   if (j.speeds.empty()) return fmt::format("{} ran at {:.0f} % of their calibrated speed", cores, 100 * j.speed);
-  const auto [slowest, fastest] = std::minmax_element(j.speeds.begin(), j.speeds.end());
+  const auto [slowest, fastest] = std::ranges::minmax_element(j.speeds);
   return fmt::format(
       "{} ran at {:.0f} to {:.0f} % of their calibrated speed; other programs used them for {:.0f} % of the time",
       cores, 100 * *slowest, 100 * *fastest, 100 * j.away);

@@ -2,7 +2,6 @@
 #include "study/launched.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <variant>
 
@@ -12,7 +11,6 @@
 #include "io/launch/launch.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/html.hpp"
-#include "io/writers/schedule_csv.hpp"
 #include "io/writers/writers.hpp"
 #include "io/yaml/yaml.hpp"
 #include "planner/anchor.hpp"
@@ -90,7 +88,7 @@ std::string better_question(const LaunchAsked& launch, const NearestPlan& neares
     const Narrowed question = narrowed(read(launch, set), words.framework);
     const bool zero_is_open = question.scenario.training.open.contains("zero");
     for (const std::string& change : changed_keys(question.scenario, nearest.scenario))
-      if (std::find(kept.begin(), kept.end(), changed_key(change)) != kept.end() ||
+      if (std::ranges::find(kept, changed_key(change)) != kept.end() ||
           (changed_key(change).starts_with("training.") && !(zero_is_open && changed_key(change) == "training.zero")))
         set = with_later_changes(std::move(set), {change});
     static_cast<void>(narrowed(read(launch, set), words.framework));

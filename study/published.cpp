@@ -81,7 +81,7 @@ const std::vector<Published>& measured_runs() {
 }
 
 const Published* find_published(const std::vector<Published>& table, std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Published& each) { return each.name == name; });
+  const auto found = std::ranges::find_if(table, [&](const Published& each) { return each.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 
@@ -102,13 +102,13 @@ namespace {
 
 // Tables of one title are one, whatever file their rows stand in.
 void add_cells(std::vector<TableResult>& tables, const ExpectationTable& table, std::vector<Cell> cells) {
-  auto found = std::find_if(tables.begin(), tables.end(), [&](const TableResult& t) { return t.title == table.title; });
+  auto found = std::ranges::find_if(tables, [&](const TableResult& t) { return t.title == table.title; });
   if (found == tables.end()) {
     tables.push_back({table.title, table.source, table.note, {}, {}});
     found = tables.end() - 1;
   }
   for (const std::string& axis : table.box)
-    if (std::find(found->box.begin(), found->box.end(), axis) == found->box.end()) found->box.push_back(axis);
+    if (std::ranges::find(found->box, axis) == found->box.end()) found->box.push_back(axis);
   if (found->note.empty()) found->note = table.note;
   for (Cell& cell : cells)
     found->cells.push_back(std::move(cell));

@@ -13,6 +13,7 @@
 #include "calibrate/nccl_handoff.hpp"
 #include "core/check.hpp"
 #include "core/cost/buckets.hpp"
+#include "core/folds.hpp"
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/import/byte_source.hpp"
@@ -124,6 +125,41 @@ double loss_scale(const Scenario& scenario) {
   return scenario.run.loss_scale.value_or(scenario.training.precision == Precision::Fp16 ? 1024 : 1);
 }
 
+// Ops take what they took in the mean over workers and full micro-batches; what did not run keeps its price.
+void take_measured(StepCosts& costs, const Schedule& schedule, const Timeline& timeline) {
+  std::vector<std::int64_t> sums(costs.duration.size()), counts(costs.duration.size());
+  const bool last_differs = costs.duration_last != costs.duration && costs.shape.micro_batches > 1;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    const Lane& lane = schedule.positions[w % schedule.positions.size()];
+    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
+      const Op& op = lane.compute[i];
+      if (last_differs && op.kind != Kind::Update && costs.is_last(op)) continue;
+      const Span& took = timeline.workers[w].compute[i];
+      const std::size_t row = std::size_t{op.virtual_stage} * kKinds + static_cast<std::size_t>(op.kind);
+      sums[row] += (took.end - took.start).value, ++counts[row];
+    }
+  }
+  for (std::size_t row = 0; row < sums.size(); ++row)
+    if (counts[row] > 0) costs.duration[row] = Time{sums[row] / counts[row]};
+}
+
+Staging staging_of(const Scenario& scenario) {
+  return scenario.run.transport == RunTransport::Staged ? Staging::Host : Staging::None;
+}
+
+// Times of a profile are those of one arithmetic, and of one number of SMs.
+void check_one_device(const RealRun& first, const RealRun& other) {
+  if (staging_of(first.scenario()) != staging_of(other.scenario()))
+    throw InputError(other.scenario().run.place, "run.transport",
+                     "messages of some scenarios are staged and of others not; one profile holds the times of one way: "
+                     "calibrate them apart");
+  if (first.backend_name() == other.backend_name()) return;
+  throw InputError(
+      other.scenario().run.place, "run.backend",
+      fmt::format("workers are {} here and {} in {}; one profile holds the times of one: calibrate them apart",
+                  other.backend_name(), first.backend_name(), first.scenario().file));
+}
+
 }  // namespace
 
 MemoryBytes memory_bytes(const ArenaUse& use) {
@@ -164,9 +200,8 @@ RealRun::RealRun(const Scenario& asked, Ranks* ranks)
     if (std::string caution = cost.source().caution(scenario.model, samples);
         !caution.empty() && (predicted_.report.warnings.empty() || predicted_.report.warnings.back() != caution))
       predicted_.report.warnings.push_back(std::move(caution));
-  std::vector<ArenaUse> counted;
-  for (WorkerId w = 0; w < predicted_.plan.workers(); ++w)
-    counted.push_back(replayed(run_plan_, w % predicted_.plan.positions()));
+  auto counted = mapped<ArenaUse>(counted_to(predicted_.plan.workers()),
+                                  [&](WorkerId w) { return replayed(run_plan_, w % predicted_.plan.positions()); });
   set_memory(predicted_, counted);
 }
 
@@ -220,28 +255,6 @@ std::vector<WorkerResult> RealRun::run(const RunSettings& settings) const {
   return execute(run_plan_, backend_, *data_, endpoints, settings, after_step);
 }
 
-namespace {
-
-// Ops take what they took in the mean over workers and full micro-batches; what did not run keeps its price.
-void take_measured(StepCosts& costs, const Schedule& schedule, const Timeline& timeline) {
-  std::vector<std::int64_t> sums(costs.duration.size()), counts(costs.duration.size());
-  const bool last_differs = costs.duration_last != costs.duration && costs.shape.micro_batches > 1;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const Lane& lane = schedule.positions[w % schedule.positions.size()];
-    for (std::size_t i = 0; i < lane.compute.size(); ++i) {
-      const Op& op = lane.compute[i];
-      if (last_differs && op.kind != Kind::Update && costs.is_last(op)) continue;
-      const Span& took = timeline.workers[w].compute[i];
-      const std::size_t row = std::size_t{op.virtual_stage} * kKinds + static_cast<std::size_t>(op.kind);
-      sums[row] += (took.end - took.start).value, ++counts[row];
-    }
-  }
-  for (std::size_t row = 0; row < sums.size(); ++row)
-    if (counts[row] > 0) costs.duration[row] = Time{sums[row] / counts[row]};
-}
-
-}  // namespace
-
 Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTimes& times) const {
   Answer answer = predicted_;
   answer.timeline = timeline_of(results, times.median_step);
@@ -255,9 +268,7 @@ Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTim
   answer.memory.rooms.clear();
   answer.report = summarize(answer.timeline, answer.schedule, answer.plan, answer.costs, answer.memory, *scenario_, {});
   answer.report.mfu.reset(), answer.report.hfu.reset();
-  std::vector<ArenaUse> measured;
-  for (const WorkerResult& worker : results)
-    measured.push_back(worker.memory);
+  auto measured = mapped<ArenaUse>(results, &WorkerResult::memory);
   set_memory(answer, measured);
   for (StageReport& stage : answer.report.stages)
     stage.need = taken(stage.memory.bytes, answer.memory.capacity);
@@ -270,27 +281,6 @@ Answer RealRun::measured(const std::vector<WorkerResult>& results, const StepTim
   if (ranks_ != nullptr && ranks_->machines() > 1) answer.report.provenance.push_back(ranks_->clocks());
   return answer;
 }
-
-namespace {
-
-Staging staging_of(const Scenario& scenario) {
-  return scenario.run.transport == RunTransport::Staged ? Staging::Host : Staging::None;
-}
-
-// Times of a profile are those of one arithmetic, and of one number of SMs.
-void check_one_device(const RealRun& first, const RealRun& other) {
-  if (staging_of(first.scenario()) != staging_of(other.scenario()))
-    throw InputError(other.scenario().run.place, "run.transport",
-                     "messages of some scenarios are staged and of others not; one profile holds the times of one way: "
-                     "calibrate them apart");
-  if (first.backend_name() == other.backend_name()) return;
-  throw InputError(
-      other.scenario().run.place, "run.backend",
-      fmt::format("workers are {} here and {} in {}; one profile holds the times of one: calibrate them apart",
-                  other.backend_name(), first.backend_name(), first.scenario().file));
-}
-
-}  // namespace
 
 MachineProfile calibrated(const std::vector<const RealRun*>& runs, double seconds, const std::string& name) {
   std::vector<CalibrationRun> measured;
@@ -336,8 +326,8 @@ Scenario with_a_peak(Scenario scenario) {
   const Precision precision = scenario.training.precision;
   each_device(scenario.cluster, [&](Device& device) {
     if (device.peak.empty() || device.peak.contains(precision)) return;
-    const auto largest = std::max_element(device.peak.begin(), device.peak.end(),
-                                          [](const auto& a, const auto& b) { return a.second.value < b.second.value; });
+    const auto largest = std::ranges::max_element(
+        device.peak, [](const auto& a, const auto& b) { return a.second.value < b.second.value; });
     device.peak[precision] = largest->second;
   });
   return scenario;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <list>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -16,7 +15,6 @@
 #include "core/question/profile.hpp"
 #include "io/console.hpp"
 #include "io/read/read_file.hpp"
-#include "io/read/read_scenario.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/html_page.hpp"
@@ -42,7 +40,7 @@ const Row* counted(const std::vector<Row>& rows, const std::string& scenario) {
 std::vector<std::string> names_in_order(const std::vector<Row>& rows) {
   std::vector<std::string> names;
   for (const Row& row : rows)
-    if (std::find(names.begin(), names.end(), row.scenario) == names.end()) names.push_back(row.scenario);
+    if (std::ranges::find(names, row.scenario) == names.end()) names.push_back(row.scenario);
   return names;
 }
 
@@ -59,7 +57,7 @@ StudySummary summary(const std::vector<Row>& rows) {
     const Row* const row = counted(rows, name);
     if (row == nullptr) {
       const bool failed =
-          std::all_of(rows.begin(), rows.end(), [&](const Row& r) { return r.scenario != name || !r.failed.empty(); });
+          std::ranges::all_of(rows, [&](const Row& r) { return r.scenario != name || !r.failed.empty(); });
       ++(failed ? s.failed : s.withheld);
       continue;
     }
@@ -95,8 +93,8 @@ std::vector<Best> best_of_groups(const std::vector<Row>& rows) {
     if (members.size() < 2) continue;
     const Row* const predicted = *std::min_element(
         members.begin(), members.end(), [](const Row* a, const Row* b) { return a->predicted < b->predicted; });
-    const Row* const measured = *std::min_element(members.begin(), members.end(),
-                                                  [](const Row* a, const Row* b) { return a->median < b->median; });
+    const Row* const measured =
+        *std::ranges::min_element(members, [](const Row* a, const Row* b) { return a->median < b->median; });
     list.push_back({group, predicted->scenario, measured->scenario, members.size(),
                     static_cast<double>(predicted->median.value) / static_cast<double>(measured->median.value) - 1});
   }

@@ -86,6 +86,23 @@ int number_of(const Environment& variables, const char* name, int otherwise) {
   return value > 0 ? value : otherwise;
 }
 
+// Rank 0's view of the others.
+struct Others {
+  explicit Others(int size) : heard(at(size), Clock::now()), ended(heard.size()) { ended[0] = true; }
+  bool all_ended() const {
+    return std::ranges::all_of(ended, [](bool each) { return each; });
+  }
+  std::string silent() const {
+    for (std::size_t r = 1; r < heard.size(); ++r)
+      if (!ended[r] && Clock::now() - heard[r] > kPatience)
+        return fmt::format("rank {} has not been heard of for {} s", r, kPatience.count());
+    return "";
+  }
+
+  std::vector<Clock::time_point> heard;
+  std::vector<bool> ended;
+};
+
 }  // namespace
 
 std::optional<Launch> sweep_launch(const Environment& variables) {
@@ -123,10 +140,10 @@ class SweepRanks::State : public FrameReader {
 
   void begin(const FrameHeader& header) override {
     if (header.bytes < 0 || header.bytes > kLargestFrame) throw std::runtime_error("a message of no possible size");
-    body_.resize(static_cast<std::size_t>(header.bytes));
+    body_.resize(at(header.bytes));
   }
   std::span<std::byte> room(const FrameHeader&, std::int64_t have) override {
-    return std::span(body_).subspan(static_cast<std::size_t>(have));
+    return std::span(body_).subspan(at(have));
   }
   void end(const FrameHeader& header) override { frames_.push_back({header.kind, header.from, std::move(body_)}); }
   void gone(int rank, const std::string& why) override { gone_ = fmt::format("rank {} is gone ({})", rank, why); }
@@ -216,29 +233,6 @@ class SweepRanks::State : public FrameReader {
   std::jthread listener_;
 };
 
-namespace {
-
-// Rank 0's view of the others.
-struct Others {
-  explicit Others(int size) : heard(static_cast<std::size_t>(size), Clock::now()), ended(heard.size()) {
-    ended[0] = true;
-  }
-  bool all_ended() const {
-    return std::all_of(ended.begin(), ended.end(), [](bool each) { return each; });
-  }
-  std::string silent() const {
-    for (std::size_t r = 1; r < heard.size(); ++r)
-      if (!ended[r] && Clock::now() - heard[r] > kPatience)
-        return fmt::format("rank {} has not been heard of for {} s", r, kPatience.count());
-    return "";
-  }
-
-  std::vector<Clock::time_point> heard;
-  std::vector<bool> ended;
-};
-
-}  // namespace
-
 SweepRanks::SweepRanks(const Launch& launch) : state_(std::make_unique<State>(launch)) {}
 SweepRanks::~SweepRanks() {
   if (state_->left()) return;
@@ -262,7 +256,7 @@ void SweepRanks::serve(const SweepOptions& options, const std::string& identity)
     if (!std::exchange(stopped, true)) state_->post_all(kStop);
   };
   const auto take = [&](State::Frame& frame) {
-    const auto r = static_cast<std::size_t>(frame.from);
+    const auto r = at(frame.from);
     others.heard[r] = Clock::now();
     if (frame.kind == kAsk) {
       const bool same = BytesIn(frame.body).text() == identity;

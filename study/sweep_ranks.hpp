@@ -11,7 +11,6 @@
 // given up after a minute.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>

@@ -34,7 +34,7 @@ bool all_measured(const Answer& answer) {
 
 std::string in_words(const Answer& answer, const SpeedRange& range) {
   const auto& causes = range.causes;
-  const auto next = std::find_if(causes.begin(), causes.end(), [](const RangeCause& c) { return !c.measure.empty(); });
+  const auto next = std::ranges::find_if(causes, [](const RangeCause& c) { return !c.measure.empty(); });
   if (next == causes.end()) return "nothing is left to measure";
   return fmt::format("{}{}, by {}: the step of {}, {}, would have {}",
                      all_measured(answer) ? "every operation is measured; the least sure: " : "", next->what,

@@ -39,7 +39,7 @@ Magnitude product(const Comparison& comparison, const std::vector<Comparison::Te
 
 bool Comparison::asks_for(const std::function<bool(const std::string& key)>& wanted) const {
   const auto any = [&](const std::vector<Term>& terms) {
-    return std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return !term.number && wanted(term.key); });
+    return std::ranges::any_of(terms, [&](const Term& term) { return !term.number && wanted(term.key); });
   };
   return any(left) || any(right);
 }

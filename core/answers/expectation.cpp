@@ -36,9 +36,9 @@ Bytes memory_part(const MemoryBytes& bytes, std::string_view part) {
   if (part == "training_state" || part == "held")
     return state;  // held: with what a framework holds, in planner/figures.cpp
   if (part == "activations") return bytes.total() - state - bytes.reserve;
-  const auto found = std::find(kMemoryCategories.begin(), kMemoryCategories.end(), part);
+  const auto found = std::ranges::find(kMemoryCategories, part);
   PP_CHECK(found != kMemoryCategories.end());
-  return category(bytes, static_cast<std::size_t>(found - kMemoryCategories.begin()));
+  return category(bytes, at(found - kMemoryCategories.begin()));
 }
 
 // tau-b = (concordant - discordant) / sqrt((pairs - ties in a) (pairs - ties in b))

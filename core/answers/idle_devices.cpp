@@ -33,6 +33,16 @@ bool uses_all(const Plan& plan, const Cluster& cluster, std::int64_t nodes) {
   return plan.global_batch_size % (devices / pipeline * share_of_copy(plan)) == 0;
 }
 
+std::string in_words(const FullUse& use) {
+  if (!use.batch && !use.nodes) return "";
+  std::string words = "; the same pipeline uses all ";
+  if (use.batch) words += "with a global batch of " + std::to_string(*use.batch);
+  if (use.nodes)
+    words += std::string(use.batch ? ", or " : "") + "on " + std::to_string(*use.nodes) +
+             (*use.nodes == 1 ? " node" : " nodes");
+  return words;
+}
+
 }  // namespace
 
 FullUse nearest_full_use(const Plan& plan, const Cluster& cluster) {
@@ -48,20 +58,6 @@ FullUse nearest_full_use(const Plan& plan, const Cluster& cluster) {
       if (!use.nodes && uses_all(plan, cluster, nodes)) use.nodes = nodes;
   return use;
 }
-
-namespace {
-
-std::string in_words(const FullUse& use) {
-  if (!use.batch && !use.nodes) return "";
-  std::string words = "; the same pipeline uses all ";
-  if (use.batch) words += "with a global batch of " + std::to_string(*use.batch);
-  if (use.nodes)
-    words += std::string(use.batch ? ", or " : "") + "on " + std::to_string(*use.nodes) +
-             (*use.nodes == 1 ? " node" : " nodes");
-  return words;
-}
-
-}  // namespace
 
 std::string idle_devices_in_words(const Plan& plan, const Cluster& cluster) {
   const IdleDevices idle = idle_devices(plan, cluster);

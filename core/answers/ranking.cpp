@@ -88,7 +88,7 @@ std::string recompute_in_words(const Plan& plan) {
 }
 
 std::string in_words(const std::vector<Recompute>& recompute) {
-  if (std::adjacent_find(recompute.begin(), recompute.end(), std::not_equal_to<>()) == recompute.end())
+  if (std::ranges::adjacent_find(recompute, std::not_equal_to<>()) == recompute.end())
     return "recompute " + std::string(word(recompute.empty() ? Recompute::None : recompute.front()));
   std::string text = "recompute";
   for (std::size_t begin = 0; begin < recompute.size();) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/folds.hpp"
 #include "core/model/flops.hpp"
 
 namespace pipewright::core {
@@ -20,20 +21,20 @@ std::vector<std::size_t> first_transfers(const Timeline& timeline) {
 // FLOPs of one sample that the layer's backward repeats.
 double repeated(const Scenario& scenario, const Plan& plan, StageId stage, LayerId id) {
   const Model& model = scenario.model;
-  const Layer& layer = model.layers[static_cast<std::size_t>(id)];
-  const Recompute kind = plan.recompute[static_cast<std::size_t>(stage)];
+  const Layer& layer = model.layers[at(id)];
+  const Recompute kind = plan.recompute[stage];
   const double whole = layer.flops->value / static_cast<double>(model.batch);
   if (kind == Recompute::Full) return whole;
   if (plan.rebuilds(stage, id, model)) {
     if (layer.work < 0 || !scenario.training.checkpoint_early_stop) return whole;
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    const Work& work = model.works[at(layer.work)];
     double left = 0;
     for (std::size_t i = repeated_until_read(work); i < work.operators.size(); ++i)
       if (work.operators[i].product) left += work.operators[i].forward_flops;
     return std::max(0.0, whole - left);
   }
   if (kind != Recompute::Selective || layer.work < 0) return 0;
-  const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+  const Work& work = model.works[at(layer.work)];
   const Modules modules = scenario.plan.recompute_modules;
   const std::size_t end = !modules.has(Module::Operators)           ? work.operators.size()
                           : scenario.training.checkpoint_early_stop ? repeated_until_read(work)
@@ -52,16 +53,14 @@ double repeated(const Scenario& scenario, const Plan& plan, StageId stage, Layer
 
 const StageReport* fullest(const Report& report) {
   const auto left = [](const StageReport& stage) { return stage.need.capacity - stage.need.to_fit; };
-  const auto least = std::min_element(report.stages.begin(), report.stages.end(),
-                                      [&](const auto& a, const auto& b) { return left(a) < left(b); });
+  const auto least =
+      std::ranges::min_element(report.stages, [&](const auto& a, const auto& b) { return left(a) < left(b); });
   return least == report.stages.end() ? nullptr : &*least;
 }
 
 double fit_probability(const Report& report) {
-  double least = 1;
-  for (const StageReport& stage : report.stages)
-    least = std::min(least, fit_probability(stage.need));
-  return least;
+  return least_over<double>(
+      report.stages, [&](const StageReport& stage) { return fit_probability(stage.need); }, 1);
 }
 
 // From the copies that were simulated back to all: see core/cost/fold.hpp.
@@ -114,7 +113,7 @@ std::optional<double> hardware_flop_utilization(const Scenario& scenario, const 
   double forward = 0, again = 0;
   for (VirtualStageId v = 0; v < std::ssize(plan.layers); ++v)
     for (LayerId id = plan.layers[v].begin; id < plan.layers[v].end; ++id) {
-      const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+      const Layer& layer = model.layers[at(id)];
       if (!layer.flops) return std::nullopt;
       forward += layer.flops->value / static_cast<double>(model.batch);
       again += repeated(scenario, plan, plan.stage_of(static_cast<VirtualStageId>(v)), id);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/cost/memory_model.hpp"
@@ -175,9 +174,7 @@ struct Answer {
 
   // The worker of `timeline` that runs as this worker of the plan does, and its times.
   WorkerId simulated(WorkerId worker) const { return simulated_worker(costs.fold.get(), worker, plan.positions()); }
-  const LaneTimes& times(WorkerId worker) const {
-    return timeline.workers[static_cast<std::size_t>(simulated(worker))];
-  }
+  const LaneTimes& times(WorkerId worker) const { return timeline.workers[at(simulated(worker))]; }
 
   // Defined in the .cpp: compiled once, not in each file that includes this.
   Answer();

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 
+#include "core/ids.hpp"
+
 namespace pipewright::core {
 
 const SweepFigureName* find_sweep_figure(std::string_view name) {
-  const auto* found = std::find_if(kSweepFigures.begin(), kSweepFigures.end(),
-                                   [&](const SweepFigureName& each) { return each.name == name; });
+  const auto* found =
+      std::ranges::find_if(kSweepFigures, [&](const SweepFigureName& each) { return each.name == name; });
   return found == kSweepFigures.end() ? nullptr : found;
 }
 
 const SweepFigureName& name_of(SweepFigure figure) {
-  const auto* found = std::find_if(kSweepFigures.begin(), kSweepFigures.end(),
-                                   [&](const SweepFigureName& each) { return each.figure == figure; });
+  const auto* found =
+      std::ranges::find_if(kSweepFigures, [&](const SweepFigureName& each) { return each.figure == figure; });
   PP_CHECK(found != kSweepFigures.end());
   return *found;
 }
@@ -29,12 +31,12 @@ std::int64_t SweepQuestion::points() const {
 }
 
 std::size_t SweepQuestion::variant(std::int64_t point) const {
-  return static_cast<std::size_t>(point / combinations());
+  return at(point / combinations());
 }
 
 std::vector<std::size_t> SweepQuestion::values(std::int64_t point) const {
   std::vector<std::size_t> chosen(axes.size());
-  auto rest = static_cast<std::size_t>(point % combinations());
+  auto rest = at(point % combinations());
   for (std::size_t i = axes.size(); i-- > 0;) {
     chosen[i] = rest % axes[i].texts.size();
     rest /= axes[i].texts.size();
@@ -100,11 +102,10 @@ namespace {
 // place of the grid; where there is one variant only, with the first row that has figures.
 void compare_with_baseline(Sweep& sweep) {
   const auto row_of = [&](std::int64_t point) -> const SweepRow* {
-    const auto found = std::lower_bound(sweep.rows.begin(), sweep.rows.end(), point,
-                                        [](const SweepRow& row, std::int64_t sought) { return row.point < sought; });
+    const auto found = std::ranges::lower_bound(sweep.rows, point, {}, &SweepRow::point);
     return found == sweep.rows.end() || found->point != point ? nullptr : &*found;
   };
-  const auto first = std::find_if(sweep.rows.begin(), sweep.rows.end(), [](const auto& r) { return r.has_figures(); });
+  const auto first = std::ranges::find_if(sweep.rows, [](const auto& r) { return r.has_figures(); });
   const SweepRow* only = first == sweep.rows.end() ? nullptr : &*first;
   const bool variants = sweep.question.variants.size() > 1;
   for (SweepRow& row : sweep.rows) {
@@ -119,8 +120,7 @@ void compare_with_baseline(Sweep& sweep) {
 
 Sweep swept(const SweepQuestion& question, std::vector<SweepFinding> findings, std::int64_t asked,
             const SweepShard& shard) {
-  std::sort(findings.begin(), findings.end(),
-            [](const SweepFinding& a, const SweepFinding& b) { return a.point < b.point; });
+  std::ranges::sort(findings, [](const SweepFinding& a, const SweepFinding& b) { return a.point < b.point; });
   Sweep result;
   result.question = question;
   result.shard = shard;

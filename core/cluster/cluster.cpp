@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/folds.hpp"
+
 namespace pipewright::core {
 namespace {
 
 double interpolated(const std::vector<std::pair<double, double>>& curve, double work) {
-  const auto above = std::upper_bound(curve.begin(), curve.end(), work,
-                                      [](double value, const auto& point) { return value < point.first; });
+  const auto above = std::ranges::upper_bound(curve, work, {}, &std::pair<double, double>::first);
   if (above == curve.begin()) return curve.front().second;
   if (above == curve.end()) return curve.back().second;
   const auto& [low, low_share] = *(above - 1);
@@ -19,7 +20,7 @@ double interpolated(const std::vector<std::pair<double, double>>& curve, double 
 }  // namespace
 
 int Cluster::nodes_of(int device_class) const {
-  if (device_class > 0) return others[static_cast<std::size_t>(device_class) - 1].nodes;
+  if (device_class > 0) return others[at(device_class) - 1].nodes;
   int first = nodes;
   for (const DeviceClass& other : others)
     first -= other.nodes;
@@ -27,10 +28,7 @@ int Cluster::nodes_of(int device_class) const {
 }
 
 int Cluster::first_node_of(int device_class) const {
-  int node = 0;
-  for (int before = 0; before < device_class; ++before)
-    node += nodes_of(before);
-  return node;
+  return sum_over<int>(counted_to(device_class), [&](int before) { return nodes_of(before); });
 }
 
 int Cluster::class_of(DeviceId id) const {
@@ -41,7 +39,7 @@ int Cluster::class_of(DeviceId id) const {
 }
 
 const Device& Cluster::device_of(int device_class) const {
-  return device_class == 0 ? device : others[static_cast<std::size_t>(device_class) - 1].device;
+  return device_class == 0 ? device : others[at(device_class) - 1].device;
 }
 
 std::string Cluster::devices_in_words() const {

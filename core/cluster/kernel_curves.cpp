@@ -6,6 +6,8 @@
 #include <limits>
 #include <span>
 
+#include "core/ids.hpp"
+
 namespace pipewright::core {
 namespace {
 
@@ -81,12 +83,12 @@ ProductShape direct_product(const ConvolutionShape& shape, PassKind pass, double
 
 const char* in_words(Provenance provenance) {
   constexpr const char* kWords[] = {"assumed", "published", "measured"};
-  return kWords[static_cast<std::size_t>(provenance)];
+  return kWords[at(provenance)];
 }
 
 const char* in_words(AttentionKernelName name) {
   constexpr const char* kWords[] = {"fa2", "fa3", "cudnn"};
-  return kWords[static_cast<std::size_t>(name)];
+  return kWords[at(name)];
 }
 
 double product_us(const ProductCurve& curve, const DeviceRates& rates, const ProductShape& shape, double value_bytes,

@@ -85,8 +85,8 @@ const MeasuredSeries* find_series(const MeasuredDevice& device, const MeasuredQu
   const MeasuredSeries* const found = find(q.precision);
   if (found != nullptr || q.precision != Precision::Tf32) return found;
   const MeasuredSeries* const single = find(Precision::Fp32);
-  const bool moves = single != nullptr && std::all_of(single->sizes.begin(), single->sizes.end(),
-                                                      [](const MeasuredSize& m) { return m.size.depth == 0; });
+  const bool moves =
+      single != nullptr && std::ranges::all_of(single->sizes, [](const MeasuredSize& m) { return m.size.depth == 0; });
   return moves ? single : nullptr;
 }
 

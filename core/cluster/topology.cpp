@@ -1,7 +1,8 @@
 #include "core/cluster/topology.hpp"
 
-#include <algorithm>
 #include <cmath>
+
+#include "core/folds.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -162,11 +163,7 @@ Link Topology::link(int link) const {
 }
 
 std::vector<Link> Topology::links() const {
-  std::vector<Link> all;
-  all.reserve(static_cast<std::size_t>(link_count()));
-  for (int i = 0; i < link_count(); ++i)
-    all.push_back(link(i));
-  return all;
+  return mapped<Link>(counted_to(link_count()), [&](int i) { return link(i); });
 }
 
 Topology::Way Topology::way(DeviceId from, DeviceId to) const {

@@ -19,8 +19,7 @@ constexpr std::array<std::string_view, 18> kRowByRow = {
 
 std::int64_t tokens_of(const Model& model) {
   for (const Layer& layer : model.layers)
-    if (const Program* program =
-            layer.work < 0 ? nullptr : model.works[static_cast<std::size_t>(layer.work)].program.get())
+    if (const Program* program = layer.work < 0 ? nullptr : model.works[at(layer.work)].program.get())
       for (const ProgramStep& step : program->steps)
         if (const auto* core = std::get_if<AttentionCore>(&step.spec)) return core->queries;
   return 0;
@@ -40,7 +39,7 @@ Program of_part(Program program, const Layer& layer, std::int64_t tokens, int pa
   };
   std::vector<char> losses(program.tensors.size());
   for (ProgramStep& step : program.steps) {
-    losses[static_cast<std::size_t>(step.output)] = step.operation == "cross_entropy";
+    losses[at(step.output)] = step.operation == "cross_entropy";
     if (auto* core = std::get_if<AttentionCore>(&step.spec)) {
       if (core->queries != tokens || core->keys != tokens)
         refuse("its attention is not over the " + std::to_string(tokens) + " tokens of the sequence");
@@ -71,28 +70,24 @@ Program of_device(const Program& whole, int devices) {
   for (std::size_t t = 0; t < made.size(); ++t)
     made[t] = static_cast<std::int32_t>(t);
   const auto exchange = [&](std::int32_t from, bool back) {
-    program.tensors.push_back(whole.tensors[static_cast<std::size_t>(from)]);
+    program.tensors.push_back(whole.tensors[at(from)]);
     const auto to = static_cast<std::int32_t>(program.tensors.size()) - 1;
     program.steps.push_back({"exchange", {from}, to, RowExchange{experts, devices, back}});
     return to;
   };
   for (ProgramStep step : whole.steps) {
-    if (step.operation == "combine") made[static_cast<std::size_t>(step.inputs[0])] = exchange(step.inputs[0], true);
+    if (step.operation == "combine") made[at(step.inputs[0])] = exchange(step.inputs[0], true);
     for (std::int32_t& input : step.inputs)
-      input = made[static_cast<std::size_t>(input)];
+      input = made[at(input)];
     if (auto* linear = std::get_if<GroupedLinear>(&step.spec)) linear->groups /= devices;
     const auto* const rows = std::get_if<ExpertRows>(&step.spec);
     program.steps.push_back(step);
     if (rows == nullptr || step.operation != "dispatch") continue;
     experts = rows->experts;
-    made[static_cast<std::size_t>(step.output)] = exchange(step.output, false);
+    made[at(step.output)] = exchange(step.output, false);
   }
   return program;
 }
-
-}  // namespace
-
-namespace {
 
 Model cut_up(const Model& model, int parts, const Cut& cut) {
   Model of_each = model;
@@ -100,7 +95,7 @@ Model cut_up(const Model& model, int parts, const Cut& cut) {
   std::vector<char> done(model.works.size());
   for (const Layer& layer : model.layers) {
     if (layer.work < 0) continue;
-    const auto work = static_cast<std::size_t>(layer.work);
+    const auto work = at(layer.work);
     const Program* const program = model.works[work].program.get();
     if (program == nullptr || std::exchange(done[work], 1) != 0) continue;
     of_each.works[work].program = SharedProgram(of_part(*program, layer, tokens, parts, cut));

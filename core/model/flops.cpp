@@ -36,7 +36,7 @@ double counted(const Operator& op, const FlopConvention& convention) {
 FlopCount count_of(const Work& work, const FlopConvention& convention) {
   FlopCount count;
   for (const Operator& op : work.operators) {
-    double& kind = count.by_kind[static_cast<std::size_t>(op.kind)];
+    double& kind = count.by_kind[at(op.kind)];
     if (!op.product) {
       kind += op.forward_flops;
       continue;
@@ -61,7 +61,7 @@ FlopCount flop_count(const Model& model, const FlopConvention& convention) {
   FlopCount sum;
   for (const Layer& layer : model.layers) {
     if (layer.work >= 0) {
-      ++users[static_cast<std::size_t>(layer.work)];
+      ++users[at(layer.work)];
     } else if (layer.flops) {
       const double forward = layer.flops->value / static_cast<double>(model.batch);
       sum.forward += forward;
@@ -79,7 +79,7 @@ FlopCount flop_count(const Model& model, const FlopConvention& convention) {
 }
 
 double forward_passes(const Model& model) {
-  if (std::none_of(model.works.begin(), model.works.end(), [](const Work& work) { return work.frozen; })) return 3;
+  if (std::ranges::none_of(model.works, [](const Work& work) { return work.frozen; })) return 3;
   const FlopCount count = flop_count(model);
   return count.forward > 0 ? count.training() / count.forward : 3;
 }
@@ -91,7 +91,7 @@ std::int64_t active_parameters(const Model& model) {
       sum = checked_sum(sum, layer.parameters, "the parameters");
       continue;
     }
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    const Work& work = model.works[at(layer.work)];
     sum = checked_sum(sum, work.parameters, "the parameters");
     for (const Operator& op : work.operators)
       sum -= op.idle_parameters;

@@ -5,9 +5,9 @@
 #include <functional>
 #include <numeric>
 #include <queue>
-#include <utility>
 
 #include "core/divisors.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -26,7 +26,7 @@ std::vector<LayerId> last_users(const Model& model) {
 // Walks back along inputs that never became ready; each of those has such an input itself, so the walk must meet a
 // layer twice, and what lies between the two visits is a cycle.
 [[noreturn]] void refuse_cycle(const std::vector<Layer>& layers, const std::vector<bool>& done) {
-  const std::size_t start = static_cast<std::size_t>(std::find(done.begin(), done.end(), false) - done.begin());
+  const std::size_t start = static_cast<std::size_t>(std::ranges::find(done, false) - done.begin());
   std::vector<std::size_t> path;
   std::vector<int> visit(layers.size(), -1);
   std::size_t at = start;
@@ -35,7 +35,7 @@ std::vector<LayerId> last_users(const Model& model) {
     path.push_back(at);
     const auto& inputs = layers[at].inputs;
     at = static_cast<std::size_t>(
-        *std::find_if(inputs.begin(), inputs.end(), [&](LayerId i) { return !done[static_cast<std::size_t>(i)]; }));
+        *std::ranges::find_if(inputs, [&](LayerId i) { return !done[static_cast<std::size_t>(i)]; }));
   }
   constexpr std::size_t most_named = 8;  // a cycle through thousands of layers still gives a readable line
   std::string names = "\"" + layers[at].name + "\"";
@@ -47,30 +47,72 @@ std::vector<LayerId> last_users(const Model& model) {
   throw InputError(layers[at].place, "inputs: cycle: " + names + "; remove one of these inputs");
 }
 
+Bytes whole_bytes(double bytes) {
+  return {rounded(std::ceil(bytes - 1e-6), "a tensor's size")};  // sums of thirds may be a hair too large
+}
+
+// Which layers' outputs are kept for the backward of one of their users.
+std::vector<char> kept_by_users(const Model& model) {
+  std::vector<char> kept(model.layers.size(), 0);
+  for (const Layer& layer : model.layers) {
+    const Work* work = layer.work < 0 ? nullptr : &model.works[static_cast<std::size_t>(layer.work)];
+    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
+      if (!work || i >= work->keeps_input.size() || work->keeps_input[i])
+        kept[static_cast<std::size_t>(layer.inputs[i])] = 1;
+  }
+  return kept;
+}
+
+// `asked`: where plan.tensor_parallel is given; "": at the layer that refuses it.
+void check_split(const Model& model, int degree, const Place& asked) {
+  std::int64_t common = 0;  // of what layers are split into
+  const auto refuse = [&](const Place& place, std::string text) {
+    throw InputError(asked.file.empty() ? place : asked, "plan.tensor_parallel",
+                     std::to_string(degree) + " " + std::move(text));
+  };
+  bool any = false;
+  for (const Layer& layer : model.layers) {
+    if (layer.work < 0)
+      refuse(layer.place,
+             "cannot divide layer \"" + layer.name + "\", whose figures are stated; use a model family, or 1");
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    any = any || work.shards > 0 || work.split_vocabulary;
+    common = std::gcd(common, work.shards);
+  }
+  for (const Layer& layer : model.layers) {
+    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    if (work.shards > 0 && work.shards % degree != 0)
+      refuse(layer.place,
+             "does not divide layer \"" + layer.name + "\", which is split " + std::to_string(work.shards) +
+                 " ways at most (the common divisor of its heads, key heads, groups and inner features" +
+                 (work.frozen ? ", and of the rank of its adapters" : "") + "); use " + divisors_in_words(common));
+  }
+  if (!any)
+    refuse(model.place, "divides attention and feed-forwards, and model \"" + model.name + "\" has none; use 1");
+}
+
 }  // namespace
 
 bool has_any(const Model& model, Modules modules) {
-  return std::any_of(model.works.begin(), model.works.end(), [&](const Work& work) {
+  return std::ranges::any_of(model.works, [&](const Work& work) {
     if (modules.has(Module::Operators)) return !work.replay.empty();
-    return std::any_of(work.operators.begin(), work.operators.end(),
-                       [&](const Operator& op) { return rebuilt_with(op, modules); });
+    return std::ranges::any_of(work.operators, [&](const Operator& op) { return rebuilt_with(op, modules); });
   });
 }
 
 bool drops_any(const Model& model, Modules modules) {
   if (modules.has(Module::Operators)) return has_any(model, modules);
-  return std::any_of(model.works.begin(), model.works.end(),
-                     [&](const Work& work) { return !(work.kept == kept_without(work, modules)); });
+  return std::ranges::any_of(model.works,
+                             [&](const Work& work) { return !(work.kept == kept_without(work, modules)); });
 }
 
 bool has_experts(const Model& model) {
-  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) { return work.expert_layers > 0; });
+  return std::ranges::any_of(model.works, [](const Work& work) { return work.expert_layers > 0; });
 }
 
 bool has_shared_experts(const Model& model) {
-  return std::any_of(model.works.begin(), model.works.end(), [](const Work& work) {
-    return std::any_of(work.operators.begin(), work.operators.end(), of_shared_expert);
-  });
+  return std::ranges::any_of(model.works,
+                             [](const Work& work) { return std::ranges::any_of(work.operators, of_shared_expert); });
 }
 
 bool has_shareable_sequences(const Model& model) {
@@ -167,10 +209,7 @@ Model as_given(const Model& model) {
 }
 
 std::vector<Bytes> bytes_over_cuts(const Model& model) {
-  std::vector<Bytes> tensor;
-  tensor.reserve(model.layers.size());
-  for (const Layer& layer : model.layers)
-    tensor.push_back(layer.activation);
+  auto tensor = mapped<Bytes>(model.layers, &Layer::activation);
   return bytes_over_cuts(model, tensor);
 }
 
@@ -192,54 +231,6 @@ std::vector<Bytes> bytes_over_cuts(const Model& model, const std::vector<Bytes>&
   }
   return over;
 }
-
-namespace {
-
-Bytes whole_bytes(double bytes) {
-  return {rounded(std::ceil(bytes - 1e-6), "a tensor's size")};  // sums of thirds may be a hair too large
-}
-
-// Which layers' outputs are kept for the backward of one of their users.
-std::vector<char> kept_by_users(const Model& model) {
-  std::vector<char> kept(model.layers.size(), 0);
-  for (const Layer& layer : model.layers) {
-    const Work* work = layer.work < 0 ? nullptr : &model.works[static_cast<std::size_t>(layer.work)];
-    for (std::size_t i = 0; i < layer.inputs.size(); ++i)
-      if (!work || i >= work->keeps_input.size() || work->keeps_input[i])
-        kept[static_cast<std::size_t>(layer.inputs[i])] = 1;
-  }
-  return kept;
-}
-
-// `asked`: where plan.tensor_parallel is given; "": at the layer that refuses it.
-void check_split(const Model& model, int degree, const Place& asked) {
-  std::int64_t common = 0;  // of what layers are split into
-  const auto refuse = [&](const Place& place, std::string text) {
-    throw InputError(asked.file.empty() ? place : asked, "plan.tensor_parallel",
-                     std::to_string(degree) + " " + std::move(text));
-  };
-  bool any = false;
-  for (const Layer& layer : model.layers) {
-    if (layer.work < 0)
-      refuse(layer.place,
-             "cannot divide layer \"" + layer.name + "\", whose figures are stated; use a model family, or 1");
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    any = any || work.shards > 0 || work.split_vocabulary;
-    common = std::gcd(common, work.shards);
-  }
-  for (const Layer& layer : model.layers) {
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    if (work.shards > 0 && work.shards % degree != 0)
-      refuse(layer.place,
-             "does not divide layer \"" + layer.name + "\", which is split " + std::to_string(work.shards) +
-                 " ways at most (the common divisor of its heads, key heads, groups and inner features" +
-                 (work.frozen ? ", and of the rank of its adapters" : "") + "); use " + divisors_in_words(common));
-  }
-  if (!any)
-    refuse(model.place, "divides attention and feed-forwards, and model \"" + model.name + "\" has none; use 1");
-}
-
-}  // namespace
 
 void settle(Model& model, Bytes per_value, TensorParallel split, const Place& asked) {
   if (split.degree > 1) check_split(model, split.degree, asked);

@@ -38,7 +38,6 @@
 #include "core/model/layer_builder.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/model/layer_rules.hpp"
 

@@ -28,12 +28,9 @@
 // A tensor that needs no gradient (the model's own input) has no input gradient: the first convolution has none.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -1,5 +1,4 @@
 // Operators whose time is the bytes they move. Formulas with worked numbers: layer_builder.cpp
-#include <algorithm>
 
 #include "core/model/layer_rules.hpp"
 

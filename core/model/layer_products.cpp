@@ -46,6 +46,30 @@ AttentionShape size_of(const AttentionCore& core) {
           .causal = core.causal};
 }
 
+// Of a product that a tensor-parallel group divides: its output once forwards, its input once backwards.
+void add_reductions(Work& work, Module module, const Amount& x, const Amount& y) {
+  work.reduced_forward += y, ++work.reductions_forward;
+  Work::Reductions& within = work.reduced_within[static_cast<std::size_t>(module)];
+  within.bytes += y, ++within.times;
+  work.reduced_backward += x, ++work.reductions_backward;
+}
+
+std::string_view name_of_activation(const Experts& spec) {
+  PP_CHECK(!(spec.squared && spec.gated));
+  if (spec.squared) return "relu2";
+  return spec.gated && spec.activation == Activation::Gelu ? "gelu_gate" : name_of(spec.activation);
+}
+
+// Between an expert's products: it reads what the first one opened, and is multiplied by a gate, or by itself.
+void set_activation(Operator& act, const Experts& spec, const Amount& opened, const Amount& inner) {
+  const PointwiseFlops flops = pointwise(spec.activation);
+  const bool multiplied = spec.gated || spec.squared;
+  act.divided = act.expert = true;
+  act.forward_flops = (flops.forward + (multiplied ? 1 : 0)) * inner.sharded_values;
+  act.input_flops = (flops.backward + (multiplied ? 2 : 0)) * inner.sharded_values;
+  act.forward_bytes = opened + inner, act.input_bytes = 2.0 * opened + inner;
+}
+
 }  // namespace
 
 LayerBuilder::Value LayerBuilder::conv2d(Value x, const Conv2d& conv) {
@@ -287,34 +311,6 @@ LayerBuilder::Value LayerBuilder::router(Value x, std::int64_t experts) {
   need_rank(shape(x), 2, "router", "tokens x features");
   return softmax(linear(x, {.features = experts, .bias = false, .routed = true}));
 }
-
-namespace {
-
-// Of a product that a tensor-parallel group divides: its output once forwards, its input once backwards.
-void add_reductions(Work& work, Module module, const Amount& x, const Amount& y) {
-  work.reduced_forward += y, ++work.reductions_forward;
-  Work::Reductions& within = work.reduced_within[static_cast<std::size_t>(module)];
-  within.bytes += y, ++within.times;
-  work.reduced_backward += x, ++work.reductions_backward;
-}
-
-std::string_view name_of_activation(const Experts& spec) {
-  PP_CHECK(!(spec.squared && spec.gated));
-  if (spec.squared) return "relu2";
-  return spec.gated && spec.activation == Activation::Gelu ? "gelu_gate" : name_of(spec.activation);
-}
-
-// Between an expert's products: it reads what the first one opened, and is multiplied by a gate, or by itself.
-void set_activation(Operator& act, const Experts& spec, const Amount& opened, const Amount& inner) {
-  const PointwiseFlops flops = pointwise(spec.activation);
-  const bool multiplied = spec.gated || spec.squared;
-  act.divided = act.expert = true;
-  act.forward_flops = (flops.forward + (multiplied ? 1 : 0)) * inner.sharded_values;
-  act.input_flops = (flops.backward + (multiplied ? 2 : 0)) * inner.sharded_values;
-  act.forward_bytes = opened + inner, act.input_bytes = 2.0 * opened + inner;
-}
-
-}  // namespace
 
 LayerBuilder::Value LayerBuilder::experts(Value x, const Experts& spec) {
   const Value y = price_experts(x, spec);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "core/model/layer_builder.hpp"
 
 namespace pipewright::core::layer_rules {
@@ -92,7 +93,7 @@ inline Amount amount_of(bool sharded, double values, double fixed = 0) {
 
 // The last dimension becomes `features`.
 inline Shape with_features(Shape shape, std::int64_t features) {
-  shape.dim[static_cast<std::size_t>(shape.rank - 1)] = features;
+  shape.dim[at(shape.rank - 1)] = features;
   return shape;
 }
 

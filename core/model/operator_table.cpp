@@ -291,8 +291,7 @@ std::span<const OperatorRule> operator_rules() {
 }
 
 const OperatorRule* find_operator(std::string_view name) {
-  const auto found = std::find_if(kOperatorRules.begin(), kOperatorRules.end(),
-                                  [&](const OperatorRule& rule) { return rule.name == name; });
+  const auto found = std::ranges::find_if(kOperatorRules, [&](const OperatorRule& rule) { return rule.name == name; });
   return found == kOperatorRules.end() ? nullptr : &*found;
 }
 

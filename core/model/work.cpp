@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/folds.hpp"
+
 namespace pipewright::core {
 
 Amount& Amount::operator+=(const Amount& other) {
@@ -63,10 +65,7 @@ bool ProductOfLayer::aligned() const {
 }
 
 double Work::forward_flops() const {
-  double sum = 0;
-  for (const Operator& op : operators)
-    sum += op.forward_flops;
-  return sum;
+  return sum_over<double>(operators, &Operator::forward_flops);
 }
 
 double Work::product_flops() const {

@@ -31,7 +31,7 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 // Valid values for the message: all of them, or the ones around the wrong one when there are many.
 std::string listed(const std::vector<std::int64_t>& values, std::int64_t wrong) {
   constexpr std::ptrdiff_t most = 24;
-  const auto above = std::upper_bound(values.begin(), values.end(), wrong);
+  const auto above = std::ranges::upper_bound(values, wrong);
   auto begin = values.begin(), end = values.end();
   if (end - begin > most) {
     begin = std::max(begin, above - std::min(above - begin, most / 2));

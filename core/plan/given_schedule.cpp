@@ -33,7 +33,7 @@ class Settled {
       for (std::size_t i = 0; i < given.compute[worker].size(); ++i)
         entries_.push_back(
             {given.compute[worker][i], static_cast<std::uint32_t>(worker), static_cast<std::uint32_t>(i)});
-    std::sort(entries_.begin(), entries_.end(), before);
+    std::ranges::sort(entries_, before);
   }
 
   void all() {
@@ -139,7 +139,7 @@ class Settled {
       throw InputError(Place{given_.file, 0, 0}, "has two directions on " + std::to_string(K) +
                                                      " ranks; their number must be even, so that no rank "
                                                      "holds the same stage for both");
-    if (const auto none = std::find(dealt.begin(), dealt.end(), -1); none != dealt.end())
+    if (const auto none = std::ranges::find(dealt, -1); none != dealt.end())
       throw InputError(Place{given_.file, 0, 0}, "micro-batch " + std::to_string(none - dealt.begin()) +
                                                      " never runs, but micro-batch " +
                                                      std::to_string(given_.micro_batches - 1) +
@@ -148,7 +148,7 @@ class Settled {
       entry.op.virtual_stage = static_cast<std::uint16_t>(seating.of_number_in_file(entry.op.virtual_stage).chunk);
       given_.compute[entry.worker][entry.index] = entry.op;
     }
-    std::sort(entries_.begin(), entries_.end(), before);
+    std::ranges::sort(entries_, before);
     owner_.resize(at(K));
     given_.virtual_stages = 1, given_.pipelines = P;
     deal(seating, std::move(dealt));
@@ -172,8 +172,7 @@ class Settled {
   // Walks the sorted entries beside what has to be there.
   void complete() {
     const auto last = static_cast<std::uint32_t>(given_.micro_batches) - 1;
-    const Entry of_last =
-        *std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.op.micro_batch == last; });
+    const Entry of_last = *std::ranges::find_if(entries_, [&](const Entry& e) { return e.op.micro_batch == last; });
     Next next = entries_.cbegin();
     for (std::size_t v = 0; v < owner_.size(); ++v)
       for (std::uint32_t m = 0; m <= last; ++m)

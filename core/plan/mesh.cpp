@@ -25,7 +25,7 @@ DeviceGroups Mesh::along(std::initializer_list<Axis> axes) const {
     std::int64_t elsewhere = 0, stride = 1, left = static_cast<std::int64_t>(i);
     for (const Length& length : lengths_) {
       const std::int64_t coordinate = std::exchange(left, left / length.size) % length.size;
-      if (std::find(axes.begin(), axes.end(), length.axis) != axes.end()) continue;
+      if (std::ranges::find(axes, length.axis) != axes.end()) continue;
       elsewhere += coordinate * stride, stride *= length.size;
     }
     const auto [number, first] = numbers.try_emplace(elsewhere, groups.size());
@@ -37,7 +37,7 @@ DeviceGroups Mesh::along(std::initializer_list<Axis> axes) const {
 
 std::vector<DeviceId> with_members(const std::vector<DeviceId>& leads, int t) {
   std::vector<DeviceId> all;
-  all.reserve(leads.size() * static_cast<std::size_t>(t));
+  all.reserve(leads.size() * at(t));
   for (const DeviceId lead : leads)
     for (int member = 0; member < t; ++member)
       all.push_back(lead + member);

@@ -1,14 +1,13 @@
 #include "core/plan/plan.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace pipewright::core {
 
 bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
-  switch (recompute[static_cast<std::size_t>(k)]) {
-    case Recompute::Blocks: return model.layers[static_cast<std::size_t>(layer)].block;
-    case Recompute::Layers: return std::binary_search(rebuilt.begin(), rebuilt.end(), layer);
+  switch (recompute[k]) {
+    case Recompute::Blocks: return model.layers[at(layer)].block;
+    case Recompute::Layers: return std::ranges::binary_search(rebuilt, layer);
     case Recompute::None:
     case Recompute::Selective:
     case Recompute::Full:
@@ -65,15 +64,15 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
   if (static_cast<int>(plan.device.size()) != workers)
     refuse(std::to_string(static_cast<std::int64_t>(plan.device.size())) + " devices for " + std::to_string(workers) +
            " workers");
-  std::vector<WorkerId> owner(static_cast<std::size_t>(cluster.devices()), -1);
+  std::vector<WorkerId> owner(at(cluster.devices()), -1);
   for (WorkerId worker = 0; worker < workers; ++worker) {
-    const DeviceId device = plan.device[static_cast<std::size_t>(worker)];
+    const DeviceId device = plan.device[worker];
     for (int member = 0; member < plan.tensor_parallel; ++member) {
       const std::int64_t on = std::int64_t{device} + member;
       if (on < 0 || on >= cluster.devices())
         refuse("worker " + std::to_string(worker) + " is placed on device " + std::to_string(on) +
                ", but the cluster has devices 0 to " + std::to_string(cluster.devices() - 1));
-      WorkerId& taken = owner[static_cast<std::size_t>(on)];
+      WorkerId& taken = owner[at(on)];
       if (taken >= 0)
         refuse("workers " + std::to_string(taken) + " and " + std::to_string(worker) + " are both placed on device " +
                std::to_string(on));
@@ -86,12 +85,12 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
 
 int class_of_stage(const Plan& plan, const Cluster& cluster, StageId k) {
   if (cluster.classes() == 1 || plan.device.empty()) return 0;
-  return cluster.class_of(plan.device[static_cast<std::size_t>(plan.seating().first_position(k))]);
+  return cluster.class_of(plan.device[as<WorkerId>(plan.seating().first_position(k))]);
 }
 
 int workers_on_class(const Plan& plan, const Cluster& cluster, int device_class) {
-  return static_cast<int>(std::count_if(plan.device.begin(), plan.device.end(),
-                                        [&](DeviceId device) { return cluster.class_of(device) == device_class; }));
+  return static_cast<int>(
+      std::ranges::count_if(plan.device, [&](DeviceId device) { return cluster.class_of(device) == device_class; }));
 }
 
 std::string devices_in_words(const Plan& plan, const Cluster& cluster) {
@@ -110,18 +109,16 @@ std::string mixed_classes(const Plan& plan, const Cluster& cluster) {
     const StageId stage = plan.seating().stage_at(worker % plan.positions());
     const int expected = class_of_stage(plan, cluster, stage);
     for (int member = 0; member < plan.tensor_parallel; ++member) {
-      const DeviceId device = plan.device[static_cast<std::size_t>(worker)] + member;
+      const DeviceId device = plan.device[worker] + member;
       if (cluster.class_of(device) == expected) continue;
-      const DeviceId first = plan.device[static_cast<std::size_t>(plan.seating().first_position(stage))];
+      const DeviceId first = plan.device[as<WorkerId>(plan.seating().first_position(stage))];
       return "stage " + std::to_string(stage) + " lies on devices " + std::to_string(first) + " (" +
              cluster.device_of(expected).name + ") and " + std::to_string(device) + " (" +
              cluster.device_of(cluster.class_of(device)).name +
              "), but the workers of a stage, and the devices of a worker, must be of one class";
     }
   }
-  const auto class_at = [&](WorkerId worker) {
-    return cluster.class_of(plan.device[static_cast<std::size_t>(worker)]);
-  };
+  const auto class_at = [&](WorkerId worker) { return cluster.class_of(plan.device[worker]); };
   for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
     const std::vector<WorkerId> workers = holders(plan.seating(), v);
     for (const WorkerId worker : workers)

@@ -7,7 +7,7 @@ namespace pipewright::core {
 namespace {
 
 bool is_kind(Kind kind) {
-  return static_cast<std::size_t>(kind) < kKindRules.size();
+  return at(kind) < kKindRules.size();
 }
 
 }  // namespace

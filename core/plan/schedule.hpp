@@ -37,7 +37,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,7 +74,7 @@ inline constexpr std::array kKindRules = {
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
-  return kKindRules[static_cast<std::size_t>(kind)];
+  return kKindRules[at(kind)];
 }
 std::string_view name(Kind kind);  // "?": not a kind
 

@@ -190,7 +190,7 @@ struct Seating {
   bool reduced(VirtualStageId v) const { return members(v) > 1; }
   bool any_reduced() const {
     if (copies > 1 || both_ways()) return true;
-    return std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
+    return std::ranges::any_of(replicas, [](int r) { return r > 1; });
   }
   int members(VirtualStageId v) const { return copies * holders(v); }
 

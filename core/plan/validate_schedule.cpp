@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/folds.hpp"
 #include "core/plan/schedule.hpp"
 
 namespace pipewright::core {
@@ -78,10 +79,10 @@ std::string Checker::shape_fault() {
   if (shape.micro_batches < 1) return "M = " + std::to_string(shape.micro_batches) + ": no micro-batch to run";
   const std::int64_t all = std::int64_t{shape.stages} * shape.virtual_stages * shape.units;
   if (all > 65535) return std::to_string(all) + " virtual stages: at most 65535 have a name in an op";
-  if (!fits(shape.replicas, shape.stages) || std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one))
+  if (!fits(shape.replicas, shape.stages) || std::ranges::any_of(shape.replicas, below_one))
     return "replicas: one number from 1 is needed for each stage";
   if (!fits(shape.recompute, shape.stages)) return "recompute: one entry is needed for each stage";
-  if (!fits(shape.buckets, all) || std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
+  if (!fits(shape.buckets, all) || std::ranges::any_of(shape.buckets, below_one))
     return "buckets: one number from 1 is needed for each virtual stage";
 
   chunks = static_cast<std::size_t>(all), micro_batches = static_cast<std::size_t>(shape.micro_batches);
@@ -95,9 +96,7 @@ std::string Checker::shape_fault() {
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
     return "reductions after every micro-batch need a flush, and stages without replicas";
   if (!fits(shape.offloaded, all)) return "offloaded: one entry is needed for each virtual stage";
-  std::int64_t positions = 0;
-  for (int k = 0; k < shape.stages; ++k)
-    positions += shape.replicas_of(k);
+  auto positions = sum_over<std::int64_t>(counted_to(shape.stages), [&](int k) { return shape.replicas_of(k); });
   if (std::ssize(schedule.positions) != positions)
     return "the schedule lists the ops of " + std::to_string(schedule.positions.size()) + " workers, its shape has " +
            std::to_string(positions);
@@ -105,9 +104,7 @@ std::string Checker::shape_fault() {
     stage.insert(stage.end(), static_cast<std::size_t>(shape.replicas_of(k)), k);
 
   // Before any table is made: its size follows from the lists, not from a number somebody typed.
-  std::size_t ops = 0;
-  for (const Lane& lane : schedule.positions)
-    ops += lane.compute.size();
+  auto ops = sum_over<std::size_t>(schedule.positions, [](const Lane& lane) { return lane.compute.size(); });
   if (ops / 2 < chunks * micro_batches)
     return "the lists hold " + std::to_string(ops) + " ops, too few for a forward and a backward of " +
            std::to_string(micro_batches) + " micro-batches on " + std::to_string(chunks) + " virtual stages";

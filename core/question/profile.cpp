@@ -54,6 +54,20 @@ struct Settings {
   std::string operator()(const Lstm& l) const { return " hidden " + std::to_string(l.hidden); }
 };
 
+bool has_all(const MachineProfile& profile, const Model& model, int slices) {
+  std::set<std::string, std::less<>> known;
+  for (const LayerTimes& times : profile.layers)
+    known.insert(times.key);
+  return std::ranges::all_of(model.layers, [&](const Layer& layer) {
+    const Program* const program = layer.work < 0 ? nullptr : model.works[at(layer.work)].program.get();
+    if (program == nullptr) return true;
+    const std::string key = describe(*program);
+    for (int slice = 0; slice < slices; ++slice)
+      if (!known.contains(key_of_slice(key, slice, slices))) return false;
+    return slices > 0 || known.contains(key);
+  });
+}
+
 }  // namespace
 
 Time LinearTime::at(double amount) const {
@@ -65,10 +79,10 @@ std::string describe(const Program& program) {
   for (const ProgramStep& step : program.steps) {
     text += (text.empty() ? "" : "; ") + std::string(step.operation);
     for (const std::int32_t input : step.inputs) {
-      const ProgramTensor& tensor = program.tensors[static_cast<std::size_t>(input)];
+      const ProgramTensor& tensor = program.tensors[at(input)];
       text += " " + joined(tensor.shape) + (tensor.needs_gradient ? "" : "!");  // !: no gradient is asked for
     }
-    text += " -> " + joined(program.tensors[static_cast<std::size_t>(step.output)].shape);
+    text += " -> " + joined(program.tensors[at(step.output)].shape);
     text += std::visit(Settings{}, step.spec);
   }
   return text.empty() ? "nothing" : text;
@@ -85,8 +99,8 @@ std::string other_backend(const MachineProfile& profile, std::string_view backen
 std::string other_precision(const MachineProfile& profile, Precision precision) {
   constexpr std::array<std::string_view, 4> names = {"fp32", "tf32", "fp16", "bf16"};
   if (profile.precision == precision) return "";
-  const std::string measured(names.at(static_cast<std::size_t>(profile.precision)));
-  const std::string asked(names.at(static_cast<std::size_t>(precision)));
+  const std::string measured(names.at(at(profile.precision)));
+  const std::string asked(names.at(at(precision)));
   return "profile \"" + profile.name + "\" holds times in " + measured + ", and training.precision is " + asked +
          ": they price no run of it; calibrate in " + asked + ", or set training.precision=" + measured;
 }
@@ -94,25 +108,6 @@ std::string other_precision(const MachineProfile& profile, Precision precision) 
 std::string key_of_slice(std::string_view key, int slice, int slices) {
   return std::string(key) + "; slice " + std::to_string(slice) + " of " + std::to_string(slices);
 }
-
-namespace {
-
-bool has_all(const MachineProfile& profile, const Model& model, int slices) {
-  std::set<std::string, std::less<>> known;
-  for (const LayerTimes& times : profile.layers)
-    known.insert(times.key);
-  return std::ranges::all_of(model.layers, [&](const Layer& layer) {
-    const Program* const program =
-        layer.work < 0 ? nullptr : model.works[static_cast<std::size_t>(layer.work)].program.get();
-    if (program == nullptr) return true;
-    const std::string key = describe(*program);
-    for (int slice = 0; slice < slices; ++slice)
-      if (!known.contains(key_of_slice(key, slice, slices))) return false;
-    return slices > 0 || known.contains(key);
-  });
-}
-
-}  // namespace
 
 bool has_layers(const MachineProfile& profile, const Model& model) {
   return has_all(profile, model, 0);
@@ -197,7 +192,7 @@ BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model
   double sum = 0, off = 0;
   for (const Layer& layer : model.layers) {
     if (layer.work < 0) continue;
-    const Program* const program = model.works[static_cast<std::size_t>(layer.work)].program.get();
+    const Program* const program = model.works[at(layer.work)].program.get();
     if (program == nullptr) continue;
     const std::string key = slices > 1 ? key_of_slice(describe(*program), slices - 1, slices) : describe(*program);
     std::vector<const LayerTimes*> known;
@@ -206,8 +201,7 @@ BeyondMeasured beyond_measured(const MachineProfile& profile, const Model& model
     if (known.empty()) continue;
     if (known.front()->samples <= samples && samples <= known.back()->samples) {
       // The next size that was measured: what it weighs among the layers, not what it costs.
-      const auto next =
-          std::find_if(known.begin(), known.end(), [&](const LayerTimes* t) { return t->samples >= samples; });
+      const auto next = std::ranges::find_if(known, [&](const LayerTimes* t) { return t->samples >= samples; });
       sum += static_cast<double>(((*next)->forward + (*next)->input_gradient + (*next)->weight_gradient).value) *
              static_cast<double>(samples) / static_cast<double>((*next)->samples);
       continue;

@@ -1,8 +1,6 @@
 #include "core/question/scenario.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <string>
 
 namespace pipewright::core {
 

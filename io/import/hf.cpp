@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "core/model/families/transformer_families.hpp"
 #include "io/import/hf_types.hpp"
 #include "io/import/json_places.hpp"
@@ -64,10 +65,7 @@ std::string model_name(const std::string& file, const std::string& type) {
 }  // namespace
 
 std::vector<std::string_view> hf_model_types() {
-  std::vector<std::string_view> names;
-  for (const HfType& type : hf_types())
-    names.push_back(type.name);
-  return names;
+  return mapped<std::string_view>(hf_types(), &HfType::name);
 }
 
 HfConfig parse_hf_config(const std::string& text, const std::string& file, const HfOptions& options) {
@@ -85,7 +83,7 @@ HfConfig parse_hf_config(const std::string& text, const std::string& file, const
                                  wraps ? "text_config." : ""));
   const std::string type = config.word("model_type");
   const auto types = hf_types();
-  const auto found = std::find_if(types.begin(), types.end(), [&](const HfType& t) { return t.name == type; });
+  const auto found = std::ranges::find_if(types, [&](const HfType& t) { return t.name == type; });
   if (found == types.end())
     throw InputError(config.place("model_type"),
                      fmt::format("{}model_type: {}", wraps ? "text_config." : "",

@@ -19,7 +19,7 @@ std::string attention_letters(const HfReading& r, std::int64_t layers) {
       letters += (i + 1) % every == 0 ? '*' : 'G';
     return letters;
   }
-  if (!types->is_array() || types->size() != static_cast<std::size_t>(layers))
+  if (!types->is_array() || types->size() != at(layers))
     c.refuse("layer_types", fmt::format("is not a list of {} entries, one a layer; correct it", layers));
   for (const Json& type : *types) {
     if (type != "full_attention" && type != "linear_attention")
@@ -52,7 +52,7 @@ void read_hf_delta(const HfReading& r) {
   HfFields& c = r.config;
   const std::string letters = attention_letters(r, t.layers);
   for (std::int64_t i = 0; i < t.layers; ++i) {
-    t.pattern += letters[static_cast<std::size_t>(i)];
+    t.pattern += letters[at(i)];
     t.pattern += t.is_sparse(i) ? 'E' : '-';
   }
   t.feed_forward = t.pattern.find('-') == std::string::npos ? c.count("intermediate_size", t.moe.feed_forward)

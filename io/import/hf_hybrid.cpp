@@ -24,7 +24,7 @@ std::string pattern_of_words(HfFields& c, std::string_view key, const Json& list
   std::string pattern;
   if (!list.is_array()) c.refuse(key, "is not a list of parts, one a layer; correct it");
   for (const Json& each : list) {
-    const auto* const known = std::find_if(kParts.begin(), kParts.end(), [&](const auto& part) {
+    const auto* const known = std::ranges::find_if(kParts, [&](const auto& part) {
       return each == Json(part.first) || each == Json(std::string(1, part.second));
     });
     if (known == kParts.end())
@@ -54,7 +54,7 @@ void read_pattern(const HfReading& r) {
              fmt::format("has a letter at {} that is not known; write M (Mamba-2), * (attention), - (feed-forward) or "
                          "E (experts) for each layer",
                          other + 1));
-  if (t.pattern.size() != static_cast<std::size_t>(t.layers))
+  if (t.pattern.size() != at(t.layers))
     c.refuse(key, fmt::format("has {} layers, num_hidden_layers {}; correct one of them", t.pattern.size(), t.layers));
 }
 

@@ -82,7 +82,7 @@ void read_scaling(const HfReading& r, const RopeObject& rope) {
                                                      "mscale",
                                                      "mscale_all_dim"};
   for (const auto& [key, value] : rope.json->items())
-    if (std::find(kept.begin(), kept.end(), key) == kept.end() && key != "partial_rotary_factor")
+    if (std::ranges::find(kept, key) == kept.end() && key != "partial_rotary_factor")
       r.out.notes.push_back(fmt::format("{} of {} is not kept", printable(key.substr(0, 64)), rope.key));
 }
 

@@ -26,100 +26,90 @@ Activation activation(HfFields& config, std::string_view key, const char* otherw
 }
 
 void read_length(const HfReading& r, std::string_view key) {
-  Transformer& t = r.out.transformer;
   if (r.options.sequence_length) {
-    t.sequence_length = *r.options.sequence_length;
+    r.model.sequence_length = *r.options.sequence_length;
     static_cast<void>(r.config.find(key));
     return;
   }
   if (!r.config.has(key))
     throw InputError(r.config.place(key),
                      fmt::format("{} is missing, so the length of a sample is unknown; state sequence_length", key));
-  t.sequence_length = r.config.count(key);
-  r.out.notes.push_back(fmt::format("sequence_length {} is {} of the configuration", t.sequence_length, key));
+  r.model.sequence_length = r.config.count(key);
+  r.out.notes.push_back(fmt::format("sequence_length {} is {} of the configuration", r.model.sequence_length, key));
 }
 
 // As many key heads as heads.
 void read_equal_heads(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.heads = t.key_heads = c.count("num_attention_heads");
-  if (!c.has("head_dim") && t.hidden % t.heads != 0)
-    c.refuse("num_attention_heads", fmt::format("does not divide hidden_size {}; add head_dim", t.hidden));
-  t.head_size = c.count("head_dim", t.hidden / t.heads);
+  r.model.heads = r.model.key_heads = r.config.count("num_attention_heads");
+  if (!r.config.has("head_dim") && r.model.hidden % r.model.heads != 0)
+    r.config.refuse("num_attention_heads", fmt::format("does not divide hidden_size {}; add head_dim", r.model.hidden));
+  r.model.head_size = r.config.count("head_dim", r.model.hidden / r.model.heads);
 }
 
 // Blocks of the types whose heads all have keys of their own.
 void read_blocks(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
-  t.hidden = c.count("hidden_size");
+  r.model.layers = r.config.count("num_hidden_layers", {}, kMostBlocks);
+  r.model.hidden = r.config.count("hidden_size");
   read_equal_heads(r);
-  t.feed_forward = c.count("intermediate_size");
+  r.model.feed_forward = r.config.count("intermediate_size");
 }
 
 // Without num_key_value_heads Llama has as many as heads, the other types a number of their own (8, 16, 32, ...) that
 // rarely is the model's. null means as many as heads for all.
 void read_heads(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_equal_heads(r);
   if (r.type != "llama")
-    c.need_stated("num_key_value_heads",
-                  fmt::format("a divisor of num_attention_heads {}, or null for as many", t.heads));
-  t.key_heads = c.count("num_key_value_heads", t.heads);
-  if (t.heads % t.key_heads != 0)
-    c.refuse("num_key_value_heads", fmt::format("does not divide num_attention_heads {}; use a divisor", t.heads));
+    r.config.need_stated("num_key_value_heads",
+                         fmt::format("a divisor of num_attention_heads {}, or null for as many", r.model.heads));
+  r.model.key_heads = r.config.count("num_key_value_heads", r.model.heads);
+  if (r.model.heads % r.model.key_heads != 0)
+    r.config.refuse("num_key_value_heads",
+                    fmt::format("does not divide num_attention_heads {}; use a divisor", r.model.heads));
 }
 
 // What Llama and its descendants have in common.
 void read_decoder(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.layers = c.count("num_hidden_layers", {}, kMostBlocks);
-  t.hidden = c.count("hidden_size");
-  t.vocabulary = c.count("vocab_size");
-  t.gated = true;
-  t.norm = Norm::Rms;
-  t.positions = Transformer::Positions::Rotary;
-  t.tied = c.flag("tie_word_embeddings", false);
-  t.attention_dropout = c.drops("attention_dropout", 0);
+  r.model.layers = r.config.count("num_hidden_layers", {}, kMostBlocks);
+  r.model.hidden = r.config.count("hidden_size");
+  r.model.vocabulary = r.config.count("vocab_size");
+  r.model.gated = true;
+  r.model.norm = Norm::Rms;
+  r.model.positions = Transformer::Positions::Rotary;
+  r.model.tied = r.config.flag("tie_word_embeddings", false);
+  r.model.attention_dropout = r.config.drops("attention_dropout", 0);
   read_length(r, "max_position_embeddings");
 }
 
 // The features of a head that are rotated, by the share that the configuration states.
 void read_rotated_share(const HfReading& r, std::string_view key, double otherwise) {
-  Transformer& t = r.out.transformer;
   const double share =
       r.config.share_within("rope_parameters", "partial_rotary_factor", r.config.share(key, otherwise));
-  const double rotated = share * static_cast<double>(t.head_size);
-  t.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
+  const double rotated = share * static_cast<double>(r.model.head_size);
+  r.model.rotary_size = std::max<std::int64_t>(1, static_cast<std::int64_t>(rotated));
 }
 
 // Blocks that see a window: by `layer_types`, where stated, else by the rule of the model type.
 void read_windows(const HfReading& r, const std::function<bool(std::int64_t)>& windowed) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  const std::int64_t window = c.count("sliding_window", 0);
-  const Json* types = c.find("layer_types");
-  if (types && (!types->is_array() || types->size() != static_cast<std::size_t>(t.layers)))
-    c.refuse("layer_types", fmt::format("is not a list of {} entries, one a layer; correct it", t.layers));
-  t.windows.assign(static_cast<std::size_t>(t.layers), 0);
-  for (std::int64_t i = 0; i < t.layers; ++i) {
+  const std::int64_t window = r.config.count("sliding_window", 0);
+  const Json* types = r.config.find("layer_types");
+  if (types && (!types->is_array() || types->size() != at(r.model.layers)))
+    r.config.refuse("layer_types", fmt::format("is not a list of {} entries, one a layer; correct it", r.model.layers));
+  r.model.windows.assign(at(r.model.layers), 0);
+  for (std::int64_t i = 0; i < r.model.layers; ++i) {
     bool has_window = windowed(i);
     if (types) {
-      const Json& type = (*types)[static_cast<std::size_t>(i)];
+      const Json& type = (*types)[at(i)];
       if (type != "full_attention" && type != "sliding_attention")
-        c.refuse("layer_types", fmt::format("has an entry that is neither full_attention nor sliding_attention; other "
-                                            "kinds of blocks are not read"));
+        r.config.refuse("layer_types",
+                        fmt::format("has an entry that is neither full_attention nor sliding_attention; other "
+                                    "kinds of blocks are not read"));
       has_window = type == "sliding_attention";
     }
     if (has_window && window == 0)
-      c.refuse("sliding_window", "is missing, though blocks have a window; write its tokens");
-    if (has_window) t.windows[static_cast<std::size_t>(i)] = window;
+      r.config.refuse("sliding_window", "is missing, though blocks have a window; write its tokens");
+    if (has_window) r.model.windows[at(i)] = window;
   }
-  if (std::all_of(t.windows.begin(), t.windows.end(), [](std::int64_t w) { return w == 0; })) t.windows.clear();
+  if (std::ranges::all_of(r.model.windows, [](std::int64_t w) { return w == 0; })) r.model.windows.clear();
 }
 
 void ignore_router_details(HfFields& c) {
@@ -131,53 +121,48 @@ void ignore_router_details(HfFields& c) {
 
 // All but the activation.
 void read_llama(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_decoder(r), read_heads(r);
-  t.feed_forward = c.count("intermediate_size");
-  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
-  t.feed_forward_bias = c.flag("mlp_bias", false);
+  r.model.feed_forward = r.config.count("intermediate_size");
+  r.model.attention_bias = r.config.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.feed_forward_bias = r.config.flag("mlp_bias", false);
 }
 
 void llama(const HfReading& r) {
   read_llama(r);
-  r.out.transformer.activation = activation(r.config, "hidden_act", "silu");
+  r.model.activation = activation(r.config, "hidden_act", "silu");
 }
 
 // A norm of what each part adds and none in front of it; queries and keys are normalised over all heads.
 void olmo2(const HfReading& r) {
   llama(r);
-  r.out.transformer.norms = Transformer::Norms::Reordered;
-  r.out.transformer.qk_norm = Transformer::QkNorm::All;
+  r.model.norms = Transformer::Norms::Reordered;
+  r.model.qk_norm = Transformer::QkNorm::All;
 }
 
 // Layer norms, whose weights are stored less 1; the square of ReLU, not gated; half of a head's features rotated.
 void nemotron(const HfReading& r) {
-  Transformer& t = r.out.transformer;
   read_llama(r), read_rotated_share(r, "partial_rotary_factor", 0.5);
-  t.gated = false;
-  t.norm = Norm::Layer;
-  t.squared = r.config.word("hidden_act", "relu2") == "relu2";
-  t.activation = t.squared ? Activation::Relu : activation(r.config, "hidden_act", "relu2");
+  r.model.gated = false;
+  r.model.norm = Norm::Layer;
+  r.model.squared = r.config.word("hidden_act", "relu2") == "relu2";
+  r.model.activation = r.model.squared ? Activation::Relu : activation(r.config, "hidden_act", "relu2");
 }
 
 // A part a block, no positions; feed-forwards and experts of squared ReLU without a gate.                [NemotronH25]
 void nemotron_h(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_decoder(r), read_heads(r);
-  if (c.has("attention_head_dim"))  // as Nemotron-H wrote it
-    t.head_size = c.count("attention_head_dim");
-  else if (!c.has("head_dim"))
-    static_cast<void>(c.count("head_dim"));
-  t.positions = Transformer::Positions::None;
-  t.feed_forward = c.count("intermediate_size");
-  t.gated = false;
-  t.squared = c.word("mlp_hidden_act", "relu2") == "relu2";
-  t.activation = t.squared ? Activation::Relu : activation(c, "mlp_hidden_act", "relu2");
-  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
-  t.feed_forward_bias = c.flag("mlp_bias", false);
-  t.dropout = c.drops("hidden_dropout", 0);
+  if (r.config.has("attention_head_dim"))  // as Nemotron-H wrote it
+    r.model.head_size = r.config.count("attention_head_dim");
+  else if (!r.config.has("head_dim"))
+    static_cast<void>(r.config.count("head_dim"));
+  r.model.positions = Transformer::Positions::None;
+  r.model.feed_forward = r.config.count("intermediate_size");
+  r.model.gated = false;
+  r.model.squared = r.config.word("mlp_hidden_act", "relu2") == "relu2";
+  r.model.activation = r.model.squared ? Activation::Relu : activation(r.config, "mlp_hidden_act", "relu2");
+  r.model.attention_bias = r.config.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.feed_forward_bias = r.config.flag("mlp_bias", false);
+  r.model.dropout = r.config.drops("hidden_dropout", 0);
   read_hf_hybrid(r);
 }
 
@@ -189,11 +174,10 @@ void mistral(const HfReading& r) {
 }
 
 void mixtral(const HfReading& r) {
-  Transformer& t = r.out.transformer;
   mistral(r);
-  t.moe = {.experts = r.config.count("num_local_experts"),
-           .active = r.config.count("num_experts_per_tok"),
-           .feed_forward = t.feed_forward};
+  r.model.moe = {.experts = r.config.count("num_local_experts"),
+                 .active = r.config.count("num_experts_per_tok"),
+                 .feed_forward = r.model.feed_forward};
   ignore_router_details(r.config);
 }
 
@@ -209,54 +193,50 @@ void read_qwen_windows(const HfReading& r) {
 
 void qwen2(const HfReading& r) {
   llama(r);
-  r.out.transformer.attention_bias = Transformer::Bias::Queries;
+  r.model.attention_bias = Transformer::Bias::Queries;
   read_qwen_windows(r);
 }
 
 void qwen3(const HfReading& r) {
-  HfFields& c = r.config;
-  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));  // not hidden / heads by default
+  if (!r.config.has("head_dim")) static_cast<void>(r.config.count("head_dim"));  // not hidden / heads by default
   llama(r);
   read_qwen_windows(r);
-  r.out.transformer.qk_norm = Transformer::QkNorm::Head;
-  r.out.transformer.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.qk_norm = Transformer::QkNorm::Head;
+  r.model.attention_bias = r.config.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
 }
 
 // Qwen's rule for the blocks with experts.
 void read_sparse_blocks(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  const std::int64_t step = c.count("decoder_sparse_step", 1);
-  const Json* dense = c.find("mlp_only_layers");
-  if (dense && (!dense->is_array() || dense->size() > static_cast<std::size_t>(t.layers)))
-    c.refuse("mlp_only_layers", fmt::format("is not a list of at most {} layers; correct it", t.layers));
-  t.sparse.assign(static_cast<std::size_t>(t.layers), 0);
-  for (std::int64_t i = step - 1; i < t.layers; i += step)
-    t.sparse[static_cast<std::size_t>(i)] = 1;
+  const std::int64_t step = r.config.count("decoder_sparse_step", 1);
+  const Json* dense = r.config.find("mlp_only_layers");
+  if (dense && (!dense->is_array() || dense->size() > at(r.model.layers)))
+    r.config.refuse("mlp_only_layers", fmt::format("is not a list of at most {} layers; correct it", r.model.layers));
+  r.model.sparse.assign(at(r.model.layers), 0);
+  for (std::int64_t i = step - 1; i < r.model.layers; i += step)
+    r.model.sparse[at(i)] = 1;
   if (dense)
     for (const Json& layer : *dense) {
-      if (!layer.is_number_unsigned() || layer.get<std::uint64_t>() >= static_cast<std::uint64_t>(t.layers))
-        c.refuse("mlp_only_layers",
-                 fmt::format("has an entry that is not a layer from 0 to {}; correct it", t.layers - 1));
-      t.sparse[layer.get<std::size_t>()] = 0;
+      if (!layer.is_number_unsigned() || layer.get<std::uint64_t>() >= static_cast<std::uint64_t>(r.model.layers))
+        r.config.refuse("mlp_only_layers",
+                        fmt::format("has an entry that is not a layer from 0 to {}; correct it", r.model.layers - 1));
+      r.model.sparse[layer.get<std::size_t>()] = 0;
     }
-  if (std::all_of(t.sparse.begin(), t.sparse.end(), [](char s) { return s != 0; })) t.sparse.clear();
+  if (std::ranges::all_of(r.model.sparse, [](char s) { return s != 0; })) r.model.sparse.clear();
 }
 
 void read_qwen_experts(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  t.moe.experts = r.config.count("num_experts");
-  t.moe.active = r.config.count("num_experts_per_tok");
-  t.moe.feed_forward = r.config.count("moe_intermediate_size");
+  r.model.moe.experts = r.config.count("num_experts");
+  r.model.moe.active = r.config.count("num_experts_per_tok");
+  r.model.moe.feed_forward = r.config.count("moe_intermediate_size");
   read_sparse_blocks(r);
   ignore_router_details(r.config);
 }
 
 void qwen2_moe(const HfReading& r) {
   qwen2(r), read_qwen_experts(r);
-  if (!r.config.flag("qkv_bias", true)) r.out.transformer.attention_bias = Transformer::Bias::None;
-  r.out.transformer.moe.shared_feed_forward = r.config.count("shared_expert_intermediate_size");
-  r.out.transformer.moe.shared_gate = true;
+  if (!r.config.flag("qkv_bias", true)) r.model.attention_bias = Transformer::Bias::None;
+  r.model.moe.shared_feed_forward = r.config.count("shared_expert_intermediate_size");
+  r.model.moe.shared_gate = true;
 }
 
 void qwen3_moe(const HfReading& r) {
@@ -265,111 +245,104 @@ void qwen3_moe(const HfReading& r) {
 
 // Gated delta nets and attention with a gate, each with a feed-forward behind it.                        [GatedDelta24]
 void qwen3_next(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  if (!r.config.has("head_dim")) static_cast<void>(r.config.count("head_dim"));
   read_decoder(r), read_heads(r), read_rotated_share(r, "partial_rotary_factor", 0.25);
-  t.activation = activation(c, "hidden_act", "silu");
-  t.qk_norm = Transformer::QkNorm::Head;
-  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
-  c.need_off("use_sliding_window", "is not built: attention sees all tokens before; set it to false");
-  if (c.count_or_0("num_experts") > 0) {
+  r.model.activation = activation(r.config, "hidden_act", "silu");
+  r.model.qk_norm = Transformer::QkNorm::Head;
+  r.model.attention_bias = r.config.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.config.need_off("use_sliding_window", "is not built: attention sees all tokens before; set it to false");
+  if (r.config.count_or_0("num_experts") > 0) {
     read_qwen_experts(r);
-    t.moe.shared_feed_forward = c.count("shared_expert_intermediate_size");
-    t.moe.shared_gate = true;
+    r.model.moe.shared_feed_forward = r.config.count("shared_expert_intermediate_size");
+    r.model.moe.shared_gate = true;
   }
   read_hf_delta(r);
 }
 
 // Gemma: GELU as gate, tied tables, heads whose size is stated.
 void gemma(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  if (!r.config.has("head_dim")) static_cast<void>(r.config.count("head_dim"));
   read_decoder(r), read_heads(r);
-  t.feed_forward = c.count("intermediate_size");
-  t.activation = c.has("hidden_activation") ? activation(c, "hidden_activation", "gelu_pytorch_tanh")
-                                            : activation(c, "hidden_act", "gelu_pytorch_tanh");
-  t.tied = c.flag("tie_word_embeddings", true);
-  c.need_off("use_bidirectional_attention", "is not built: tokens see those before them only; set it to false");
-  t.attention_bias = c.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.feed_forward = r.config.count("intermediate_size");
+  r.model.activation = r.config.has("hidden_activation")
+                           ? activation(r.config, "hidden_activation", "gelu_pytorch_tanh")
+                           : activation(r.config, "hidden_act", "gelu_pytorch_tanh");
+  r.model.tied = r.config.flag("tie_word_embeddings", true);
+  r.config.need_off("use_bidirectional_attention", "is not built: tokens see those before them only; set it to false");
+  r.model.attention_bias = r.config.flag("attention_bias", false) ? Transformer::Bias::All : Transformer::Bias::None;
 }
 
 // Soft caps by the configuration; absent ones are Gemma 2's 30 on the logits and 50 on the scores, and none of Gemma 3.
 void read_soft_caps(const HfReading& r) {
-  r.out.transformer.final_soft_cap = r.config.caps("final_logit_softcapping", r.type == "gemma2");
-  r.out.transformer.attention_soft_cap = r.config.caps("attn_logit_softcapping", r.type == "gemma2");
+  r.model.final_soft_cap = r.config.caps("final_logit_softcapping", r.type == "gemma2");
+  r.model.attention_soft_cap = r.config.caps("attn_logit_softcapping", r.type == "gemma2");
 }
 
 void gemma2(const HfReading& r) {
   gemma(r), read_soft_caps(r);
-  r.out.transformer.norms = Transformer::Norms::Sandwich;
+  r.model.norms = Transformer::Norms::Sandwich;
   read_windows(r, [](std::int64_t i) { return i % 2 == 0; });
 }
 
 void gemma3(const HfReading& r) {
   gemma(r), read_soft_caps(r);
-  r.out.transformer.norms = Transformer::Norms::Sandwich;
-  r.out.transformer.qk_norm = Transformer::QkNorm::Head;
+  r.model.norms = Transformer::Norms::Sandwich;
+  r.model.qk_norm = Transformer::QkNorm::Head;
   const std::int64_t every = r.config.count("sliding_window_pattern", r.config.count("_sliding_window_pattern", 6));
   read_windows(r, [&](std::int64_t i) { return (i + 1) % every != 0; });
 }
 
 void gpt2(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.layers = c.count("n_layer", {}, kMostBlocks);
-  t.hidden = c.count("n_embd");
-  t.heads = t.key_heads = c.count("n_head");
-  if (t.hidden % t.heads != 0) c.refuse("n_head", fmt::format("does not divide n_embd {}; use a divisor", t.hidden));
-  t.head_size = t.hidden / t.heads;
-  t.feed_forward = c.count("n_inner", 4 * t.hidden);
-  t.vocabulary = c.count("vocab_size");
-  t.activation = activation(c, "activation_function", "gelu_new");
-  t.tied = c.flag("tie_word_embeddings", true);
-  t.positions = Transformer::Positions::Learned;
-  t.position_rows = c.count("n_positions");
-  t.attention_bias = Transformer::Bias::All;
-  t.feed_forward_bias = true;
-  t.dropout = c.drops("resid_pdrop", 0.1);
-  t.embedding_dropout = c.drops("embd_pdrop", 0.1);
-  t.attention_dropout = c.drops("attn_pdrop", 0.1);
-  c.need_off("add_cross_attention", "is not built for gpt2; set it to false");
+  r.model.layers = r.config.count("n_layer", {}, kMostBlocks);
+  r.model.hidden = r.config.count("n_embd");
+  r.model.heads = r.model.key_heads = r.config.count("n_head");
+  if (r.model.hidden % r.model.heads != 0)
+    r.config.refuse("n_head", fmt::format("does not divide n_embd {}; use a divisor", r.model.hidden));
+  r.model.head_size = r.model.hidden / r.model.heads;
+  r.model.feed_forward = r.config.count("n_inner", 4 * r.model.hidden);
+  r.model.vocabulary = r.config.count("vocab_size");
+  r.model.activation = activation(r.config, "activation_function", "gelu_new");
+  r.model.tied = r.config.flag("tie_word_embeddings", true);
+  r.model.positions = Transformer::Positions::Learned;
+  r.model.position_rows = r.config.count("n_positions");
+  r.model.attention_bias = Transformer::Bias::All;
+  r.model.feed_forward_bias = true;
+  r.model.dropout = r.config.drops("resid_pdrop", 0.1);
+  r.model.embedding_dropout = r.config.drops("embd_pdrop", 0.1);
+  r.model.attention_dropout = r.config.drops("attn_pdrop", 0.1);
+  r.config.need_off("add_cross_attention", "is not built for gpt2; set it to false");
   read_length(r, "n_positions");
 }
 
 void gpt_neox(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_blocks(r);
-  t.vocabulary = c.count("vocab_size");
-  t.activation = activation(c, "hidden_act", "gelu");
-  t.tied = c.flag("tie_word_embeddings", false);
-  t.positions = Transformer::Positions::Rotary;
+  r.model.vocabulary = r.config.count("vocab_size");
+  r.model.activation = activation(r.config, "hidden_act", "gelu");
+  r.model.tied = r.config.flag("tie_word_embeddings", false);
+  r.model.positions = Transformer::Positions::Rotary;
   read_rotated_share(r, "rotary_pct", 0.25);
-  t.parallel_parts = c.flag("use_parallel_residual", true);
-  t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
-  t.feed_forward_bias = true;
-  t.dropout = t.embedding_dropout = c.drops("hidden_dropout", 0);
-  t.attention_dropout = c.drops("attention_dropout", 0);
+  r.model.parallel_parts = r.config.flag("use_parallel_residual", true);
+  r.model.attention_bias = r.config.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.feed_forward_bias = true;
+  r.model.dropout = r.model.embedding_dropout = r.config.drops("hidden_dropout", 0);
+  r.model.attention_dropout = r.config.drops("attention_dropout", 0);
   read_length(r, "max_position_embeddings");
 }
 
 // Positions by ALiBi add a multiple of the distance to each score within attention and count nowhere: none. Both
 // publishers of its code have a default of their own for `alibi` and for `no_bias`, so these are demanded.
 void read_mpt_attention(const HfReading& r, HfFields c) {
-  Transformer& t = r.out.transformer;
   const std::string type = c.word("attn_type", "multihead_attention");
   const bool grouped = type == "grouped_query_attention", one = type == "multiquery_attention";
   if (!grouped && !one && type != "multihead_attention")
     c.refuse("attn_type",
              "is not known; write one of multihead_attention, multiquery_attention, grouped_query_attention");
-  const std::int64_t own = one ? 1 : t.heads;  // of the type; where queries are grouped, the number is stated
-  t.key_heads = c.count("kv_n_heads", grouped ? std::nullopt : std::optional(own));
-  if (!grouped && t.key_heads != own)
+  const std::int64_t own = one ? 1 : r.model.heads;  // of the type; where queries are grouped, the number is stated
+  r.model.key_heads = c.count("kv_n_heads", grouped ? std::nullopt : std::optional(own));
+  if (!grouped && r.model.key_heads != own)
     c.refuse("kv_n_heads", fmt::format("is not the {} of attn_type {}; leave it out, or correct attn_type", own, type));
-  if (t.heads % t.key_heads != 0)
-    c.refuse("kv_n_heads", fmt::format("does not divide n_heads {}; use a divisor", t.heads));
+  if (r.model.heads % r.model.key_heads != 0)
+    c.refuse("kv_n_heads", fmt::format("does not divide n_heads {}; use a divisor", r.model.heads));
   const bool rope = c.flag("rope", false);
   if (!rope) c.need_stated("alibi", "true or false");
   const bool alibi = c.flag("alibi", false);
@@ -378,9 +351,9 @@ void read_mpt_attention(const HfReading& r, HfFields c) {
     c.refuse("alibi",
              "without rope leaves learned positions, which are not built for mpt; set alibi or rope to true, or "
              "learned_pos_emb to false");
-  t.positions = rope ? Transformer::Positions::Rotary : Transformer::Positions::None;
-  t.qk_norm = c.flag("qk_ln", false) ? Transformer::QkNorm::All : Transformer::QkNorm::None;
-  t.attention_dropout = c.drops("attn_pdrop", 0);
+  r.model.positions = rope ? Transformer::Positions::Rotary : Transformer::Positions::None;
+  r.model.qk_norm = c.flag("qk_ln", false) ? Transformer::QkNorm::All : Transformer::QkNorm::None;
+  r.model.attention_dropout = c.drops("attn_pdrop", 0);
   c.need_off("qk_gn", "is not built; set it to false, or use qk_ln");
   c.need_off("prefix_lm", "is not built: tokens see those before them only; set it to false");
   if (const Json* window = c.find("sliding_window_size"); window && *window != Json(-1))
@@ -389,193 +362,183 @@ void read_mpt_attention(const HfReading& r, HfFields c) {
 }
 
 void mpt(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.layers = c.count("n_layers", {}, kMostBlocks);
-  t.hidden = c.count("d_model");
-  t.heads = c.count("n_heads");
-  if (t.hidden % t.heads != 0) c.refuse("n_heads", fmt::format("does not divide d_model {}; use a divisor", t.hidden));
-  t.head_size = t.hidden / t.heads;
-  t.feed_forward = c.count("expansion_ratio", 4, 1000) * t.hidden;
-  t.vocabulary = c.count("vocab_size");
-  t.tied = c.flag("tie_word_embeddings", true);
-  c.need_stated("no_bias", "true or false");
-  const bool bias = !c.flag("no_bias", false);
-  t.norm_bias = t.feed_forward_bias = bias;
-  t.attention_bias = bias ? Transformer::Bias::All : Transformer::Bias::None;
-  const std::string norm = c.word("norm_type", "layernorm");
+  r.model.layers = r.config.count("n_layers", {}, kMostBlocks);
+  r.model.hidden = r.config.count("d_model");
+  r.model.heads = r.config.count("n_heads");
+  if (r.model.hidden % r.model.heads != 0)
+    r.config.refuse("n_heads", fmt::format("does not divide d_model {}; use a divisor", r.model.hidden));
+  r.model.head_size = r.model.hidden / r.model.heads;
+  r.model.feed_forward = r.config.count("expansion_ratio", 4, 1000) * r.model.hidden;
+  r.model.vocabulary = r.config.count("vocab_size");
+  r.model.tied = r.config.flag("tie_word_embeddings", true);
+  r.config.need_stated("no_bias", "true or false");
+  const bool bias = !r.config.flag("no_bias", false);
+  r.model.norm_bias = r.model.feed_forward_bias = bias;
+  r.model.attention_bias = bias ? Transformer::Bias::All : Transformer::Bias::None;
+  const std::string norm = r.config.word("norm_type", "layernorm");
   if (norm != "layernorm" && norm != "low_precision_layernorm")
-    c.refuse("norm_type", "is not built; write one of layernorm, low_precision_layernorm");
-  if (c.find("block_overrides")) c.refuse("block_overrides", "is not built: all blocks are alike; leave it out");
-  HfFields inner = c.within("ffn_config");
+    r.config.refuse("norm_type", "is not built; write one of layernorm, low_precision_layernorm");
+  if (r.config.find("block_overrides"))
+    r.config.refuse("block_overrides", "is not built: all blocks are alike; leave it out");
+  HfFields inner = r.config.within("ffn_config");
   if (inner.word("ffn_type", "mptmlp") != "mptmlp") inner.refuse("ffn_type", "is not built; only mptmlp is");
   if (inner.has("ffn_act_fn")) inner.refuse("ffn_act_fn", "is not read: GELU is built; leave it out");
-  t.feed_forward = inner.count("ffn_hidden_size", t.feed_forward);
-  t.dropout = c.drops("resid_pdrop", 0);
-  t.embedding_dropout = c.drops("emb_pdrop", 0);
-  read_mpt_attention(r, c.within("attn_config"));
+  r.model.feed_forward = inner.count("ffn_hidden_size", r.model.feed_forward);
+  r.model.dropout = r.config.drops("resid_pdrop", 0);
+  r.model.embedding_dropout = r.config.drops("emb_pdrop", 0);
+  read_mpt_attention(r, r.config.within("attn_config"));
   read_length(r, "max_seq_len");
 }
 
 // Its activation is x sigmoid(1.702 x) as a gate, the sigmoid form of GELU, whatever `hidden_act` says.
 void gpt_oss(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  if (!c.has("head_dim")) static_cast<void>(c.count("head_dim"));
+  if (!r.config.has("head_dim")) static_cast<void>(r.config.count("head_dim"));
   read_decoder(r), read_heads(r);
-  t.feed_forward = c.count("intermediate_size");
-  static_cast<void>(c.find("hidden_act"));
-  t.activation = Activation::Gelu;
-  t.attention_bias = c.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
-  t.sinks = true;
+  r.model.feed_forward = r.config.count("intermediate_size");
+  static_cast<void>(r.config.find("hidden_act"));
+  r.model.activation = Activation::Gelu;
+  r.model.attention_bias = r.config.flag("attention_bias", true) ? Transformer::Bias::All : Transformer::Bias::None;
+  r.model.sinks = true;
   const std::int64_t active =
-      c.has("num_experts_per_tok") ? c.count("num_experts_per_tok") : c.count("experts_per_token");
-  c.ignore({"experts_per_token", "num_experts_per_tok"});
-  t.moe = {.experts = c.count("num_local_experts"),
-           .active = active,
-           .feed_forward = t.feed_forward,
-           .router_bias = true,
-           .expert_bias = true};
-  ignore_router_details(c);
+      r.config.has("num_experts_per_tok") ? r.config.count("num_experts_per_tok") : r.config.count("experts_per_token");
+  r.config.ignore({"experts_per_token", "num_experts_per_tok"});
+  r.model.moe = {.experts = r.config.count("num_local_experts"),
+                 .active = active,
+                 .feed_forward = r.model.feed_forward,
+                 .router_bias = true,
+                 .expert_bias = true};
+  ignore_router_details(r.config);
   read_windows(r, [](std::int64_t i) { return i % 2 == 0; });
 }
 
 void deepseek(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_decoder(r);
-  t.heads = t.key_heads = c.count("num_attention_heads");
-  c.ignore({"num_key_value_heads", "qk_head_dim", "head_dim"});
-  t.latent = {.query_rank = c.count("q_lora_rank", 0),
-              .rank = c.count("kv_lora_rank"),
-              .nope_size = c.count("qk_nope_head_dim"),
-              .rope_size = c.count("qk_rope_head_dim"),
-              .value_size = c.count("v_head_dim")};
-  t.head_size = t.latent.nope_size + t.latent.rope_size;
-  t.feed_forward = c.count("intermediate_size");
-  t.activation = activation(c, "hidden_act", "silu");
-  c.need_off("attention_bias", "is not built with compressed keys and values; set it to false");
-  t.moe.experts = c.count("n_routed_experts");
-  t.moe.active = c.count("num_experts_per_tok");
-  t.moe.feed_forward = c.count("moe_intermediate_size");
-  t.moe.shared_feed_forward = c.count("n_shared_experts", 0) * t.moe.feed_forward;
-  const std::int64_t front = c.count_or_0("first_k_dense_replace"), step = c.count("moe_layer_freq", 1);
-  for (std::int64_t i = 0; i < t.layers; ++i)
-    t.sparse.push_back(i >= front && i % step == 0 ? 1 : 0);
-  if (front == 0 && step == 1) t.sparse.clear();
-  ignore_router_details(c);
+  r.model.heads = r.model.key_heads = r.config.count("num_attention_heads");
+  r.config.ignore({"num_key_value_heads", "qk_head_dim", "head_dim"});
+  r.model.latent = {.query_rank = r.config.count("q_lora_rank", 0),
+                    .rank = r.config.count("kv_lora_rank"),
+                    .nope_size = r.config.count("qk_nope_head_dim"),
+                    .rope_size = r.config.count("qk_rope_head_dim"),
+                    .value_size = r.config.count("v_head_dim")};
+  r.model.head_size = r.model.latent.nope_size + r.model.latent.rope_size;
+  r.model.feed_forward = r.config.count("intermediate_size");
+  r.model.activation = activation(r.config, "hidden_act", "silu");
+  r.config.need_off("attention_bias", "is not built with compressed keys and values; set it to false");
+  r.model.moe.experts = r.config.count("n_routed_experts");
+  r.model.moe.active = r.config.count("num_experts_per_tok");
+  r.model.moe.feed_forward = r.config.count("moe_intermediate_size");
+  r.model.moe.shared_feed_forward = r.config.count("n_shared_experts", 0) * r.model.moe.feed_forward;
+  const std::int64_t front = r.config.count_or_0("first_k_dense_replace"), step = r.config.count("moe_layer_freq", 1);
+  for (std::int64_t i = 0; i < r.model.layers; ++i)
+    r.model.sparse.push_back(i >= front && i % step == 0 ? 1 : 0);
+  if (front == 0 && step == 1) r.model.sparse.clear();
+  ignore_router_details(r.config);
 }
 
 void deepseek_v3(const HfReading& r) {
-  Transformer& t = r.out.transformer;
   deepseek(r);
-  t.moe.router_bias = true;  // e_score_correction_bias
+  r.model.moe.router_bias = true;  // e_score_correction_bias
   r.out.trained_as.routing = Routing{.scores = RouterScores::Sigmoid};
-  t.stated_modules = r.config.count_or_0("num_nextn_predict_layers", 0, kMostModules);
-  t.modules = r.options.next_token_modules;
-  if (t.modules > t.stated_modules)
+  r.model.stated_modules = r.config.count_or_0("num_nextn_predict_layers", 0, kMostModules);
+  r.model.modules = r.options.next_token_modules;
+  if (r.model.modules > r.model.stated_modules)
     r.config.refuse("num_nextn_predict_layers",
-                    fmt::format("is less than the {} next_token_modules that were asked for", t.modules));
+                    fmt::format("is less than the {} next_token_modules that were asked for", r.model.modules));
 }
 
 // The heads of BERT's classes that are built, by the name of the class.
 void read_bert_head(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  t.head = Transformer::Head::Pooler;
-  t.tied = r.config.flag("tie_word_embeddings", true);
-  t.head_bias = true;
+  r.model.head = Transformer::Head::Pooler;
+  r.model.tied = r.config.flag("tie_word_embeddings", true);
+  r.model.head_bias = true;
   const Json* classes = r.config.find("architectures");
   const std::string name = !classes ? "BertModel"
                            : classes->is_array() && classes->size() == 1 && (*classes)[0].is_string()
                                ? (*classes)[0].get<std::string>()
                                : "";
   if (name == "BertForMaskedLM")
-    t.head = Transformer::Head::MaskedToken;
+    r.model.head = Transformer::Head::MaskedToken;
   else if (name == "BertForPreTraining")
-    t.head = Transformer::Head::Pretraining;
+    r.model.head = Transformer::Head::Pretraining;
   else if (name != "BertModel")
     r.config.refuse("architectures", "is not known; write one of BertModel, BertForMaskedLM, BertForPreTraining");
-  if (t.head == Transformer::Head::Pooler) r.out.notes.emplace_back("no loss: BertModel ends with its pooler");
+  if (r.model.head == Transformer::Head::Pooler) r.out.notes.emplace_back("no loss: BertModel ends with its pooler");
 }
 
 void bert(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_blocks(r);
-  t.vocabulary = c.count("vocab_size");
-  t.activation = activation(c, "hidden_act", "gelu");
-  t.token_types = c.count("type_vocab_size", 2);
-  t.positions = Transformer::Positions::Learned;
-  t.position_rows = c.count("max_position_embeddings");
-  t.embedding_norm = true;
-  t.norms = Transformer::Norms::Post;
-  t.attention_bias = Transformer::Bias::All;
-  t.feed_forward_bias = true;
-  t.causal = false;
-  t.dropout = t.embedding_dropout = c.drops("hidden_dropout_prob", 0.1);
-  t.attention_dropout = c.drops("attention_probs_dropout_prob", 0.1);
-  if (c.word("position_embedding_type", "absolute") != "absolute")
-    c.refuse("position_embedding_type", "is not built; only absolute is");
-  c.need_off("is_decoder", "is not built for bert; set it to false");
-  c.need_off("add_cross_attention", "is not built for bert; set it to false");
+  r.model.vocabulary = r.config.count("vocab_size");
+  r.model.activation = activation(r.config, "hidden_act", "gelu");
+  r.model.token_types = r.config.count("type_vocab_size", 2);
+  r.model.positions = Transformer::Positions::Learned;
+  r.model.position_rows = r.config.count("max_position_embeddings");
+  r.model.embedding_norm = true;
+  r.model.norms = Transformer::Norms::Post;
+  r.model.attention_bias = Transformer::Bias::All;
+  r.model.feed_forward_bias = true;
+  r.model.causal = false;
+  r.model.dropout = r.model.embedding_dropout = r.config.drops("hidden_dropout_prob", 0.1);
+  r.model.attention_dropout = r.config.drops("attention_probs_dropout_prob", 0.1);
+  if (r.config.word("position_embedding_type", "absolute") != "absolute")
+    r.config.refuse("position_embedding_type", "is not built; only absolute is");
+  r.config.need_off("is_decoder", "is not built for bert; set it to false");
+  r.config.need_off("add_cross_attention", "is not built for bert; set it to false");
   read_bert_head(r);
   read_length(r, "max_position_embeddings");
 }
 
 void t5(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
-  t.encoder_layers = c.count("num_layers", {}, kMostBlocks);
-  t.layers = c.count("num_decoder_layers", t.encoder_layers, kMostBlocks);
-  t.hidden = c.count("d_model");
-  t.heads = t.key_heads = c.count("num_heads");
-  t.head_size = c.count("d_kv");
-  t.feed_forward = c.count("d_ff");
-  t.vocabulary = c.count("vocab_size");
-  const std::string projection = c.word("feed_forward_proj", "relu");
-  t.gated = projection == "gated-gelu";
-  t.activation = t.gated ? Activation::Gelu : Activation::Relu;
-  if (!t.gated && projection != "relu") c.refuse("feed_forward_proj", "is not known; write one of relu, gated-gelu");
-  t.tied = c.flag("tie_word_embeddings", true);
-  t.tied_target = true;
-  t.norm = Norm::Rms;
-  t.positions = Transformer::Positions::RelativeBias;
-  t.position_rows = c.count("relative_attention_num_buckets", 32);
-  t.dropout = t.embedding_dropout = t.attention_dropout = t.inner_dropout = c.drops("dropout_rate", 0.1);
-  t.target_length = r.options.target_length.value_or(0);
+  r.model.encoder_layers = r.config.count("num_layers", {}, kMostBlocks);
+  r.model.layers = r.config.count("num_decoder_layers", r.model.encoder_layers, kMostBlocks);
+  r.model.hidden = r.config.count("d_model");
+  r.model.heads = r.model.key_heads = r.config.count("num_heads");
+  r.model.head_size = r.config.count("d_kv");
+  r.model.feed_forward = r.config.count("d_ff");
+  r.model.vocabulary = r.config.count("vocab_size");
+  const std::string projection = r.config.word("feed_forward_proj", "relu");
+  r.model.gated = projection == "gated-gelu";
+  r.model.activation = r.model.gated ? Activation::Gelu : Activation::Relu;
+  if (!r.model.gated && projection != "relu")
+    r.config.refuse("feed_forward_proj", "is not known; write one of relu, gated-gelu");
+  r.model.tied = r.config.flag("tie_word_embeddings", true);
+  r.model.tied_target = true;
+  r.model.norm = Norm::Rms;
+  r.model.positions = Transformer::Positions::RelativeBias;
+  r.model.position_rows = r.config.count("relative_attention_num_buckets", 32);
+  r.model.dropout = r.model.embedding_dropout = r.model.attention_dropout = r.model.inner_dropout =
+      r.config.drops("dropout_rate", 0.1);
+  r.model.target_length = r.options.target_length.value_or(0);
   read_length(r, "n_positions");
 }
 
 void vit(const HfReading& r) {
-  Transformer& t = r.out.transformer;
-  HfFields& c = r.config;
   read_blocks(r);
-  t.activation = activation(c, "hidden_act", "gelu");
-  t.image = c.count("image_size", {}, 100'000);
-  t.patch = c.count("patch_size", {}, 100'000);
-  t.channels = c.count("num_channels", 3, 10'000);
-  if (t.image % t.patch != 0)
-    c.refuse("patch_size", fmt::format("does not divide image_size {}; use a divisor", t.image));
-  const Json* labels = c.find("id2label");
-  if (!labels || c.has("num_labels"))
-    t.classes = c.count("num_labels");
+  r.model.activation = activation(r.config, "hidden_act", "gelu");
+  r.model.image = r.config.count("image_size", {}, 100'000);
+  r.model.patch = r.config.count("patch_size", {}, 100'000);
+  r.model.channels = r.config.count("num_channels", 3, 10'000);
+  if (r.model.image % r.model.patch != 0)
+    r.config.refuse("patch_size", fmt::format("does not divide image_size {}; use a divisor", r.model.image));
+  const Json* labels = r.config.find("id2label");
+  if (!labels || r.config.has("num_labels"))
+    r.model.classes = r.config.count("num_labels");
   else if (labels->is_object() && !labels->empty())
-    t.classes = static_cast<std::int64_t>(labels->size());
+    r.model.classes = static_cast<std::int64_t>(labels->size());
   else
-    c.refuse("id2label", "names no classes; write num_labels");
-  t.sequence_length = (t.image / t.patch) * (t.image / t.patch) + 1;
-  if (r.options.sequence_length && *r.options.sequence_length != t.sequence_length)
-    c.refuse("patch_size",
-             fmt::format("gives {} tokens, not the sequence_length of {} that was asked for; leave it out",
-                         t.sequence_length, *r.options.sequence_length));
-  t.head = Transformer::Head::Classes;
-  t.head_bias = true;
-  t.attention_bias = Transformer::Bias::All;
-  t.feed_forward_bias = true;
-  if (!c.flag("qkv_bias", true)) c.refuse("qkv_bias", "is not built; only true is");
-  t.causal = false;
-  t.dropout = t.embedding_dropout = c.drops("hidden_dropout_prob", 0);
-  t.attention_dropout = c.drops("attention_probs_dropout_prob", 0);
+    r.config.refuse("id2label", "names no classes; write num_labels");
+  r.model.sequence_length = (r.model.image / r.model.patch) * (r.model.image / r.model.patch) + 1;
+  if (r.options.sequence_length && *r.options.sequence_length != r.model.sequence_length)
+    r.config.refuse("patch_size",
+                    fmt::format("gives {} tokens, not the sequence_length of {} that was asked for; leave it out",
+                                r.model.sequence_length, *r.options.sequence_length));
+  r.model.head = Transformer::Head::Classes;
+  r.model.head_bias = true;
+  r.model.attention_bias = Transformer::Bias::All;
+  r.model.feed_forward_bias = true;
+  if (!r.config.flag("qkv_bias", true)) r.config.refuse("qkv_bias", "is not built; only true is");
+  r.model.causal = false;
+  r.model.dropout = r.model.embedding_dropout = r.config.drops("hidden_dropout_prob", 0);
+  r.model.attention_dropout = r.config.drops("attention_probs_dropout_prob", 0);
 }
 
 constexpr HfType kTypes[] = {

@@ -17,6 +17,7 @@ struct HfReading {
   const HfOptions& options;
   HfConfig& out;
   std::string type;
+  Transformer& model = out.transformer;
 };
 
 struct HfType {

@@ -84,7 +84,7 @@ std::map<std::string, Place, std::less<>> json_places(std::string_view text, con
 
 Place json_place(std::string_view text, std::size_t offset, const std::string& file) {
   const std::string_view before = text.substr(0, offset);
-  const auto line = std::count(before.begin(), before.end(), '\n');
+  const auto line = std::ranges::count(before, '\n');
   const std::size_t last = before.rfind('\n');
   const std::size_t column = last == std::string_view::npos ? before.size() : before.size() - last - 1;
   return {file, static_cast<int>(line) + 1, static_cast<int>(column) + 1};

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -66,42 +65,6 @@ std::int64_t digits(std::string_view text, std::size_t& at) {
   return at == begin ? -1 : value;
 }
 
-}  // namespace
-
-std::optional<TracedAction> action_named(std::string_view name) {
-  TracedAction action;
-  std::size_t at = 0;
-  action.stage = digits(name, at);
-  if (action.stage < 0 || at >= name.size()) return std::nullopt;
-  action.kind = name[at++];
-  if (std::string_view("FBIW").find(action.kind) == std::string_view::npos) return std::nullopt;
-  action.micro_batch = digits(name, at);
-  if (action.micro_batch < 0 || at != name.size()) return std::nullopt;
-  return action;
-}
-
-void join_streams(std::vector<TracedAction>& actions) {
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, char>, std::size_t> last;
-  std::vector<TracedAction> joined;
-  for (const TracedAction& action : actions) {
-    const auto [found, first] =
-        last.try_emplace({action.process, action.stage, action.micro_batch, action.kind}, joined.size());
-    if (!first) {
-      TracedAction& before = joined[found->second];
-      const Time end = before.start + before.duration;
-      if (action.start < end) {
-        before.duration = std::max(end, action.start + action.duration) - before.start;
-        continue;
-      }
-      found->second = joined.size();
-    }
-    joined.push_back(action);
-  }
-  actions = std::move(joined);
-}
-
-namespace {
-
 class Events : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Events(ByteSource& source) : source_(source) {}
@@ -113,8 +76,8 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     trace_.file = source_.name();
     trace_.on_device = !device_.empty();
     trace_.actions = std::move(trace_.on_device ? device_ : host_);
-    std::stable_sort(trace_.actions.begin(), trace_.actions.end(),
-                     [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
+    std::ranges::stable_sort(trace_.actions,
+                             [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
     if (trace_.on_device) join_streams(trace_.actions);
     return std::move(trace_);
   }
@@ -247,6 +210,38 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+std::optional<TracedAction> action_named(std::string_view name) {
+  TracedAction action;
+  std::size_t at = 0;
+  action.stage = digits(name, at);
+  if (action.stage < 0 || at >= name.size()) return std::nullopt;
+  action.kind = name[at++];
+  if (std::string_view("FBIW").find(action.kind) == std::string_view::npos) return std::nullopt;
+  action.micro_batch = digits(name, at);
+  if (action.micro_batch < 0 || at != name.size()) return std::nullopt;
+  return action;
+}
+
+void join_streams(std::vector<TracedAction>& actions) {
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, char>, std::size_t> last;
+  std::vector<TracedAction> joined;
+  for (const TracedAction& action : actions) {
+    const auto [found, first] =
+        last.try_emplace({action.process, action.stage, action.micro_batch, action.kind}, joined.size());
+    if (!first) {
+      TracedAction& before = joined[found->second];
+      const Time end = before.start + before.duration;
+      if (action.start < end) {
+        before.duration = std::max(end, action.start + action.duration) - before.start;
+        continue;
+      }
+      found->second = joined.size();
+    }
+    joined.push_back(action);
+  }
+  actions = std::move(joined);
+}
 
 ActionTrace read_action_trace(const std::string& path) {
   ByteSource source(path);

@@ -18,7 +18,6 @@
 #include "io/text/csv_line.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/quantity.hpp"
-#include "io/text/quote.hpp"
 #include "io/text/trimmed.hpp"
 #include "io/text/utf8.hpp"
 
@@ -62,8 +61,7 @@ constexpr std::array kPieceFigures = {
 };
 
 const Figure* figure_named(std::string_view name) {
-  const auto* const found =
-      std::find_if(kPieceFigures.begin(), kPieceFigures.end(), [&](const Figure& each) { return each.name == name; });
+  const auto* const found = std::ranges::find_if(kPieceFigures, [&](const Figure& each) { return each.name == name; });
   return found == kPieceFigures.end() ? nullptr : found;
 }
 
@@ -82,7 +80,7 @@ std::vector<const Figure*> columns_of(const std::vector<CsvField>& head, const P
     columns.push_back(figure_named(field.text));
     if (columns.back() == nullptr)
       throw InputError(at, fmt::format("{} is not a column of measured pieces; {}", in_quotes(field.text), kWayOut));
-    if (std::count(columns.begin(), columns.end(), columns.back()) > 1)
+    if (std::ranges::count(columns, columns.back()) > 1)
       throw InputError(at, fmt::format("{} stands there twice; once is enough", in_quotes(field.text)));
   }
   return columns;

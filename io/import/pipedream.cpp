@@ -177,8 +177,8 @@ std::vector<Layer> layers_of(Profile& profile) {
     if (number[i] < 0) continue;
     Layer& layer = layers.emplace_back(std::move(profile.nodes[i].layer));
     for (const LayerId input : inputs[i])
-      if (const LayerId kept = number[static_cast<std::size_t>(input)]; kept >= 0) layer.inputs.push_back(kept);
-    std::sort(layer.inputs.begin(), layer.inputs.end());
+      if (const LayerId kept = number[at(input)]; kept >= 0) layer.inputs.push_back(kept);
+    std::ranges::sort(layer.inputs);
     layer.inputs.erase(std::unique(layer.inputs.begin(), layer.inputs.end()), layer.inputs.end());
   }
   return layers;

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -170,8 +169,8 @@ void read_actions(Reader& reader, const At& at, ActionTrace& trace) {
     action->line = here.yaml.place.line;
     trace.actions.push_back(*action);
   }
-  std::stable_sort(trace.actions.begin(), trace.actions.end(),
-                   [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
+  std::ranges::stable_sort(trace.actions,
+                           [](const TracedAction& a, const TracedAction& b) { return a.start < b.start; });
 }
 
 constexpr Field<ActionTrace> kTrace[] = {
@@ -211,6 +210,50 @@ void check_size(const ImportSource& source, const List& list, std::size_t most, 
   if (list.size() > most)
     throw InputError(fmt::format("{}: has {} {}, and a run file holds {} at most; {}", source.file, list.size(), what,
                                  most, way_out));
+}
+
+std::string date_of(std::time_t seconds) {
+  const std::chrono::sys_seconds time{std::chrono::seconds(seconds)};
+  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
+  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                     static_cast<unsigned>(day.day()));
+}
+
+std::string hash_of(const std::string& path) {
+  FilePieces file(path);
+  Sha256 sum;
+  std::array<char, 65536> block;
+  while (const std::size_t count = file.read(block))
+    sum.add({block.data(), count});
+  return sum.digits();
+}
+
+template <class Member>
+bool any_step_has(const TrainingLog& log, Member member) {
+  return std::ranges::any_of(log.steps, [&](const LoggedStep& step) { return (step.*member).has_value(); });
+}
+
+void tell_of_log(const TrainingLog& log, ImportSource& source) {
+  source.assumed.emplace_back(
+      "of several lines of a step the slowest time, the most memory and the largest loss count");
+  if (log.format == "Megatron-LM") {
+    source.assumed.emplace_back("the time of a step is the mean since the line before, as Megatron-LM prints it");
+    if (log.max_allocated || log.max_reserved)
+      source.assumed.emplace_back("megabytes of memory are 2^20 bytes, gigabytes 10^9");
+  } else {
+    source.assumed.emplace_back("tps counts tokens per second and device; the plan's batch makes a time of it");
+  }
+  const auto lacks = [&](bool there, const char* what) {
+    if (!there) source.absent.emplace_back(what);
+  };
+  lacks(any_step_has(log, &LoggedStep::time), "times of steps");
+  lacks(any_step_has(log, &LoggedStep::global_batch_size), "global batch size");
+  lacks(any_step_has(log, &LoggedStep::flop_rate_device), "FLOP/s of a device");
+  lacks(any_step_has(log, &LoggedStep::loss), "losses");
+  lacks(log.max_allocated.has_value(), "memory that was allocated");
+  lacks(log.max_reserved.has_value(), "memory that the allocator reserved");
+  source.absent.emplace_back(log.layout.empty() ? "model, plan and devices of the run"
+                                                : "model of the run, and of its plan all but the layout");
 }
 
 }  // namespace
@@ -276,26 +319,6 @@ ImportedRun read_run_file(const std::string& path) {
   return parse_run_file(read_file(path), path == "-" ? "standard input" : path);
 }
 
-namespace {
-
-std::string date_of(std::time_t seconds) {
-  const std::chrono::sys_seconds time{std::chrono::seconds(seconds)};
-  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
-  return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
-                     static_cast<unsigned>(day.day()));
-}
-
-std::string hash_of(const std::string& path) {
-  FilePieces file(path);
-  Sha256 sum;
-  std::array<char, 65536> block;
-  while (const std::size_t count = file.read(block))
-    sum.add({block.data(), count});
-  return sum.digits();
-}
-
-}  // namespace
-
 ImportSource source_of(const std::string& path, const std::string& format) {
   ImportSource source{.file = "standard input", .format = format, .tool = "pipewright " PIPEWRIGHT_VERSION};
   struct stat info {};
@@ -321,38 +344,6 @@ std::string as_comment(const ImportSource& source) {
     text += comment("not in the file: " + line);
   return text;
 }
-
-namespace {
-
-template <class Member>
-bool any_step_has(const TrainingLog& log, Member member) {
-  return std::any_of(log.steps.begin(), log.steps.end(), [&](const LoggedStep& step) { return step.*member; });
-}
-
-void tell_of_log(const TrainingLog& log, ImportSource& source) {
-  source.assumed.emplace_back(
-      "of several lines of a step the slowest time, the most memory and the largest loss count");
-  if (log.format == "Megatron-LM") {
-    source.assumed.emplace_back("the time of a step is the mean since the line before, as Megatron-LM prints it");
-    if (log.max_allocated || log.max_reserved)
-      source.assumed.emplace_back("megabytes of memory are 2^20 bytes, gigabytes 10^9");
-  } else {
-    source.assumed.emplace_back("tps counts tokens per second and device; the plan's batch makes a time of it");
-  }
-  const auto lacks = [&](bool there, const char* what) {
-    if (!there) source.absent.emplace_back(what);
-  };
-  lacks(any_step_has(log, &LoggedStep::time), "times of steps");
-  lacks(any_step_has(log, &LoggedStep::global_batch_size), "global batch size");
-  lacks(any_step_has(log, &LoggedStep::flop_rate_device), "FLOP/s of a device");
-  lacks(any_step_has(log, &LoggedStep::loss), "losses");
-  lacks(log.max_allocated.has_value(), "memory that was allocated");
-  lacks(log.max_reserved.has_value(), "memory that the allocator reserved");
-  source.absent.emplace_back(log.layout.empty() ? "model, plan and devices of the run"
-                                                : "model of the run, and of its plan all but the layout");
-}
-
-}  // namespace
 
 ImportedRun import_log(const std::string& path, std::string_view format) {
   TrainingLog log = read_training_log(path);

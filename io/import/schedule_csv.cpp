@@ -66,7 +66,7 @@ std::string as_written(const Number& number) {
 bool is_table_head(std::string_view row) {
   const std::string_view first = row.substr(0, row.find(','));
   const auto in_word = [](char c) { return (c >= 'a' && c <= 'z') || c == '_' || c == '.'; };
-  if (first.size() < 3 || first.size() == row.size() || !std::all_of(first.begin(), first.end(), in_word)) return false;
+  if (first.size() < 3 || first.size() == row.size() || !std::ranges::all_of(first, in_word)) return false;
   for (std::size_t at = 0; at < row.size(); ++at)
     if ((at == 0 || row[at - 1] == ',') && is_digit(row[at])) return false;
   return true;

@@ -20,8 +20,7 @@ std::string method_of(const Answer& written) {
   const auto layers = static_cast<std::int64_t>(written.scenario->model.layers.size());
   const auto stages = static_cast<std::int64_t>(ranges.size());
   for (std::int64_t k = 0; k < stages; ++k)
-    if (ranges[static_cast<std::size_t>(k)].size() != layers / stages + (k < layers % stages ? 1 : 0))
-      return "type:Block";
+    if (ranges[at(k)].size() != layers / stages + (k < layers % stages ? 1 : 0)) return "type:Block";
   return "uniform";
 }
 
@@ -86,7 +85,7 @@ WIDTH = {}  # of the layers below; yours have their own
 }
 
 bool recomputes(const Plan& plan, Recompute mode) {
-  return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+  return std::ranges::find(plan.recompute, mode) != plan.recompute.end();
 }
 
 // One stage or several, states of the optimizer divided at most: PipelineModule.
@@ -166,7 +165,7 @@ std::string deepspeed_launch(const LaunchRequest& request) {
       "class Edge(torch.nn.Linear):  # embedding and head: put yours here\n    pass\n\n\n"
       "class Block(torch.nn.Linear):  # put yours here\n    pass\n\n\n";
   const Model& model = written.scenario->model;
-  const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+  const bool blocks = std::ranges::any_of(model.layers, [](const Layer& l) { return l.block; });
   text += blocks ? fmt::format("LAYERS = [Edge] + [Block] * {} + [Edge]\n", layers - 2)
                  : fmt::format("LAYERS = [Block] * {}\n", layers);
   text += R"(

@@ -1,7 +1,6 @@
 #include "io/launch/launch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <functional>
 #include <map>
@@ -28,6 +27,47 @@ std::string figures(const Report& report) {
     text += fmt::format(", memory peak {} of {} on stage {}", short_bytes(stage->need.with_reserve),
                         short_bytes(stage->need.capacity), stage->stage);
   return text + (report.fits ? "" : ": DOES NOT FIT");
+}
+
+// {"type", "factor", ...} with their values, as the configuration states them.
+std::vector<std::pair<std::string, std::string>> parts_of(const RopeScaling& scaling) {
+  std::vector<std::pair<std::string, std::string>> parts = {{"type", std::string(name(scaling.type))},
+                                                            {"factor", fmt::format("{}", scaling.factor)}};
+  if (scaling.original_length)
+    parts.emplace_back("original_max_position_embeddings", std::to_string(*scaling.original_length));
+  for (const auto& [key, value] :
+       {std::pair<const char*, std::optional<double>>{"low_freq_factor", scaling.low_freq_factor},
+        {"high_freq_factor", scaling.high_freq_factor},
+        {"beta_fast", scaling.beta_fast},
+        {"beta_slow", scaling.beta_slow},
+        {"mscale", scaling.mscale},
+        {"mscale_all_dim", scaling.mscale_all_dim}})
+    if (value) parts.emplace_back(key, fmt::format("{}", *value));
+  return parts;
+}
+
+std::string routing_in_words(const Routing& routing) {
+  std::string text = fmt::format("router: {} scores", name(routing.scores));
+  if (routing.groups)
+    text += fmt::format(", the best {} of {} groups", routing.groups_used.value_or(*routing.groups), *routing.groups);
+  if (routing.scale) text += fmt::format(", scaled by {}", *routing.scale);
+  return text;
+}
+
+Yaml sections(const Scenario& scenario) {
+  YamlText text(nullptr, {});
+  text.open("training");
+  write_training_section(text, scenario.training);
+  text.close();
+  text.open("plan");
+  write_plan_section(text, scenario.plan);
+  text.close();
+  return parse_yaml(text.text(), "");
+}
+
+// Which needs no quotes: "1f1b", which is written with them lest it be taken for a number.
+bool is_name(const std::string& text) {
+  return std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
 }  // namespace
@@ -82,7 +122,7 @@ NodeShape nodes_of(const Answer& answer) {
   for (const auto& [node, count] : taken)
     counts.push_back(count);
   const int node = cluster.devices_per_node, all = answer.plan.devices(), down = all / node * node;
-  if (std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end())
+  if (std::ranges::adjacent_find(counts, std::not_equal_to<>()) != counts.end())
     throw InputError(
         answer.scenario->plan.place, "plan",
         fmt::format("{} devices do not fill {} nodes of {} alike ({}), and a launcher starts as many ranks on "
@@ -123,7 +163,7 @@ std::string plan_named(const LaunchRequest& request) {
 
 bool copies_first(const Plan& plan) {
   if (plan.data_parallel == 1 || plan.positions() == 1) return false;
-  return plan.device[static_cast<std::size_t>(plan.positions() * plan.context_parallel)] < plan.device[1];
+  return plan.device[plan.positions() * plan.context_parallel] < plan.device[1];
 }
 
 std::string sbatch_lines(const LaunchRequest& request, int tasks_per_node) {
@@ -146,35 +186,6 @@ std::string torchrun_job(const LaunchRequest& request, const std::string& progra
              "srun {2} {0} 2>&1 | tee train.log\n",
              file, program, torchrun(request.written, "\"$SLURM_JOB_ID\"", "\"$head\""));
 }
-
-namespace {
-
-// {"type", "factor", ...} with their values, as the configuration states them.
-std::vector<std::pair<std::string, std::string>> parts_of(const RopeScaling& scaling) {
-  std::vector<std::pair<std::string, std::string>> parts = {{"type", std::string(name(scaling.type))},
-                                                            {"factor", fmt::format("{}", scaling.factor)}};
-  if (scaling.original_length)
-    parts.emplace_back("original_max_position_embeddings", std::to_string(*scaling.original_length));
-  for (const auto& [key, value] :
-       {std::pair<const char*, std::optional<double>>{"low_freq_factor", scaling.low_freq_factor},
-        {"high_freq_factor", scaling.high_freq_factor},
-        {"beta_fast", scaling.beta_fast},
-        {"beta_slow", scaling.beta_slow},
-        {"mscale", scaling.mscale},
-        {"mscale_all_dim", scaling.mscale_all_dim}})
-    if (value) parts.emplace_back(key, fmt::format("{}", *value));
-  return parts;
-}
-
-std::string routing_in_words(const Routing& routing) {
-  std::string text = fmt::format("router: {} scores", name(routing.scores));
-  if (routing.groups)
-    text += fmt::format(", the best {} of {} groups", routing.groups_used.value_or(*routing.groups), *routing.groups);
-  if (routing.scale) text += fmt::format(", scaled by {}", *routing.scale);
-  return text;
-}
-
-}  // namespace
 
 std::string python_head(const LaunchRequest& request, std::string_view framework, std::string_view version) {
   return comment("-*- coding: utf-8 -*-") +
@@ -218,26 +229,6 @@ std::string trained_as_in_words(const TrainedAs& trained) {
   if (trained.routing) words.push_back(routing_in_words(*trained.routing));
   return fmt::format("{}", fmt::join(words, ", "));
 }
-
-namespace {
-
-Yaml sections(const Scenario& scenario) {
-  YamlText text(nullptr, {});
-  text.open("training");
-  write_training_section(text, scenario.training);
-  text.close();
-  text.open("plan");
-  write_plan_section(text, scenario.plan);
-  text.close();
-  return parse_yaml(text.text(), "");
-}
-
-// Which needs no quotes: "1f1b", which is written with them lest it be taken for a number.
-bool is_name(const std::string& text) {
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-}
-
-}  // namespace
 
 std::vector<std::string> changed_keys(const Scenario& from, const Scenario& to) {
   std::vector<std::string> changes;

@@ -44,8 +44,8 @@ std::string hybrid_pattern(const Plan& plan, const Model& model, const Transform
   std::vector<std::string> parts;
   std::size_t block = 0;
   for (const LayoutChunk& chunk : chunks_of(plan, model)) {
-    parts.push_back(t.pattern.substr(block, static_cast<std::size_t>(chunk.blocks)));
-    block += static_cast<std::size_t>(chunk.blocks);
+    parts.push_back(t.pattern.substr(block, at(chunk.blocks)));
+    block += at(chunk.blocks);
   }
   return fmt::format("{}", fmt::join(parts, "|"));
 }
@@ -136,9 +136,7 @@ void parallel_flags(Flags& flags, const Answer& written) {
 
 void recompute_flags(Flags& flags, const Answer& written) {
   const Plan& plan = written.plan;
-  const auto any = [&](Recompute mode) {
-    return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
-  };
+  const auto any = [&](Recompute mode) { return std::ranges::find(plan.recompute, mode) != plan.recompute.end(); };
   if (plan.offload_layers) flags.add("--cpu-offloading-num-layers {}", plan.offload_layers->value);
   const Model& model = written.scenario->model;
   Modules modules;  // of latent attention and shared experts, where the model has them
@@ -156,7 +154,7 @@ void recompute_flags(Flags& flags, const Answer& written) {
   if (!any(Recompute::Layers)) return;
   std::int64_t most = 0;
   for (const LayerRange& chunk : plan.uncut())
-    most = std::max<std::int64_t>(most, std::count_if(plan.rebuilt.begin(), plan.rebuilt.end(), [&](LayerId layer) {
+    most = std::max<std::int64_t>(most, std::ranges::count_if(plan.rebuilt, [&](LayerId layer) {
                                     return layer >= chunk.begin && layer < chunk.end;
                                   }));
   flags.add("--recompute-granularity full --recompute-method block --recompute-num-layers {}", most);

@@ -54,7 +54,7 @@ def combine(rows, shares, active):
 )";
 
 const Program& program_of(const Model& model, std::size_t layer) {
-  return *model.works[static_cast<std::size_t>(model.layers[layer].work)].program.get();
+  return *model.works[at(model.layers[layer].work)].program.get();
 }
 
 bool is_loss(const ProgramStep& step) {
@@ -87,7 +87,7 @@ class LayerClass {
   LayerClass(const Program& program, double norm_epsilon) : program_(program), norm_epsilon_(norm_epsilon) {
     names_.resize(program.tensors.size());
     for (std::size_t i = 0; i < program.inputs.size(); ++i)
-      names_[static_cast<std::size_t>(program.inputs[i])] = fmt::format("x{}", program.inputs[i]);
+      names_[at(program.inputs[i])] = fmt::format("x{}", program.inputs[i]);
     for (std::size_t s = 0; s < program.steps.size(); ++s)
       if (!is_loss(program.steps[s])) add(s);
   }
@@ -105,20 +105,20 @@ class LayerClass {
   }
 
  private:
-  const Shape& shape(std::int32_t tensor) const { return program_.tensors[static_cast<std::size_t>(tensor)].shape; }
+  const Shape& shape(std::int32_t tensor) const { return program_.tensors[at(tensor)].shape; }
 
   // The tensor's name in `forward`; a view is named when it is first read.
   std::string tensor(std::int32_t number) {
-    std::string& name = names_[static_cast<std::size_t>(number)];
+    std::string& name = names_[at(number)];
     if (name.empty()) {
-      const std::int32_t same = program_.tensors[static_cast<std::size_t>(number)].same_as;
+      const std::int32_t same = program_.tensors[at(number)].same_as;
       PP_CHECK(same >= 0);
       const std::string of = tensor(same);
-      if (shape(number) == shape(same)) return names_[static_cast<std::size_t>(number)] = of;
-      names_[static_cast<std::size_t>(number)] = fmt::format("x{}", number);
+      if (shape(number) == shape(same)) return names_[at(number)] = of;
+      names_[at(number)] = fmt::format("x{}", number);
       forward_ += fmt::format("        x{} = {}.reshape(-1, {})\n", number, of, sizes(shape(number)));
     }
-    return names_[static_cast<std::size_t>(number)];
+    return names_[at(number)];
   }
 
   void add(std::size_t s) {
@@ -131,7 +131,7 @@ class LayerClass {
       modules_ += fmt::format("        self.{} = {}{}\n", step_name(program_, s),
                               made.starts_with("GroupedLinear") ? "" : "nn.", made);
     const std::string self = "self." + step_name(program_, s);
-    names_[static_cast<std::size_t>(step.output)] = fmt::format("x{}", step.output);
+    names_[at(step.output)] = fmt::format("x{}", step.output);
     forward_ += fmt::format("        x{} = {}\n", step.output, expression(step, x, self));
   }
 
@@ -174,8 +174,7 @@ class LayerClass {
     const std::string_view operation = step.operation;
     const Shape& out = shape(step.output);
     if (operation == "learned_table") return fmt::format("{} + {}.weight[:{}.shape[1]]", x[0], self, x[0]);
-    if (!module(static_cast<std::size_t>(&step - program_.steps.data())).empty())
-      return fmt::format("{}({})", self, x[0]);
+    if (!module(at(&step - program_.steps.data())).empty()) return fmt::format("{}({})", self, x[0]);
     if (const auto* core = std::get_if<AttentionCore>(&step.spec)) return attention(step, *core, x);
     if (const auto* kind = std::get_if<Activation>(&step.spec)) return fmt::format("{}({})", function_of(*kind), x[0]);
     if (const auto* gate = std::get_if<GatedActivation>(&step.spec))
@@ -231,7 +230,7 @@ TorchLayers torch_layers(const Model& model) {
   std::vector<std::string> built;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const Program& program = program_of(model, i);
-    const auto found = std::find_if(written.begin(), written.end(), [&](const Program* w) { return *w == program; });
+    const auto found = std::ranges::find_if(written, [&](const Program* w) { return *w == program; });
     const std::string name = fmt::format("Layer{}", found - written.begin());
     built.push_back(name);
     if (found != written.end()) continue;
@@ -240,7 +239,7 @@ TorchLayers torch_layers(const Model& model) {
         fmt::format("\n{}{}\n", comment(model.layers[i].name),
                     LayerClass(program, trained_as(model).norm_epsilon.value_or(kNormEpsilonOfRuns)).text(name));
     if (layers.input.empty() && model.layers[i].inputs.empty()) {
-      const ProgramTensor& input = program.tensors[static_cast<std::size_t>(program.inputs[0])];
+      const ProgramTensor& input = program.tensors[at(program.inputs[0])];
       std::int64_t vocabulary = 0;
       for (const ProgramStep& step : program.steps)
         if (const auto* table = std::get_if<Embedding>(&step.spec)) vocabulary = table->vocabulary;
@@ -248,7 +247,7 @@ TorchLayers torch_layers(const Model& model) {
                                    : fmt::format("torch.randn(samples, {})", sizes(input.shape));
     }
     if (!program.steps.empty() && is_loss(program.steps.back())) {
-      Shape logits = program.tensors[static_cast<std::size_t>(program.steps.back().inputs[0])].shape;
+      Shape logits = program.tensors[at(program.steps.back().inputs[0])].shape;
       const std::int64_t classes = logits[logits.rank - 1];
       --logits.rank;
       layers.labels =

@@ -46,7 +46,7 @@ std::string modules_of(const Plan& plan, const Model& model) {
 }
 
 bool torchtitan_recomputes(const Plan& plan, Recompute mode) {
-  return std::find(plan.recompute.begin(), plan.recompute.end(), mode) != plan.recompute.end();
+  return std::ranges::find(plan.recompute, mode) != plan.recompute.end();
 }
 
 // The class of torchtitan's that checkpoints as the plan does; "": none does.

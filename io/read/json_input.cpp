@@ -1,7 +1,6 @@
 #include "io/read/json_input.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -111,6 +111,28 @@ void check_order(Reader& reader, const At& at, const MemoryAnchor& anchor) {
   }
 }
 
+bool told_by_key(const Yaml& from, const Yaml& to, const std::string& key) {
+  if (!from.is(Yaml::Type::Map) || !to.is(Yaml::Type::Map)) return false;
+  const auto dotted = [](const YamlEntry& entry) { return entry.first.text.find('.') != std::string::npos; };
+  if (std::ranges::any_of(from.map, dotted) || std::ranges::any_of(to.map, dotted)) return false;
+  const auto other_form = [&](const YamlEntry& entry) {
+    return is_model_form(entry.first.text) && !from.find(entry.first.text);
+  };
+  return key != "model" || std::ranges::none_of(to.map, other_form);
+}
+
+// What turns one tree into the other, as `set` takes it; null removes a key.
+void add_differences(const Yaml& from, const Yaml& to, const std::string& key, KeysAndValues& set) {
+  if (flow_text(from) == flow_text(to)) return;
+  if (!told_by_key(from, to, key)) return set.emplace_back(key, flow_text(to)), void();
+  for (const auto& [name, value] : from.map)
+    if (!to.find(name.text)) set.emplace_back(key + "." + name.text, "null");
+  for (const auto& [name, value] : to.map) {
+    const Yaml* const old = from.find(name.text);
+    add_differences(old ? *old : Yaml{}, value, key + "." + name.text, set);
+  }
+}
+
 }  // namespace
 
 void read_anchor(Reader& reader, const At& at, FrameworkMemory& framework) {
@@ -131,33 +153,6 @@ void read_anchor(Reader& reader, const At& at, FrameworkMemory& framework) {
 void write_anchor(YamlText& out, std::string_view key, const FrameworkMemory& framework) {
   write_section<&FrameworkMemory::anchor, kAnchor>(out, key, framework);
 }
-
-namespace {
-
-bool told_by_key(const Yaml& from, const Yaml& to, const std::string& key) {
-  if (!from.is(Yaml::Type::Map) || !to.is(Yaml::Type::Map)) return false;
-  const auto dotted = [](const YamlEntry& entry) { return entry.first.text.find('.') != std::string::npos; };
-  if (std::any_of(from.map.begin(), from.map.end(), dotted) || std::any_of(to.map.begin(), to.map.end(), dotted))
-    return false;
-  const auto other_form = [&](const YamlEntry& entry) {
-    return is_model_form(entry.first.text) && !from.find(entry.first.text);
-  };
-  return key != "model" || std::none_of(to.map.begin(), to.map.end(), other_form);
-}
-
-// What turns one tree into the other, as `set` takes it; null removes a key.
-void add_differences(const Yaml& from, const Yaml& to, const std::string& key, KeysAndValues& set) {
-  if (flow_text(from) == flow_text(to)) return;
-  if (!told_by_key(from, to, key)) return set.emplace_back(key, flow_text(to)), void();
-  for (const auto& [name, value] : from.map)
-    if (!to.find(name.text)) set.emplace_back(key + "." + name.text, "null");
-  for (const auto& [name, value] : to.map) {
-    const Yaml* const old = from.find(name.text);
-    add_differences(old ? *old : Yaml{}, value, key + "." + name.text, set);
-  }
-}
-
-}  // namespace
 
 MemoryAnchor resolved_anchor(MemoryAnchor anchor, const Yaml& base, const Yaml& run) {
   anchor.set.clear(), anchor.log.clear();

@@ -1,6 +1,5 @@
 // cluster: device -> node -> network. A device or a whole cluster may stand in a file of its own.
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -401,7 +400,7 @@ void read_device_section(Reader& reader, const At& at, Device& device) {
     device.sources = below(reader.sources, path(at));
     device.provenances = below(reader.provenances, path(at));
     const auto by_size = [](const auto& each) { return each && (each->tiles || !each->kernels.empty()); };
-    if (device.multiprocessors == 0 && std::any_of(device.efficiency.begin(), device.efficiency.end(), by_size))
+    if (device.multiprocessors == 0 && std::ranges::any_of(device.efficiency, by_size))
       reader.errors.add(here.yaml.place, path(at),
                         "efficiency by size (tiles, kernels) needs multiprocessors; give their number");
     if (const int held = device.contention.multiprocessors; held > 0 && held >= device.multiprocessors)

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "io/text/quantity.hpp"
+#include "core/folds.hpp"
 #include "io/text/quote.hpp"
 #include "io/yaml/value_rules.hpp"
 
@@ -112,9 +112,7 @@ constexpr Field<AllToAllWay> kAllToAll[] = {
 // A list of maps, written on one line.
 template <auto Member, const auto& fields>
 void write_in_line(YamlText& out, std::string_view key, const CollectiveCurve& curve) {
-  std::string text;
-  for (const auto& each : curve.*Member)
-    text += (text.empty() ? "" : ", ") + flow(fields, each);
+  auto text = text_over(curve.*Member, [&](const auto& each) { return flow(fields, each); });
   if (!text.empty()) out.line(key, "[" + text + "]");
 }
 
@@ -153,30 +151,6 @@ constexpr Field<CollectiveCurve> kCollectiveFields[] = {
     {"source", "text", "where they come from", changed<&CollectiveCurve::source>, Need::Required},
 };
 
-}  // namespace
-
-void read_collectives(Reader& reader, const At& at, Device& device) {
-  if (!is_map(reader, at, "a map, e.g. {start: 5, hop: 0.8, ...}")) return;
-  CollectiveCurve& curve = device.collectives.emplace();
-  curve.place = at.yaml.place;
-  read_fields<CollectiveCurve>(reader, at, kCollectiveFields, curve);
-}
-
-void read_messages(Reader& reader, const At& at, Device& device) {
-  if (!is_map(reader, at, "a map, e.g. {start: 13, small: 0.25, ...}")) return;
-  read_fields<MessageCurve>(reader, at, kMessages, device.messages.emplace());
-}
-
-void write_messages(YamlText& out, std::string_view key, const Device& device) {
-  write_section<&Device::messages, kMessages>(out, key, device);
-}
-
-void write_collectives(YamlText& out, std::string_view key, const Device& device) {
-  write_section<&Device::collectives, kCollectiveFields>(out, key, device);
-}
-
-namespace {
-
 // ---- efficiency -----------------------------------------------------------------------------------------------------
 
 struct EfficiencyKeys : Efficiency {
@@ -199,7 +173,7 @@ void read_kernels(Reader& reader, const At& at, EfficiencyKeys& efficiency) {
     const auto same = [&](const AttentionKernel& other) {
       return other.kernel == kernel.kernel && other.head_size == kernel.head_size;
     };
-    if (std::any_of(efficiency.kernels.begin(), efficiency.kernels.end(), same))
+    if (std::ranges::any_of(efficiency.kernels, same))
       reader.errors.add(here.yaml.place, path(here), "this kernel and head_size stand there already; remove one");
     efficiency.kernels.push_back(std::move(kernel));
   }
@@ -274,6 +248,26 @@ constexpr Field<EfficiencyKeys> kEfficiency[] = {
 
 }  // namespace
 
+void read_collectives(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 5, hop: 0.8, ...}")) return;
+  CollectiveCurve& curve = device.collectives.emplace();
+  curve.place = at.yaml.place;
+  read_fields<CollectiveCurve>(reader, at, kCollectiveFields, curve);
+}
+
+void read_messages(Reader& reader, const At& at, Device& device) {
+  if (!is_map(reader, at, "a map, e.g. {start: 13, small: 0.25, ...}")) return;
+  read_fields<MessageCurve>(reader, at, kMessages, device.messages.emplace());
+}
+
+void write_messages(YamlText& out, std::string_view key, const Device& device) {
+  write_section<&Device::messages, kMessages>(out, key, device);
+}
+
+void write_collectives(YamlText& out, std::string_view key, const Device& device) {
+  write_section<&Device::collectives, kCollectiveFields>(out, key, device);
+}
+
 void read_efficiency(Reader& reader, const At& at, Device& device) {
   if (!is_map(reader, at, "a map of operator kinds, e.g. {matrix_product: {share: 0.5, ...}},")) return;
   for (const auto& [key, value] : at.yaml.map) {
@@ -306,7 +300,7 @@ void read_efficiency(Reader& reader, const At& at, Device& device) {
 
 void write_efficiency(YamlText& out, std::string_view key, const Device& device) {
   const auto& all = device.efficiency;
-  if (std::none_of(all.begin(), all.end(), [](const auto& each) { return each.has_value(); })) return;
+  if (std::ranges::none_of(all, [](const auto& each) { return each.has_value(); })) return;
   out.open(key);
   for (const auto& [text, kind] : kNames<OperatorKind>) {
     const auto& stated = all[static_cast<std::size_t>(kind)];

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/read/expect_text.hpp"
 
 namespace pipewright::io {
@@ -119,14 +120,12 @@ void check_names(Reader& reader, const At& at, const TableText& text) {
     if (!by_name.emplace(row.row.name, &row).second)
       reader.errors.add(row.row.place, path(at) + ".rows",
                         fmt::format("a row {} stands above already; give each its own name", in_quotes(row.row.name)));
-  std::vector<std::string> names;
-  for (const RowText& row : text.rows)
-    names.push_back(row.row.name);
+  auto names = mapped<std::string>(text.rows, [](const RowText& row) { return row.row.name; });
   for (const RowText& row : text.rows) {
     const std::string& base = row.row.ratio_to;
     if (base.empty()) {
-      const bool used = std::any_of(text.rows.begin(), text.rows.end(),
-                                    [&](const RowText& other) { return other.row.ratio_to == row.row.name; });
+      const bool used =
+          std::ranges::any_of(text.rows, [&](const RowText& other) { return other.row.ratio_to == row.row.name; });
       if (!row.row.published && !used)
         reader.errors.add(row.row.place, path(at) + ".rows",
                           fmt::format("{} has no published figure and no row is a ratio to it; "

@@ -40,6 +40,73 @@ bool of_a_stage(Figure figure) {
          figure == Figure::BackwardTime;
 }
 
+constexpr std::string_view kBaselines =
+    "none | bubble_bound | bubble_formula | {bubble_rate: 0.24} | {value: 2, source: text}";
+
+void read_published(Reader& reader, const At& at, RowText& text) {
+  const std::string* written = scalar(reader, at, "a figure, e.g. 3.48");
+  if (!written) return;
+  text.published_at = at.yaml.place;
+  text.row.published_text = *written;
+  if (*written == "true" || *written == "false") {
+    text.row.published = *written == "true" ? 1 : 0;
+    return;
+  }
+  const Parsed<double> number = parse_number(*written);
+  if (!number.value) return reader.error(at, number.why.empty() ? "is not a number" : number.why);
+  text.row.published = *number.value;
+}
+
+constexpr Field<RowText> kRow[] = {
+    {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, Need::Required},
+    {"set", "map of keys and values, e.g. {plan.stages: 8}",
+     "what makes its variant of the scenario, after the table's `set`", read_row_set},
+    {"largest", "key of a whole number, e.g. training.micro_batch_size",
+     "the variant takes the largest value of it that fits, as `capacity` finds it",
+     [](Reader& reader, const At& at, RowText& text) {
+       std::vector<std::string> keys;
+       if (read_value(reader, at, text.row.largest)) read_keys(reader, at.yaml.place, path(at), text.row.largest, keys);
+     }},
+    {"quantity",
+     "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
+     "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | "
+     "bubble_fraction_kth_wrap | forward_s | backward_s | parameters | layers | fits | memory.<part> | capacity(<key>)",
+     "the figure; bubble_fraction_kth_wrap: as the authors of zero-bubble work out interleaved 1F1B, where only every "
+     "K-th "
+     "micro-batch waits for what goes between the last stage and the first; parts of memory: the categories of the "
+     "report, or total, activations, training_state (weights, "
+     "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
+     "reserve), reserved (with the allocator's rounding), in_use (that and the reserve, as nvidia-smi shows)",
+     read_row_quantity},
+    {"where", "fullest | all | last | number of a stage",
+     "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
+     read_row_where},
+    {"ratio_to", "name of a row", "the figure is divided by that row's",
+     [](Reader& reader, const At& at, RowText& text) {
+       text.ratio_at = at.yaml.place;
+       read_value(reader, at, text.row.ratio_to);
+     }},
+    {"published", "number, or true | false", "in `unit`; a row without it only serves the ratios of others",
+     read_published},
+    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", read_row_unit},
+    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", read_tolerance},
+    {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0",
+     read_row_text<&Expectation::reason>},
+    {"source", "text", "where the figure is printed, if not where the table is", read_row_text<&Expectation::source>},
+    {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
+     "all but compared leave the averages and do not decide the exit status; default: compared",
+     read_row_text<&Expectation::status>},
+    {"baseline", kBaselines, "the trivial prediction to beat; default: none", read_baseline},
+    {"search", "map of keys and values",
+     "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, next to the "
+     "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
+     [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }},
+    {"time_to_accuracy", "number",
+     "published next to a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
+     "an input",
+     read_row_text<&Expectation::time_to_accuracy>},
+};
+
 }  // namespace
 
 bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
@@ -50,7 +117,7 @@ bool read_quantity(Reader& reader, const At& at, FigureSought& quantity) {
     quantity.figure = Figure::Memory;
     quantity.of = text->substr(std::string_view("memory.").size());
     const auto known = memory_parts();
-    if (std::find(known.begin(), known.end(), quantity.of) != known.end()) return true;
+    if (std::ranges::find(known, quantity.of) != known.end()) return true;
     reader.errors.add(at.yaml.place, path(at), fmt::format("{}", unknown_name(quantity.of, known)));
     return false;
   }
@@ -101,13 +168,6 @@ const char* units_of(Dimension dimension) {
   }
   return "";
 }
-
-namespace {
-
-constexpr std::string_view kBaselines =
-    "none | bubble_bound | bubble_formula | {bubble_rate: 0.24} | {value: 2, source: text}";
-
-}  // namespace
 
 void read_tolerance(Reader& reader, const At& at, RowText& text) {
   const std::string* written = scalar(reader, at, "a tolerance, e.g. 3 % or 0.05");
@@ -206,74 +266,6 @@ void read_row_unit(Reader& reader, const At& at, RowText& text) {
 void read_row_set(Reader& reader, const At& at, RowText& text) {
   read_changes(reader, at, text.changes);
 }
-
-namespace {
-
-void read_published(Reader& reader, const At& at, RowText& text) {
-  const std::string* written = scalar(reader, at, "a figure, e.g. 3.48");
-  if (!written) return;
-  text.published_at = at.yaml.place;
-  text.row.published_text = *written;
-  if (*written == "true" || *written == "false") {
-    text.row.published = *written == "true" ? 1 : 0;
-    return;
-  }
-  const Parsed<double> number = parse_number(*written);
-  if (!number.value) return reader.error(at, number.why.empty() ? "is not a number" : number.why);
-  text.row.published = *number.value;
-}
-
-constexpr Field<RowText> kRow[] = {
-    {"name", "text", "of the cell, unique in its table", read_row_text<&Expectation::name>, Need::Required},
-    {"set", "map of keys and values, e.g. {plan.stages: 8}",
-     "what makes its variant of the scenario, after the table's `set`", read_row_set},
-    {"largest", "key of a whole number, e.g. training.micro_batch_size",
-     "the variant takes the largest value of it that fits, as `capacity` finds it",
-     [](Reader& reader, const At& at, RowText& text) {
-       std::vector<std::string> keys;
-       if (read_value(reader, at, text.row.largest)) read_keys(reader, at.yaml.place, path(at), text.row.largest, keys);
-     }},
-    {"quantity",
-     "step_time_s | samples_per_s | samples_per_s_per_device | tokens_per_s | tokens_per_s_per_device | mfu | "
-     "tflops_per_device | tflops_per_device_all_pairs | bubble_fraction | bubble_fraction_span | "
-     "bubble_fraction_kth_wrap | forward_s | backward_s | parameters | layers | fits | memory.<part> | capacity(<key>)",
-     "the figure; bubble_fraction_kth_wrap: as the authors of zero-bubble work out interleaved 1F1B, where only every "
-     "K-th "
-     "micro-batch waits for what goes between the last stage and the first; parts of memory: the categories of the "
-     "report, or total, activations, training_state (weights, "
-     "gradients and optimizer), held (that and what the framework keeps between steps), allocated (all but the "
-     "reserve), reserved (with the allocator's rounding), in_use (that and the reserve, as nvidia-smi shows)",
-     read_row_quantity},
-    {"where", "fullest | all | last | number of a stage",
-     "of which stage a figure of stages is; memory all: the sum over all devices; default: fullest (parameters: all)",
-     read_row_where},
-    {"ratio_to", "name of a row", "the figure is divided by that row's",
-     [](Reader& reader, const At& at, RowText& text) {
-       text.ratio_at = at.yaml.place;
-       read_value(reader, at, text.row.ratio_to);
-     }},
-    {"published", "number, or true | false", "in `unit`; a row without it only serves the ratios of others",
-     read_published},
-    {"unit", "of the figure: GiB, ms, M, %, ...", "default: s, B, or none", read_row_unit},
-    {"tolerance", "share (3 %) or amount in the unit (0.05)", "how near the prediction must come", read_tolerance},
-    {"reason", "text", "why this tolerance, or this status; needed unless tolerance: 0",
-     read_row_text<&Expectation::reason>},
-    {"source", "text", "where the figure is printed, if not where the table is", read_row_text<&Expectation::source>},
-    {"status", "compared | fitted | known_miss | above_bound | analytic | inputs_assumed | not_simulated",
-     "all but compared leave the averages and do not decide the exit status; default: compared",
-     read_row_text<&Expectation::status>},
-    {"baseline", kBaselines, "the trivial prediction to beat; default: none", read_baseline},
-    {"search", "map of keys and values",
-     "what makes, after `set`, the scenario in which the planner looks for stages and replicas of its own, next to the "
-     "published plan of a ratio of samples_per_s; ratio_to must be data parallelism",
-     [](Reader& reader, const At& at, RowText& text) { read_changes(reader, at, text.search.emplace()); }},
-    {"time_to_accuracy", "number",
-     "published next to a speed-up: the ratio of the times to an accuracy; its quotient by `published`, the epochs, is "
-     "an input",
-     read_row_text<&Expectation::time_to_accuracy>},
-};
-
-}  // namespace
 
 std::span<const Field<RowText>> expect_row_fields() {
   return kRow;

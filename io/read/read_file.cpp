@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "core/plain_words.hpp"
 #include "io/text/utf8.hpp"
 
@@ -93,7 +93,7 @@ class FilePieces::File {
       const ssize_t count = ::read(file_.number(), room.data(), room.size());
       if (count > 0) {
         writer_seen_ = true;
-        return static_cast<std::size_t>(count);
+        return at(count);
       }
       if (count == 0) {
         if (fifo_ && !writer_seen_) refuse(path_, "is a FIFO without a writer; start the writer first, or name a file");

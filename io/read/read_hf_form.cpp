@@ -57,7 +57,7 @@ constexpr Field<HfText> kHf[] = {
        std::string word;
        if (!read_value(reader, at, word)) return;
        constexpr std::array<std::string_view, 2> known = {"flash", "materialised"};
-       if (std::find(known.begin(), known.end(), word) == known.end())
+       if (std::ranges::find(known, word) == known.end())
          return reader.error(at, unknown_name(word.substr(0, 64), known));
        text.flash = word == "flash";
      }},

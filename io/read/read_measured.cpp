@@ -4,7 +4,6 @@
 #include "core/answers/measured.hpp"
 #include "io/read/expect_text.hpp"
 #include "io/text/quantity.hpp"
-#include "io/text/quote.hpp"
 #include "io/text/trimmed.hpp"
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"

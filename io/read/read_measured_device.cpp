@@ -1,6 +1,5 @@
 // device.measured: what `calibrate --backend cuda` measured of a GPU.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -129,7 +128,7 @@ void read_rows(Reader& reader, const At& at, const std::string& needs, const Tak
     const At here = at.entry(i);
     std::vector<double> n;
     if (!read_value(reader, here, n)) continue;
-    if (!std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }) || !take(n))
+    if (!std::ranges::all_of(n, [](double x) { return x >= 0 && x < 9e15; }) || !take(n))
       reader.errors.add(here.yaml.place, path(here), fmt::format("needs {}", needs));
   }
 }
@@ -180,8 +179,7 @@ void read_algorithms(Reader& reader, const At& at, MeasuredDevice& device) {
   read_rows(reader, at, needs, [&](const std::vector<double>& n) {
     if (n.size() != 10 || n[0] >= static_cast<double>(device.series.size())) return false;
     auto& sizes = device.series[static_cast<std::size_t>(n[0])].sizes;
-    const auto found =
-        std::find_if(sizes.begin(), sizes.end(), [&](const MeasuredSize& m) { return m.size == size_in(n, 1); });
+    const auto found = std::ranges::find_if(sizes, [&](const MeasuredSize& m) { return m.size == size_in(n, 1); });
     if (found == sizes.end()) return false;
     found->algorithm = {n[6], std::llround(n[7]), std::llround(n[8]), std::llround(n[9])};
     return true;
@@ -255,7 +253,7 @@ template <OperationSize MeasuredPair::*Size>
 void read_size(Reader& reader, const At& at, MeasuredPair& pair) {
   std::vector<double> n;
   if (!read_value(reader, at, n)) return;
-  if (n.size() != 5 || !std::all_of(n.begin(), n.end(), [](double x) { return x >= 0 && x < 9e15; }))
+  if (n.size() != 5 || !std::ranges::all_of(n, [](double x) { return x >= 0 && x < 9e15; }))
     return reader.error(at, "needs five numbers of 0 or more: count, rows, columns, depth, values");
   pair.*Size = size_in(n, 0);
 }

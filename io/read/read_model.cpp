@@ -1,7 +1,6 @@
 // model: explicit layers, a family, a Hugging Face configuration, a file of its own, or a PipeDream profile.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <tuple>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/folds.hpp"
 #include "core/model/families/described.hpp"
 #include "core/model/families/transformer_families.hpp"
 #include "io/import/pieces.hpp"
@@ -126,15 +126,13 @@ bool follows_from_operators(std::string_view key) {
 
 // A layer of operators: its own keys, then the operators with all other keys. Figures follow from the operators.
 void read_op_layer(Reader& reader, const At& at, LayerText& text) {
-  std::vector<std::string_view> own;
-  for (const Field<LayerText>& field : kLayer)
-    own.push_back(field.key);
+  auto own = mapped<std::string_view>(kLayer, &Field<LayerText>::key);
   Yaml plain;
   plain.type = Yaml::Type::Map, plain.place = at.yaml.place;
   for (const auto& [key, value] : at.yaml.map) {
     if (follows_from_operators(key.text))
       reader.errors.add(key.place, path(at) + "." + key.text + ": follows from the operators; leave it out");
-    else if (std::find(own.begin(), own.end(), key.text) != own.end())
+    else if (std::ranges::find(own, key.text) != own.end())
       plain.map.emplace_back(key, value);
   }
   read_fields<LayerText>(reader, At{plain, at.parent, at.key, at.item}, kLayer, text);
@@ -201,7 +199,7 @@ void add_works(Model& model, const std::vector<LayerText>& texts) {
   input.model_input = true;
   input.tokens = model.tokens.has_value();
   input.shape.rank = static_cast<int>(model.input_shape.size());
-  std::copy(model.input_shape.begin(), model.input_shape.end(), input.shape.dim.begin());
+  std::ranges::copy(model.input_shape, input.shape.dim.begin());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     Layer& layer = model.layers[i];
     if (layer.work == -1) continue;
@@ -283,7 +281,7 @@ void read_input_shape(Reader& reader, const At& at, Model& model) {
   std::vector<std::int64_t> shape;
   if (!read_value(reader, at, shape)) return;
   const bool good = !shape.empty() && shape.size() <= 3 &&
-                    std::all_of(shape.begin(), shape.end(), [](std::int64_t n) { return n >= 1 && n <= 1'000'000; });
+                    std::ranges::all_of(shape, [](std::int64_t n) { return n >= 1 && n <= 1'000'000; });
   if (!good)
     return reader.errors.add(
         at.yaml.place,
@@ -410,31 +408,19 @@ void read_profile_form(Reader& reader, const At& at, std::string_view key, std::
 
 // A family: every other key is one of its parameters.
 bool has_parameter(const Family& family, std::string_view key) {
-  return std::any_of(family.parameters.begin(), family.parameters.end(),
-                     [&](const FamilyParameter& parameter) { return parameter.name == key; });
+  return std::ranges::any_of(family.parameters,
+                             [&](const FamilyParameter& parameter) { return parameter.name == key; });
 }
 
 // Whose text may begin as YAML's own signs do.
 bool is_letters(const Family& family, std::string_view key) {
-  return std::any_of(family.parameters.begin(), family.parameters.end(), [&](const FamilyParameter& parameter) {
+  return std::ranges::any_of(family.parameters, [&](const FamilyParameter& parameter) {
     return parameter.name == key && !parameter.letters.empty();
   });
 }
 
-}  // namespace
-
-bool read_argument(Reader& reader, const At& at, std::string& text) {
-  if (!at.yaml.is(Yaml::Type::List)) return read_value(reader, at, text);
-  std::vector<std::string> words;
-  if (!read_value(reader, at, words)) return false;
-  text = fmt::format("[{}]", fmt::join(words, ", "));
-  return true;
-}
-
-namespace {
-
 bool takes_list(const Family& family, std::string_view key) {
-  return std::any_of(family.parameters.begin(), family.parameters.end(), [&](const FamilyParameter& parameter) {
+  return std::ranges::any_of(family.parameters, [&](const FamilyParameter& parameter) {
     return parameter.name == key && !parameter.listed.empty();
   });
 }
@@ -445,9 +431,7 @@ void read_family_form(Reader& reader, const At& at, Model& model) {
   if (!read_value(reader, at.child("family", chosen), name)) return;
   const Family* family = find_family(name);
   if (!family) {
-    std::vector<std::string_view> known;
-    for (const Family& each : families())
-      known.push_back(each.name);
+    auto known = mapped<std::string_view>(families(), &Family::name);
     return reader.errors.add(chosen.place, path(at) + ".family", unknown_name(name.substr(0, 64), known));
   }
   FamilyArguments arguments;
@@ -515,8 +499,16 @@ void read_map(Reader& reader, const At& at, Model& model) {
 
 }  // namespace
 
+bool read_argument(Reader& reader, const At& at, std::string& text) {
+  if (!at.yaml.is(Yaml::Type::List)) return read_value(reader, at, text);
+  std::vector<std::string> words;
+  if (!read_value(reader, at, words)) return false;
+  text = fmt::format("[{}]", fmt::join(words, ", "));
+  return true;
+}
+
 bool is_model_form(std::string_view key) {
-  return std::find(kForms.begin(), kForms.end(), key) != kForms.end();
+  return std::ranges::find(kForms, key) != kForms.end();
 }
 
 void read_model_section(Reader& reader, const At& at, Model& model) {

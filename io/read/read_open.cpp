@@ -32,7 +32,7 @@ bool read_values(Reader& reader, const At& at, std::vector<std::string>& values)
     const At here = at.entry(i);
     const std::string* text = scalar(reader, here, "a value of the field");
     if (!text) return false;
-    if (std::find(values.begin(), values.end(), *text) != values.end()) {
+    if (std::ranges::find(values, *text) != values.end()) {
       reader.error(here, fmt::format("{} stands here twice; list each value once", *text));
       return false;
     }
@@ -47,7 +47,7 @@ Yaml take_open_fields(Reader& reader, const At& at, std::span<const std::string_
   Yaml rest = at.yaml;
   if (!rest.is(Yaml::Type::Map)) return rest;
   for (const auto& [key, value] : at.yaml.map) {
-    if (std::find(may_be_open.begin(), may_be_open.end(), key.text) == may_be_open.end()) continue;
+    if (std::ranges::find(may_be_open, key.text) == may_be_open.end()) continue;
     if (!says_auto(value) && !lists_values(value)) continue;
     const At here = at.child(key.text, value);
     OpenField field{value.place, {}};
@@ -56,7 +56,7 @@ Yaml take_open_fields(Reader& reader, const At& at, std::span<const std::string_
     open[key.text] = std::move(field);
   }
   std::erase_if(rest.map, [&](const auto& entry) {
-    return std::find(may_be_open.begin(), may_be_open.end(), entry.first.text) != may_be_open.end() &&
+    return std::ranges::find(may_be_open, entry.first.text) != may_be_open.end() &&
            (says_auto(entry.second) || lists_values(entry.second));
   });
   return rest;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "core/model/families/described.hpp"
 #include "io/text/quote.hpp"
 
@@ -12,10 +13,7 @@ namespace pipewright::io {
 namespace {
 
 std::vector<std::string_view> operator_names() {
-  std::vector<std::string_view> names;
-  for (const OperatorRule& rule : operator_rules())
-    names.push_back(rule.name);
-  return names;
+  return mapped<std::string_view>(operator_rules(), &OperatorRule::name);
 }
 
 // One operator: `op` names it, `keys_of_others` are skipped.
@@ -33,8 +31,7 @@ OpText read_op(Reader& reader, const At& at, const std::vector<std::string_view>
   if (!op.rule) reader.errors.add(name->place, path(at) + ".op", unknown_name(chosen.substr(0, 64), operator_names()));
   text += "op: " + chosen;
   for (const auto& [key, value] : at.yaml.map) {
-    const bool of_other =
-        std::find(keys_of_others.begin(), keys_of_others.end(), key.text) != keys_of_others.end() || key.text == "op";
+    const bool of_other = std::ranges::find(keys_of_others, key.text) != keys_of_others.end() || key.text == "op";
     if (of_other) continue;
     std::string written;
     if (!read_value(reader, at.child(key.text, value), written)) continue;
@@ -64,9 +61,7 @@ std::vector<LayerBuilder::Value> taken_by(const OpText& op, const std::map<std::
   for (const auto& [name, place] : op.from) {
     const auto found = named.find(name);
     if (found == named.end()) {
-      std::vector<std::string> known;
-      for (const auto& entry : named)
-        known.push_back(entry.first);
+      auto known = mapped<std::string>(named, [](const auto& entry) { return entry.first; });
       throw InputError(place, path + ".from: " + unknown_name(name.substr(0, 64), known));
     }
     values.push_back(found->second);
@@ -106,7 +101,7 @@ LayerOps read_ops(Reader& reader, const At& layer, const std::vector<std::string
     return ops;
   }
   for (const auto& [key, value] : layer.yaml.map)
-    if (key.text != "ops" && std::find(layer_keys.begin(), layer_keys.end(), key.text) == layer_keys.end())
+    if (key.text != "ops" && std::ranges::find(layer_keys, key.text) == layer_keys.end())
       unknown_key(reader, layer, key, [&] {
         auto known = layer_keys;
         known.push_back("ops");
@@ -172,11 +167,10 @@ BuiltLayer build_layer(const LayerOps& ops, const std::vector<InputShape>& input
 }
 
 std::vector<SectionDoc> operator_docs() {
-  std::vector<SectionDoc> docs;
-  for (const OperatorRule& rule : operator_rules())
-    docs.push_back(parameters_doc("model.layers (op: " + std::string(rule.name) + ")", rule.parameters,
-                                  {"op", rule.name, rule.summary, true}));
-  return docs;
+  return mapped<SectionDoc>(operator_rules(), [&](const OperatorRule& rule) {
+    return parameters_doc("model.layers (op: " + std::string(rule.name) + ")", rule.parameters,
+                          {"op", rule.name, rule.summary, true});
+  });
 }
 
 std::vector<SectionDoc> family_docs() {

@@ -13,7 +13,6 @@
 // (its second), or an `as` above.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -19,8 +19,7 @@ std::size_t at_place(LayerId layer) {
 
 class OrderReader {
  public:
-  OrderReader(Reader& reader, const Model& model)
-      : reader_(reader), model_(model), by_name_(layers_by_name(model)), places_(model.layers.size(), -1) {}
+  OrderReader(Reader& reader, const Model& model) : reader_(reader), model_(model), places_(model.layers.size(), -1) {}
 
   // Empty: errors have been added.
   std::vector<LayerId> read(const At& at) {
@@ -28,7 +27,7 @@ class OrderReader {
     for (std::size_t i = 0; i < at.yaml.list.size() && !reader_.errors.full(); ++i)
       read_entry(at.entry(i));
     if (reader_.errors.count() == before && order_.size() < model_.layers.size()) {
-      const auto missing = std::find(places_.begin(), places_.end(), -1) - places_.begin();
+      const auto missing = std::ranges::find(places_, LayerId{-1}) - places_.begin();
       reader_.errors.add(at.yaml.place, path(at),
                          fmt::format("names {} of the model's {} layers; {} is missing; name each layer once",
                                      order_.size(), model_.layers.size(), in_words(static_cast<LayerId>(missing))));
@@ -82,7 +81,7 @@ class OrderReader {
 
   Reader& reader_;
   const Model& model_;
-  std::unordered_map<std::string_view, std::int64_t> by_name_;  // looked up only
+  std::unordered_map<std::string_view, std::int64_t> by_name_ = layers_by_name(model_);  // looked up only
   std::vector<LayerId> places_, order_;
 };
 
@@ -114,7 +113,7 @@ void read_order(Reader& reader, const At& at, PlanRequest& plan) {
 
 void write_order(YamlText& out, std::string_view key, const PlanRequest& plan) {
   const LayerOrder& order = plan.order.value;
-  if (order.layers.empty() || std::is_sorted(order.layers.begin(), order.layers.end()))
+  if (order.layers.empty() || std::ranges::is_sorted(order.layers))
     return out.line(key, order.unsettled() ? "graph" : "model");
   std::string list;
   for (std::size_t i = 0; i < order.layers.size();) {

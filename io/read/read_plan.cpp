@@ -40,11 +40,11 @@ void read_replicas(Reader& reader, const At& at, PlanRequest& plan) {
 // Where a layer of the model as it is given stands in the plan's order.
 std::int64_t place_in(const LayerOrder& order, std::int64_t layer) {
   if (order.layers.empty()) return layer;
-  return std::find(order.layers.begin(), order.layers.end(), static_cast<LayerId>(layer)) - order.layers.begin();
+  return std::ranges::find(order.layers, static_cast<LayerId>(layer)) - order.layers.begin();
 }
 
 bool is_layer_number(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // "7..9", the dots at `dots`: both ends are layers of the model.

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include <fmt/format.h>
-
 #include "core/question/profile.hpp"
 #include "io/read/read_scenario.hpp"
 #include "io/yaml/sections.hpp"
@@ -53,7 +51,7 @@ void read_layers(Reader& reader, const At& at, MachineProfile& profile) {
   if (!is_list(reader, at, "a list of layers")) return;
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i)
     read_fields<LayerTimes>(reader, at.entry(i), kProfileLayer, profile.layers.emplace_back());
-  std::sort(profile.layers.begin(), profile.layers.end(), [](const LayerTimes& a, const LayerTimes& b) {
+  std::ranges::sort(profile.layers, [](const LayerTimes& a, const LayerTimes& b) {
     return std::tie(a.key, a.samples, a.active) < std::tie(b.key, b.samples, b.active);
   });
   for (std::size_t i = 1; i < profile.layers.size(); ++i)

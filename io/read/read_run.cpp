@@ -1,7 +1,6 @@
 // run: of a scenario.
 #include <algorithm>
 
-#include "io/read/read_scenario.hpp"
 #include "io/yaml/sections.hpp"
 
 namespace pipewright::io {

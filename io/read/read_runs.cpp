@@ -47,15 +47,15 @@ class RunReader {
   bool is_header(std::string_view line) const {
     if (!columns_of_.empty() || table_.figures.empty()) return false;
     const auto fields = csv_fields(line);
-    return std::any_of(fields.begin(), fields.end(),
-                       [&](const CsvField& field) { return field.text == table_.figures.front().head; });
+    return std::ranges::any_of(fields,
+                               [&](const CsvField& field) { return field.text == table_.figures.front().head; });
   }
 
   void need(const std::string& wanted) {
     const auto found = columns_of_.find(wanted);
     if (found == columns_of_.end())
       errors_.add(place_, fmt::format("has no column {}; it has: {}", in_quotes(wanted), fmt::join(heads_, ", ")));
-    else if (std::count(heads_.begin(), heads_.end(), wanted) > 1)
+    else if (std::ranges::count(heads_, wanted) > 1)
       errors_.add(place_, fmt::format("has two columns {}; remove one", in_quotes(wanted)));
   }
   void need(const RowTest& test) {
@@ -99,14 +99,13 @@ class RunReader {
   }
 
   bool passes(const RowTest& test) const {
-    return std::all_of(test.begin(), test.end(), [&](const CellTest& each) {
+    return std::ranges::all_of(test, [&](const CellTest& each) {
       const std::string& text = cell(each.head).text;
-      return std::any_of(each.choices.begin(), each.choices.end(),
-                         [&](const CellTest::Choice& choice) { return choice.holds(text); });
+      return std::ranges::any_of(each.choices, [&](const CellTest::Choice& choice) { return choice.holds(text); });
     });
   }
   const RowNote* first_passed(const std::vector<RowNote>& notes) const {
-    const auto found = std::find_if(notes.begin(), notes.end(), [&](const RowNote& each) { return passes(each.when); });
+    const auto found = std::ranges::find_if(notes, [&](const RowNote& each) { return passes(each.when); });
     return found == notes.end() ? nullptr : &*found;
   }
 
@@ -156,7 +155,7 @@ class RunReader {
   }
 
   bool passes(const RowTests& tests) const {
-    return std::any_of(tests.begin(), tests.end(), [&](const RowTest& test) { return passes(test); });
+    return std::ranges::any_of(tests, [&](const RowTest& test) { return passes(test); });
   }
 
   // What the key is in this row; "": as the scenario has it.
@@ -192,7 +191,7 @@ class RunReader {
     run.group = group_.name, run.place = place_;
     const bool every = table_.fit_every > 0 && (place_.line - header_ + 1) % table_.fit_every == 0;
     const auto& lines = table_.fit_lines;
-    run.fitted = group_.fit && (every || std::find(lines.begin(), lines.end(), place_.line) != lines.end());
+    run.fitted = group_.fit && (every || std::ranges::find(lines, place_.line) != lines.end());
     for (const RowNote& subset : table_.subsets)
       run.in_subset.push_back(passes(subset.when));
     for (const std::string& head : table_.by)

@@ -86,8 +86,8 @@ constexpr Field<Scenario> kScenario[] = {
 };
 
 CostSourceKind default_cost(const Model& model) {
-  const bool times = std::any_of(model.layers.begin(), model.layers.end(),
-                                 [](const Layer& layer) { return layer.forward || layer.backward; });
+  const bool times =
+      std::ranges::any_of(model.layers, [](const Layer& layer) { return layer.forward || layer.backward; });
   return times ? CostSourceKind::Explicit : CostSourceKind::Roofline;
 }
 
@@ -143,7 +143,7 @@ Yaml* framework_of(Yaml& root) {
 bool has_anchor(Yaml& root, const std::vector<Assignment>& changes) {
   const Yaml* const framework = framework_of(root);
   return (framework != nullptr && framework->find("anchor") != nullptr) ||
-         std::any_of(changes.begin(), changes.end(), [](const Assignment& change) {
+         std::ranges::any_of(changes, [](const Assignment& change) {
            return change.keys.front() == "training" && (change.keys.size() == 1 || change.keys[1] == "framework");
          });
 }
@@ -160,9 +160,8 @@ Scenario scenario_of(const std::string& path, Yaml root, const ReadOptions& opti
   for (const auto& [kind, use] : {std::pair{"device", "name it in one: cluster.node.device: ./"},
                                   std::pair{"cluster", "name it in one: cluster: ./"},
                                   std::pair{"model", "write one with it: pipewright init scenario.yaml --model "}}) {
-    const auto others = std::count_if(root.map.begin(), root.map.end(), [&](const auto& entry) {
-      return entry.first.text != kind && entry.first.text != "version";
-    });
+    const auto others = std::ranges::count_if(
+        root.map, [&](const auto& entry) { return entry.first.text != kind && entry.first.text != "version"; });
     if (root.find(kind) && others == 0)
       throw InputError(root.place, fmt::format("this is a {} file, not a scenario; {}{}", kind, use,
                                                std::filesystem::path(path).filename().string()));
@@ -220,21 +219,51 @@ std::shared_ptr<const Scenario> run_of(const std::string& path, Yaml as_written,
   }
 }
 
+// Whether `pipewright plan` is to settle it. Partitioners that choose whole plans open fields by themselves.
+bool left_to_planner(const PlanRequest& plan) {
+  return !std::holds_alternative<SuffixDp>(plan.partition.value) &&
+         std::ranges::any_of(plan.open, [](const auto& field) { return field.first != "replicas"; });
+}
+
+void add_whole_numbers(const Yaml& yaml, const std::string& path, std::vector<std::string>& keys) {
+  if (yaml.is(Yaml::Type::Scalar) && !yaml.quoted && parse_count(yaml.scalar).value) keys.push_back(path);
+  for (const auto& [key, value] : yaml.map)
+    add_whole_numbers(value, path + "." + key.text, keys);
+  for (std::size_t i = 0; i < yaml.list.size(); ++i)
+    if (yaml.list[i].is(Yaml::Type::Map)) add_whole_numbers(yaml.list[i], path + "." + std::to_string(i), keys);
+}
+
+// What is known of single figures, by their whole path: `of` is Cluster::sources and Device::sources, or likewise.
+template <class T>
+std::map<std::string, T> known_of(const Cluster& cluster, std::map<std::string, T> Cluster::*of_cluster,
+                                  std::map<std::string, T> Device::*of_device) {
+  std::map<std::string, T> all;
+  const auto add = [&](const std::string& prefix, const std::map<std::string, T>& known) {
+    for (const auto& [key, value] : known)
+      all.emplace(prefix + key, value);
+  };
+  add("cluster.", cluster.*of_cluster);
+  add("cluster.node.device.", cluster.device.*of_device);
+  for (const DeviceClass& other : cluster.others)
+    add("cluster.other_nodes." + other.name + ".device.", other.device.*of_device);
+  return all;
+}
+
+std::string written(const Scenario& scenario) {
+  auto sources = known_of(scenario.cluster, &Cluster::sources, &Device::sources);
+  if (!scenario.plan.reserve_pipeline_source.empty())
+    sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
+  YamlText text(&scenario.origins, std::move(sources),
+                known_of(scenario.cluster, &Cluster::provenances, &Device::provenances));
+  write_fields<Scenario>(text, kScenario, scenario);
+  return text.text();
+}
+
 }  // namespace
 
 std::span<const Field<Scenario>> scenario_fields() {
   return kScenario;
 }
-
-namespace {
-
-// Whether `pipewright plan` is to settle it. Partitioners that choose whole plans open fields by themselves.
-bool left_to_planner(const PlanRequest& plan) {
-  return !std::holds_alternative<SuffixDp>(plan.partition.value) &&
-         std::any_of(plan.open.begin(), plan.open.end(), [](const auto& field) { return field.first != "replicas"; });
-}
-
-}  // namespace
 
 void complete(Scenario& scenario, const Yaml& root) {
   if (!root.find("cost")) scenario.cost = default_cost(scenario.model);
@@ -306,18 +335,6 @@ Scenario ScenarioFile::scenario(int changes, const std::vector<std::string>& set
                      changes < 0 ? std::vector<Assignment>{} : changes_[static_cast<std::size_t>(changes)], texts,
                      nullptr);
 }
-
-namespace {
-
-void add_whole_numbers(const Yaml& yaml, const std::string& path, std::vector<std::string>& keys) {
-  if (yaml.is(Yaml::Type::Scalar) && !yaml.quoted && parse_count(yaml.scalar).value) keys.push_back(path);
-  for (const auto& [key, value] : yaml.map)
-    add_whole_numbers(value, path + "." + key.text, keys);
-  for (std::size_t i = 0; i < yaml.list.size(); ++i)
-    if (yaml.list[i].is(Yaml::Type::Map)) add_whole_numbers(yaml.list[i], path + "." + std::to_string(i), keys);
-}
-
-}  // namespace
 
 std::vector<std::string> ScenarioFile::whole_numbers(int changes) const {
   Errors errors;
@@ -392,36 +409,6 @@ Device read_device(const std::string& path, const ReadOptions& options) {
 Cluster read_cluster(const std::string& path, const ReadOptions& options) {
   return read_single<Cluster>(path, options, "cluster", read_cluster_section);
 }
-
-namespace {
-
-// What is known of single figures, by their whole path: `of` is Cluster::sources and Device::sources, or likewise.
-template <class T>
-std::map<std::string, T> known_of(const Cluster& cluster, std::map<std::string, T> Cluster::*of_cluster,
-                                  std::map<std::string, T> Device::*of_device) {
-  std::map<std::string, T> all;
-  const auto add = [&](const std::string& prefix, const std::map<std::string, T>& known) {
-    for (const auto& [key, value] : known)
-      all.emplace(prefix + key, value);
-  };
-  add("cluster.", cluster.*of_cluster);
-  add("cluster.node.device.", cluster.device.*of_device);
-  for (const DeviceClass& other : cluster.others)
-    add("cluster.other_nodes." + other.name + ".device.", other.device.*of_device);
-  return all;
-}
-
-std::string written(const Scenario& scenario) {
-  auto sources = known_of(scenario.cluster, &Cluster::sources, &Device::sources);
-  if (!scenario.plan.reserve_pipeline_source.empty())
-    sources.emplace("plan.reserve_pipeline", scenario.plan.reserve_pipeline_source);
-  YamlText text(&scenario.origins, std::move(sources),
-                known_of(scenario.cluster, &Cluster::provenances, &Device::provenances));
-  write_fields<Scenario>(text, kScenario, scenario);
-  return text.text();
-}
-
-}  // namespace
 
 std::string resolved_yaml(const Scenario& scenario) {
   const auto& anchor = scenario.training.framework.anchor;

@@ -1,12 +1,12 @@
 #include "io/read/read_sweep.hpp"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/read/read_condition.hpp"
 #include "io/yaml/changes.hpp"
 #include "io/yaml/sections.hpp"
@@ -30,7 +30,7 @@ struct SweepText {
 // `keys` of a point: what a scenario has and a sweep may change.
 bool read_swept_key(Reader& reader, const At& at, const YamlKey& key, std::vector<std::string>& keys) {
   if (!read_keys(reader, key.place, path(at), key.text, keys)) return false;
-  if (std::find(kSweptSections.begin(), kSweptSections.end(), keys.front()) != kSweptSections.end()) return true;
+  if (std::ranges::find(kSweptSections, keys.front()) != kSweptSections.end()) return true;
   const std::string meant = meant_by(keys.front());
   reader.errors.add(key.place, path(at),
                     fmt::format("{}", meant.empty() ? unknown_name(keys.front().substr(0, 64), kSweptSections)
@@ -107,9 +107,7 @@ void read_where(Reader& reader, const At& at, SweepText& text) {
 void read_metrics(Reader& reader, const At& at, SweepText& text) {
   if (!is_list(reader, at, "a list of figures, e.g. [step_time, mfu],")) return;
   if (at.yaml.list.empty()) return reader.error(at, "is empty; write at least one figure, or remove the key");
-  std::vector<std::string_view> known;
-  for (const SweepFigureName& each : kSweepFigures)
-    known.push_back(each.name);
+  auto known = mapped<std::string_view>(kSweepFigures, &SweepFigureName::name);
   for (std::size_t i = 0; i < at.yaml.list.size(); ++i) {
     const At here = at.entry(i);
     const std::string* name = scalar(reader, here, "a figure, e.g. step_time");
@@ -171,7 +169,7 @@ void settle_variants(Reader& reader, SweepText& text) {
   SweepQuestion& question = text.question;
   const bool named = !text.baseline.value.empty();
   const auto number_of = [&](const std::string& name) {
-    return std::find(question.variants.begin(), question.variants.end(), name) - question.variants.begin();
+    return std::ranges::find(question.variants, name) - question.variants.begin();
   };
   const std::string baseline = named ? text.baseline.value : "base";
   const bool given = number_of(baseline) < static_cast<std::ptrdiff_t>(question.variants.size());
@@ -213,15 +211,13 @@ void check_size(Reader& reader, const SweepText& text) {
 // ---- where ----------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> known_terms(const SweepQuestion& question) {
-  std::vector<std::string> known;
-  for (const SweepAxis& axis : question.axes)
-    known.push_back(axis.key);
+  auto known = mapped<std::string>(question.axes, &SweepAxis::key);
   for (const SweepFigureName& each : kSweepFigures)
     known.emplace_back(each.name);
   for (const char* key : {"plan.stages", "plan.virtual_stages", "plan.data_parallel", "plan.tensor_parallel",
                           "plan.context_parallel", "training.global_batch_size", "training.micro_batch_size",
                           "training.micro_batches", "cluster.nodes", "cluster.node.devices", "model.layers"})
-    if (std::find(known.begin(), known.end(), key) == known.end()) known.emplace_back(key);
+    if (std::ranges::find(known, key) == known.end()) known.emplace_back(key);
   return known;
 }
 
@@ -294,9 +290,8 @@ SweepFile::SweepFile(const std::string& path, const ReadOptions& options) {
 }
 
 std::vector<const Assignment*> SweepFile::changes(std::int64_t point) const {
-  std::vector<const Assignment*> list;
-  for (const Assignment& change : variants_[question_.variant(point)])
-    list.push_back(&change);
+  auto list =
+      mapped<const Assignment*>(variants_[question_.variant(point)], [](const Assignment& change) { return &change; });
   const std::vector<std::size_t> values = question_.values(point);
   for (std::size_t i = 0; i < axes_.size(); ++i)
     list.push_back(&axes_[i][values[i]]);
@@ -332,9 +327,7 @@ void SweepFile::check_readable() {
     return true;
   };
   for (std::size_t v = 0; v < variants_.size(); ++v) {
-    std::vector<const Assignment*> alone;
-    for (const Assignment& change : variants_[v])
-      alone.push_back(&change);
+    auto alone = mapped<const Assignment*>(variants_[v], [](const Assignment& change) { return &change; });
     check("variants." + question_.variants[v], alone,
           [&](std::int64_t point) { return question_.variant(point) == v; });
   }

@@ -16,31 +16,6 @@ std::string text_of(const std::vector<Assignment>& changes) {
   return text;
 }
 
-}  // namespace
-
-void read_changes(Reader& reader, const At& at, std::vector<Assignment>& changes) {
-  if (!is_map(reader, at, "a map of keys and values, e.g. {plan.stages: 8}")) return;
-  for (const auto& [key, value] : at.yaml.map) {
-    Assignment assignment;
-    if (!read_keys(reader, key.place, path(at), key.text, assignment.keys)) continue;
-    assignment.value = value;
-    const auto same = [&](const Assignment& other) { return other.keys == assignment.keys; };
-    std::erase_if(changes, same);  // a row wins over its table
-    changes.push_back(std::move(assignment));
-  }
-}
-
-int number_of(ExpectAndVary& more, const std::vector<Assignment>& changes) {
-  if (changes.empty()) return -1;
-  const std::string text = text_of(changes);
-  for (std::size_t i = 0; i < more.changes.size(); ++i)
-    if (text_of(more.changes[i]) == text) return static_cast<int>(i);
-  more.changes.push_back(changes);
-  return static_cast<int>(more.changes.size()) - 1;
-}
-
-namespace {
-
 void add_point(ExpectAndVary& more, const std::vector<Assignment>& changes) {
   VariedPoint point;
   for (const Assignment& change : changes)
@@ -82,7 +57,7 @@ void read_product(Reader& reader, const At& at, ExpectAndVary& more) {
       changes.push_back({axes[i].keys, axes[i].values->list[rest % count]});
       rest /= count;
     }
-    std::reverse(changes.begin(), changes.end());
+    std::ranges::reverse(changes);
     add_point(more, changes);
   }
 }
@@ -96,6 +71,27 @@ constexpr Field<VaryDoc> kVary[] = {
 };
 
 }  // namespace
+
+void read_changes(Reader& reader, const At& at, std::vector<Assignment>& changes) {
+  if (!is_map(reader, at, "a map of keys and values, e.g. {plan.stages: 8}")) return;
+  for (const auto& [key, value] : at.yaml.map) {
+    Assignment assignment;
+    if (!read_keys(reader, key.place, path(at), key.text, assignment.keys)) continue;
+    assignment.value = value;
+    const auto same = [&](const Assignment& other) { return other.keys == assignment.keys; };
+    std::erase_if(changes, same);  // a row wins over its table
+    changes.push_back(std::move(assignment));
+  }
+}
+
+int number_of(ExpectAndVary& more, const std::vector<Assignment>& changes) {
+  if (changes.empty()) return -1;
+  const std::string text = text_of(changes);
+  for (std::size_t i = 0; i < more.changes.size(); ++i)
+    if (text_of(more.changes[i]) == text) return static_cast<int>(i);
+  more.changes.push_back(changes);
+  return static_cast<int>(more.changes.size()) - 1;
+}
 
 void read_vary_section(Reader& reader, const At& at, ExpectAndVary& more) {
   const bool none = at.yaml.is(Yaml::Type::List) ? at.yaml.list.empty() : at.yaml.map.empty();

@@ -2,7 +2,6 @@
 // changed from outside. The file is read and parsed once.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>

@@ -1,7 +1,6 @@
 // `trained_as:` of a model: what it is trained with beside its shapes. Inside io only.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "core/model/graph.hpp"

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "core/plain_words.hpp"
 
 namespace pipewright::io {
@@ -36,6 +37,26 @@ void check_path(const std::string& path, Store::Access access) {
     if (std::ifstream file(path); !file)
       throw InputError(fmt::format("{}: cannot read: {}; make it readable", path, system_words(errno)));
     throw InputError(path + ": is not an SQLite database; name a file that `sweep FILE -o results.db` has written");
+  }
+}
+
+int bind(sqlite3_stmt* statement, int place, const StoreValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return sqlite3_bind_int64(statement, place, *number);
+  if (const auto* real = std::get_if<double>(&value)) return sqlite3_bind_double(statement, place, *real);
+  if (const auto* text = std::get_if<std::string>(&value))
+    return sqlite3_bind_text(statement, place, text->data(), static_cast<int>(text->size()), SQLITE_TRANSIENT);
+  return sqlite3_bind_null(statement, place);
+}
+
+StoreValue column(sqlite3_stmt* statement, int number) {
+  switch (sqlite3_column_type(statement, number)) {
+    case SQLITE_INTEGER: return sqlite3_column_int64(statement, number);
+    case SQLITE_FLOAT: return sqlite3_column_double(statement, number);
+    case SQLITE_NULL: return std::monostate{};
+    default: {
+      const auto* text = static_cast<const char*>(sqlite3_column_blob(statement, number));
+      return std::string(text == nullptr ? "" : text, at(sqlite3_column_bytes(statement, number)));
+    }
   }
 }
 
@@ -108,31 +129,6 @@ struct Store::Connection {
   }
 };
 
-namespace {
-
-int bind(sqlite3_stmt* statement, int place, const StoreValue& value) {
-  if (const auto* number = std::get_if<std::int64_t>(&value)) return sqlite3_bind_int64(statement, place, *number);
-  if (const auto* real = std::get_if<double>(&value)) return sqlite3_bind_double(statement, place, *real);
-  if (const auto* text = std::get_if<std::string>(&value))
-    return sqlite3_bind_text(statement, place, text->data(), static_cast<int>(text->size()), SQLITE_TRANSIENT);
-  return sqlite3_bind_null(statement, place);
-}
-
-StoreValue column(sqlite3_stmt* statement, int number) {
-  switch (sqlite3_column_type(statement, number)) {
-    case SQLITE_INTEGER: return sqlite3_column_int64(statement, number);
-    case SQLITE_FLOAT: return sqlite3_column_double(statement, number);
-    case SQLITE_NULL: return std::monostate{};
-    default: {
-      const auto* text = static_cast<const char*>(sqlite3_column_blob(statement, number));
-      return std::string(text == nullptr ? "" : text,
-                         static_cast<std::size_t>(sqlite3_column_bytes(statement, number)));
-    }
-  }
-}
-
-}  // namespace
-
 Store::Store(const std::string& path, Access access) : path_(path), connection_(std::make_unique<Connection>()) {
   check_path(path, access);
   // A name like "file:x?mode=memory" or ":memory:" is a name here.
@@ -170,7 +166,7 @@ void Store::run(const std::string& sql, std::span<const StoreValue> values) {
 void Store::each(const std::string& sql, const std::function<void(std::span<const StoreValue>)>& row) {
   Connection& c = *connection_;
   sqlite3_stmt* const statement = c.prepared(path_, sql);
-  std::vector<StoreValue> values(static_cast<std::size_t>(sqlite3_column_count(statement)));
+  std::vector<StoreValue> values(at(sqlite3_column_count(statement)));
   int status = sqlite3_step(statement);
   for (; status == SQLITE_ROW; status = sqlite3_step(statement)) {
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/folds.hpp"
 #include "core/question/profile.hpp"
 #include "io/read/read_file.hpp"
 #include "io/read/read_sweep.hpp"
@@ -61,7 +62,7 @@ KeysAndValues lines(const std::string& text) {
 std::string first_difference(const std::string& there, const std::string& here) {
   const KeysAndValues a = lines(there), b = lines(here);
   const auto value = [](const KeysAndValues& list, const std::string& key) {
-    const auto found = std::find_if(list.begin(), list.end(), [&](const auto& each) { return each.first == key; });
+    const auto found = std::ranges::find_if(list, [&](const auto& each) { return each.first == key; });
     return found == list.end() ? std::string("absent") : found->second;
   };
   const auto told = [&](const std::string& key) {
@@ -99,9 +100,7 @@ SweepIdentity identity_of(const SweepFile& file, const std::string& search) {
         identity.emplace_back(fmt::format("grid {}: {}", axis.key, axis.texts[value].substr(0, 200)),
                               text_of_first(reader, file, {static_cast<std::int64_t>(value) * run, run, period}));
   }
-  std::string where;
-  for (const Comparison& comparison : question.where)
-    where += (where.empty() ? "" : " and ") + comparison.text;
+  auto where = text_over(question.where, &Comparison::text, " and ");
   identity.emplace_back("where", fmt::format("conditions = {}\n", where.empty() ? "none" : where));
   identity.emplace_back("replan", fmt::format("search = {}\n", question.replan ? search : "none"));
   return identity;

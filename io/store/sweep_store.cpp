@@ -97,8 +97,8 @@ std::string in_sql_quotes(const std::string& name) {
 // mark behind it: "cost (grid)" beside the figure, "plan.X (2)" beside "plan.x". Nobody reads them back by name.
 std::vector<std::string> grid_columns(const SweepQuestion& question) {
   const auto lower = [](std::string name) {
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
     return name;
   };
   std::set<std::string> fixed = {"point", "outcome", "reason", "variant"};
@@ -352,7 +352,7 @@ void SweepStore::note(const SweepShard& shard) {
   const std::array<StoreValue, 2> values = {static_cast<std::int64_t>(shard.number),
                                             static_cast<std::int64_t>(shard.of)};
   store_->run("INSERT OR IGNORE INTO shards VALUES(?, ?)", values);
-  if (std::find(shards_.begin(), shards_.end(), shard) == shards_.end()) shards_.push_back(shard);
+  if (std::ranges::find(shards_, shard) == shards_.end()) shards_.push_back(shard);
 }
 
 }  // namespace pipewright::io

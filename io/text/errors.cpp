@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <tuple>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,13 +37,13 @@ void Errors::throw_if_any() const {
   if (empty()) return;
   std::vector<std::string> files;
   for (const Fault& fault : faults_)
-    if (std::find(files.begin(), files.end(), fault.place.file) == files.end()) files.push_back(fault.place.file);
+    if (std::ranges::find(files, fault.place.file) == files.end()) files.push_back(fault.place.file);
   const auto order = [&](const Fault& fault) {
-    const auto file = std::find(files.begin(), files.end(), fault.place.file) - files.begin();
+    const auto file = std::ranges::find(files, fault.place.file) - files.begin();
     return std::tuple(file, fault.place.line, fault.place.column);
   };
   std::vector<Fault> sorted = faults_;
-  std::stable_sort(sorted.begin(), sorted.end(), [&](const Fault& a, const Fault& b) { return order(a) < order(b); });
+  std::ranges::stable_sort(sorted, [&](const Fault& a, const Fault& b) { return order(a) < order(b); });
   if (count_ > sorted.size()) sorted.push_back({{}, "", fmt::format("and {} more errors", count_ - sorted.size())});
   throw InputError(std::move(sorted));
 }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <string_view>
 
 #include <fmt/format.h>
 

@@ -5,13 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/folds.hpp"
+#include "core/ids.hpp"
 #include "io/text/errors.hpp"
 #include "io/text/letters.hpp"
 #include "io/text/trimmed.hpp"
@@ -63,7 +63,7 @@ using Units = std::vector<std::string_view>;
 template <class Keep>
 Units kept(const Units& units, const Keep& keep) {
   Units result;
-  std::copy_if(units.begin(), units.end(), std::back_inserter(result), keep);
+  std::ranges::copy_if(units, std::back_inserter(result), keep);
   return result;
 }
 
@@ -153,11 +153,11 @@ constexpr DimensionInfo kDimensions[] = {{"a time", "2.5 ms", kTimes},
                                          {"a power", "400 W", kPowers}};
 
 const DimensionInfo& info(DimensionRule dimension) {
-  return kDimensions[static_cast<std::size_t>(dimension)];
+  return kDimensions[at(dimension)];
 }
 
 const UnitRule* find_unit(std::span<const UnitRule> units, std::string_view name) {
-  const auto unit = std::find_if(units.begin(), units.end(), [&](const UnitRule& u) { return u.name == name; });
+  const auto unit = std::ranges::find_if(units, [&](const UnitRule& u) { return u.name == name; });
   return unit == units.end() ? nullptr : &*unit;
 }
 
@@ -282,16 +282,14 @@ SplitQuantity split(std::string_view text) {
 }
 
 std::string unit_names(const DimensionInfo& wanted) {
-  std::vector<std::string_view> names;
-  for (const UnitRule& unit : wanted.units)
-    names.push_back(unit.name);
+  auto names = mapped<std::string_view>(wanted.units, &UnitRule::name);
   return fmt::format("{}", fmt::join(names, " "));
 }
 
 // "900 GB" where a bandwidth is needed is "900 GB/s", "25 MB/s" as a size is "25 MB"; for other kinds there is no such
 // neighbour of the same magnitude.
 std::string_view neighbour(std::string_view unit, const DimensionInfo& wanted) {
-  const auto found = std::find_if(wanted.units.begin(), wanted.units.end(), [&](const UnitRule& each) {
+  const auto found = std::ranges::find_if(wanted.units, [&](const UnitRule& each) {
     const std::string_view name = each.name;
     return (name.ends_with("/s") && name.substr(0, name.size() - 2) == unit) ||
            (unit.ends_with("/s") && unit.substr(0, unit.size() - 2) == name);
@@ -310,9 +308,7 @@ std::string wrong_unit(const SplitQuantity& split, DimensionRule dimension) {
     return fmt::format("is {}, but {} is needed; write e.g. \"{}\"", other.name, wanted.name,
                        near.empty() ? std::string(wanted.example) : fmt::format("{} {}", split.number.text, near));
   }
-  std::vector<std::string_view> names;
-  for (const UnitRule& unit : wanted.units)
-    names.push_back(unit.name);
+  auto names = mapped<std::string_view>(wanted.units, &UnitRule::name);
   return fmt::format("has the unknown unit {};{} units of {}: {}", in_quotes(split.unit),
                      unit_suggestion(split.unit, names), wanted.name, unit_names(wanted));
 }
@@ -381,6 +377,41 @@ Parsed<T> parse(std::string_view text, DimensionRule dimension) {
   }
 }
 
+constexpr UnitRule kCounts[] = {{"", 1}, {"k", 1, 3}, {"M", 1, 6}, {"G", 1, 9}};
+constexpr std::int64_t kBytesPerParameter = 4;  // fp32
+
+std::string billions_or_bytes(std::string_view number) {
+  const bool exponent = number.find_first_of("eE") != std::string_view::npos;
+  const std::string_view shown = exponent ? "8" : number;
+  return fmt::format("may be billions or bytes; write e.g. {0}e9, \"{0} GB\" or \"{0} bytes\"", shown);
+}
+
+// value / 10^power as an exact decimal without zeros at the end.
+std::string shifted(std::int64_t value, int power) {
+  std::string digits = fmt::format("{:0{}}", value, power + 1);
+  if (power == 0) return digits;
+  digits.insert(digits.size() - at(power), ".");
+  digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.back() == '.') digits.pop_back();
+  return digits;
+}
+
+constexpr std::int64_t kPowersOfTen[] = {1, 1'000, 1'000'000, 1'000'000'000, 1'000'000'000'000};
+
+// The largest unit in which the shortest decimal is at most 4 digits longer than a whole number would be, and which
+// reads back to the very same double.
+template <class T>
+std::string shortest(T quantity, Parsed<T> (*parse_text)(std::string_view), std::span<const UnitRule> units) {
+  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
+    if (unit->divisor != 1 || unit->factor != 1) continue;
+    const double scaled = quantity.value / std::pow(10.0, unit->power);
+    if (scaled < 1 && unit->power > 0) continue;
+    const std::string text = fmt::format("{:.12g} {}", scaled, unit->name);
+    if (const auto back = parse_text(text).value; back && back->value == quantity.value) return text;
+  }
+  return fmt::format("{} {}", quantity.value, units.front().name);
+}
+
 }  // namespace
 
 Parsed<Time> parse_time(std::string_view text) {
@@ -408,24 +439,11 @@ Parsed<std::int64_t> parse_count(std::string_view text) {
   if (!parts.why.empty()) return {{}, parts.why, false, parts.negative};
   if (!parts.unit.empty())
     return {{}, fmt::format("is not a whole number; write it without {}, e.g. 8", in_quotes(parts.unit))};
-  if (!std::all_of(parts.number.text.begin(), parts.number.text.end(), is_digit))
+  if (!std::ranges::all_of(parts.number.text, is_digit))
     return {{}, "is not a whole number; write digits only, e.g. 8"};
   if (const auto value = exact(parts.number, {"", 1})) return {*value, {}};
   return {{}, "overflows: the largest number is 2^62; write a smaller one"};
 }
-
-namespace {
-
-constexpr UnitRule kCounts[] = {{"", 1}, {"k", 1, 3}, {"M", 1, 6}, {"G", 1, 9}};
-constexpr std::int64_t kBytesPerParameter = 4;  // fp32
-
-std::string billions_or_bytes(std::string_view number) {
-  const bool exponent = number.find_first_of("eE") != std::string_view::npos;
-  const std::string_view shown = exponent ? "8" : number;
-  return fmt::format("may be billions or bytes; write e.g. {0}e9, \"{0} GB\" or \"{0} bytes\"", shown);
-}
-
-}  // namespace
 
 Parsed<std::int64_t> parse_parameters(std::string_view text) {
   const SplitQuantity parts = split(text);
@@ -469,36 +487,6 @@ Parsed<std::int64_t> parse_scaled(std::string_view text, int power_of_ten) {
   if (const auto value = exact(parts.number, {"", 1, power_of_ten})) return {*value, {}};
   return {{}, "overflows"};
 }
-
-namespace {
-
-// value / 10^power as an exact decimal without zeros at the end.
-std::string shifted(std::int64_t value, int power) {
-  std::string digits = fmt::format("{:0{}}", value, power + 1);
-  if (power == 0) return digits;
-  digits.insert(digits.size() - static_cast<std::size_t>(power), ".");
-  digits.erase(digits.find_last_not_of('0') + 1);
-  if (digits.back() == '.') digits.pop_back();
-  return digits;
-}
-
-constexpr std::int64_t kPowersOfTen[] = {1, 1'000, 1'000'000, 1'000'000'000, 1'000'000'000'000};
-
-// The largest unit in which the shortest decimal is at most 4 digits longer than a whole number would be, and which
-// reads back to the very same double.
-template <class T>
-std::string shortest(T quantity, Parsed<T> (*parse_text)(std::string_view), std::span<const UnitRule> units) {
-  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    if (unit->divisor != 1 || unit->factor != 1) continue;
-    const double scaled = quantity.value / std::pow(10.0, unit->power);
-    if (scaled < 1 && unit->power > 0) continue;
-    const std::string text = fmt::format("{:.12g} {}", scaled, unit->name);
-    if (const auto back = parse_text(text).value; back && back->value == quantity.value) return text;
-  }
-  return fmt::format("{} {}", quantity.value, units.front().name);
-}
-
-}  // namespace
 
 std::string to_text(Time time) {
   constexpr std::array<std::string_view, 4> names = {"ns", "us", "ms", "s"};

@@ -28,8 +28,7 @@ bool is_punctuation(char c) {
 }
 
 bool only(std::string_view text, std::string_view signs) {
-  return std::all_of(text.begin(), text.end(),
-                     [&](char c) { return is_word(c) || signs.find(c) != std::string_view::npos; });
+  return std::ranges::all_of(text, [&](char c) { return is_word(c) || signs.find(c) != std::string_view::npos; });
 }
 
 bool stands_as_it_is(char c) {
@@ -41,7 +40,7 @@ template <class Quoted>
 std::string each_character(std::string_view text, Quoted quoted) {
   std::string out;
   while (!text.empty()) {
-    const std::string_view plain(text.begin(), std::find_if_not(text.begin(), text.end(), stands_as_it_is));
+    const std::string_view plain(text.begin(), std::ranges::find_if_not(text, stands_as_it_is));
     out += plain;
     text.remove_prefix(plain.size());
     if (text.empty()) break;
@@ -125,7 +124,7 @@ std::string json_character(const Utf8Character& c) {
 std::string yaml_string(std::string_view text) {
   constexpr std::array<std::string_view, 10> words = {"null",  "Null", "NULL", "~",  "true",
                                                       "false", "yes",  "no",   "on", "off"};
-  const bool word = std::find(words.begin(), words.end(), text) != words.end();
+  const bool word = std::ranges::find(words, text) != words.end();
   if (!text.empty() && only(text, "_-./ +") && !word && is_letter(text.front()) && text.back() != ' ')
     return std::string(text);
   return '"' + each_character(text, yaml_character) + '"';
@@ -157,7 +156,7 @@ bool is_number(std::string_view text) {
 bool begins_a_formula(std::string_view text) {
   constexpr std::array<std::string_view, 8> signs = {"=", "+", "-", "@", "\uFF1D", "\uFF0B", "\uFF0D", "\uFF20"};
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return std::any_of(signs.begin(), signs.end(), [&](std::string_view sign) { return text.starts_with(sign); });
+  return std::ranges::any_of(signs, [&](std::string_view sign) { return text.starts_with(sign); });
 }
 
 }  // namespace
@@ -213,7 +212,7 @@ class MarkdownLine {
   bool numbered(std::size_t i) const {
     if (first_ >= i) return false;
     const std::string_view head = text_.substr(first_, i - first_);
-    return std::all_of(head.begin(), head.end(), is_digit) && (at(i + 1) == ' ' || at(i + 1) == '\0');
+    return std::ranges::all_of(head, is_digit) && (at(i + 1) == ' ' || at(i + 1) == '\0');
   }
 
   bool is_markup(std::size_t i) const {

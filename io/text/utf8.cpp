@@ -1,10 +1,11 @@
 #include "io/text/utf8.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 
 #include <fmt/format.h>
+
+#include "core/ids.hpp"
 
 namespace pipewright::io {
 namespace {
@@ -52,7 +53,7 @@ template <class Kept>
 std::string shown(std::string_view text, Kept kept) {
   std::string out;
   while (!text.empty()) {
-    std::size_t length = static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_plain) - text.begin());
+    std::size_t length = at(std::ranges::find_if_not(text, is_plain) - text.begin());
     if (length == 0) length = kept(text);
     if (length > 0) {
       out += text.substr(0, length);
@@ -129,8 +130,8 @@ std::string printable(std::string_view text) {
 std::string one_line(std::string_view text) {
   std::string line = shown(text, line_break);
   std::erase(line, '\r');
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\t', ' ');
+  std::ranges::replace(line, '\n', ' ');
+  std::ranges::replace(line, '\t', ' ');
   return line;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
 #include "io/text/quote.hpp"
@@ -60,7 +61,7 @@ std::string tolerance(const Expectation& row) {
 
 std::string status_words(CellStatus status) {
   std::string text(name(status));
-  std::replace(text.begin(), text.end(), '_', ' ');
+  std::ranges::replace(text, '_', ' ');
   return text;
 }
 
@@ -151,13 +152,11 @@ std::string in_short(const TableResult& table) {
   std::string left_out;
   for (const auto& [status_name, status] : kNames<CellStatus>) {
     if (status == CellStatus::Compared) continue;
-    const auto count = std::count_if(table.cells.begin(), table.cells.end(), [&, status = status](const Cell& cell) {
-      return cell.row.status == status && !cell.reference;
-    });
+    const auto count = std::ranges::count_if(
+        table.cells, [&, status = status](const Cell& cell) { return cell.row.status == status && !cell.reference; });
     if (count > 0) left_out += fmt::format("{}{} {}", left_out.empty() ? "" : ", ", count, status_words(status));
   }
-  if (const auto references =
-          std::count_if(table.cells.begin(), table.cells.end(), [](const Cell& c) { return c.reference; });
+  if (const auto references = std::ranges::count_if(table.cells, [](const Cell& c) { return c.reference; });
       references > 0)
     left_out += fmt::format("{}{} by definition", left_out.empty() ? "" : ", ", references);
   return text + (left_out.empty() ? "" : "; left out: " + left_out);
@@ -166,7 +165,7 @@ std::string in_short(const TableResult& table) {
 // "15-1", "straight 4", "data parallel 16"
 std::string in_stages(const std::vector<int>& workers) {
   if (workers.size() == 1) return fmt::format("data parallel {}", workers.front());
-  if (std::all_of(workers.begin(), workers.end(), [](int each) { return each == 1; }))
+  if (std::ranges::all_of(workers, [](int each) { return each == 1; }))
     return fmt::format("straight {}", workers.size());
   return fmt::format("{}", fmt::join(workers, "-"));
 }
@@ -210,8 +209,8 @@ std::string choices_in_short(const std::vector<const Cell*>& cells) {
       if ((*cell->choice.*what)()) ++all, known += cell->row.status != CellStatus::InputsAssumed;
     return fmt::format("{} ({})", all, known);
   };
-  const auto known = std::count_if(cells.begin(), cells.end(),
-                                   [](const Cell* cell) { return cell->row.status != CellStatus::InputsAssumed; });
+  const auto known =
+      std::ranges::count_if(cells, [](const Cell* cell) { return cell->row.status != CellStatus::InputsAssumed; });
   return fmt::format(
       "plans, of {} published ({} with known inputs): the planner's own is the same in {}; right, the same or the "
       "published one within 5 % of it, in {}; data parallelism or a pipeline: the same in {}, right in {}",
@@ -273,17 +272,13 @@ std::vector<std::pair<std::string, std::string>> reasons(const TableResult& tabl
 std::string filled_table(const std::vector<TextColumn>& all) {
   std::vector<TextColumn> shown;
   for (const TextColumn& column : all)
-    if (!column.drop_zero ||
-        std::any_of(column.cells.begin(), column.cells.end(), [](const std::string& c) { return !c.empty(); }))
+    if (!column.drop_zero || std::ranges::any_of(column.cells, [](const std::string& c) { return !c.empty(); }))
       shown.push_back(column);
   return markdown_table(shown);
 }
 
 std::size_t count_of_cells(const std::vector<TableResult>& tables) {
-  std::size_t count = 0;
-  for (const TableResult& table : tables)
-    count += table.cells.size();
-  return count;
+  return sum_over<std::size_t>(tables, [](const TableResult& table) { return table.cells.size(); });
 }
 
 std::vector<TextColumn> summary(const std::vector<TableResult>& tables) {
@@ -410,7 +405,7 @@ std::string accuracy_summary_text(const std::vector<TableResult>& tables, const 
   columns[3].head = "out", columns[4].head = "mean", columns[7].head = "baseline";
   // The figures stay beside the names: these are cut where they would push them into a second block.
   constexpr int kFigures = 56;
-  const auto room = static_cast<std::size_t>(std::max(24, options.width - kFigures));
+  const auto room = at(std::max(24, options.width - kFigures));
   for (std::string& title : columns.front().cells)
     if (title.size() > room) title = title.substr(0, room - 3) + "...";
   return text_table(columns, options.width) +

@@ -141,21 +141,6 @@ std::vector<std::string> explanation(const Capacity& row) {
   return lines;
 }
 
-}  // namespace
-
-std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions& options) {
-  std::string text = text_table(capacity_columns(rows), options.width, 0) + "\n";
-  for (const Capacity& row : rows) {
-    const std::string name = name_of(row);
-    if (!name.empty()) text += name + "\n";
-    for (const std::string& line : explanation(row))
-      text += wrapped(name.empty() ? "" : "  ", line, options.width);
-  }
-  return text;
-}
-
-namespace {
-
 void write_row(JsonFields& json, const Capacity& row) {
   json.field("over", row.over).field("varied", row.varied).field("largest", row.largest);
   json.word("limited_by", limited_by(row), {"memory", "scenario", "search"});
@@ -181,6 +166,17 @@ void write_capacities(JsonFields& json, const std::vector<Capacity>& rows, const
 }
 
 }  // namespace
+
+std::string capacity_text(const std::vector<Capacity>& rows, const TableOptions& options) {
+  std::string text = text_table(capacity_columns(rows), options.width, 0) + "\n";
+  for (const Capacity& row : rows) {
+    const std::string name = name_of(row);
+    if (!name.empty()) text += name + "\n";
+    for (const std::string& line : explanation(row))
+      text += wrapped(name.empty() ? "" : "  ", line, options.width);
+  }
+  return text;
+}
 
 constinit const JsonDocument kCapacityDocument{"pipewright.capacity/1",
                                                [](JsonFields& json) { write_capacities(json, {}, ""); }};

@@ -1,9 +1,7 @@
 // The largest models that fit, a row each: as a table, JSON (docs/reference/capacity-json.md), CSV and Markdown.
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/answers/capacity.hpp"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/documents.hpp"
@@ -41,7 +42,7 @@ struct Input {
 std::vector<Input> inputs(const KeysAndValues& a, const KeysAndValues& b) {
   std::vector<Input> rows;
   const auto value_in = [](const KeysAndValues& values, const std::string& key) -> std::string {
-    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& each) { return each.first == key; });
+    const auto found = std::ranges::find_if(values, [&](const auto& each) { return each.first == key; });
     return found == values.end() ? "" : found->second;
   };
   for (const auto& [key, value] : a)
@@ -72,10 +73,7 @@ std::optional<double> kwh(const std::optional<double>& joules) {
 
 std::vector<Row> figures(const ResultFigures& a, const ResultFigures& b) {
   const auto total = [](const ResultFigures& each) {
-    double bytes = 0;
-    for (const auto& link : each.links)
-      bytes += link.bytes;
-    return bytes;
+    return sum_over<double>(each.links, [](const auto& link) { return link.bytes; });
   };
   std::vector<Row> rows = {
       {"step time", FigureKind::Time, a.step_time, b.step_time},
@@ -116,11 +114,9 @@ std::vector<Row> times(const ResultFigures& a, const ResultFigures& b) {
 template <class Entry>
 std::vector<Row> by_name(const std::vector<Entry>& a, const std::vector<Entry>& b, FigureKind kind, const auto& name,
                          const auto& value) {
-  std::vector<Row> rows;
-  for (const Entry& each : a)
-    rows.push_back({name(each), kind, value(each), std::nullopt});
+  auto rows = mapped<Row>(a, [&](const Entry& each) { return Row{name(each), kind, value(each), std::nullopt}; });
   for (const Entry& each : b) {
-    const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.what == name(each); });
+    const auto found = std::ranges::find_if(rows, [&](const Row& row) { return row.what == name(each); });
     if (found == rows.end())
       rows.push_back({name(each), kind, std::nullopt, value(each)});
     else
@@ -128,7 +124,7 @@ std::vector<Row> by_name(const std::vector<Entry>& a, const std::vector<Entry>& 
   }
   std::erase_if(rows, [](const Row& row) { return !row.differs(); });
   const auto larger = [](const Row& row) { return std::max(row.a.value_or(0), row.b.value_or(0)); };
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& x, const Row& y) { return larger(x) > larger(y); });
+  std::ranges::stable_sort(rows, [&](const Row& x, const Row& y) { return larger(x) > larger(y); });
   return rows;
 }
 
@@ -145,7 +141,7 @@ std::vector<Row> path(const ResultFigures& a, const ResultFigures& b) {
 }
 
 bool differ(const std::vector<Row>& rows) {
-  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.differs(); });
+  return std::ranges::any_of(rows, [](const Row& row) { return row.differs(); });
 }
 
 bool same(const ResultFigures::Stage& a, const ResultFigures::Stage& b) {
@@ -191,7 +187,7 @@ std::string change(const Row& row) {
 std::string cut(const std::string& text) {
   if (text.empty()) return "-";
   if (display_width(text) <= kLongestValue) return text;
-  std::size_t end = static_cast<std::size_t>(kLongestValue) - 3;
+  std::size_t end = at(kLongestValue) - 3;
   while (end > 0 && (static_cast<std::uint8_t>(text[end]) & 0xc0) == 0x80)
     --end;
   return text.substr(0, end) + "...";
@@ -220,9 +216,8 @@ std::vector<TextColumn> compare_columns(const std::vector<Input>& rows) {
 
 // The stage that leaves least of its device free.
 int fullest_stage(const ResultFigures& side) {
-  const auto least = std::min_element(side.stages.begin(), side.stages.end(), [](const auto& a, const auto& b) {
-    return a.capacity - a.need < b.capacity - b.need;
-  });
+  const auto least = std::ranges::min_element(
+      side.stages, [](const auto& a, const auto& b) { return a.capacity - a.need < b.capacity - b.need; });
   return static_cast<int>(least - side.stages.begin());
 }
 
@@ -247,9 +242,7 @@ std::vector<TextColumn> stage_columns(const ResultFigures& a, const ResultFigure
     for (const auto* side : {&a, &b}) {
       TextColumn column{head + (side == &a ? " A" : " B")};
       for (const int k : shown)
-        column.cells.push_back(static_cast<std::size_t>(k) < side->stages.size()
-                                   ? cell(side->stages[static_cast<std::size_t>(k)], *side)
-                                   : "-");
+        column.cells.push_back(at(k) < side->stages.size() ? cell(side->stages[at(k)], *side) : "-");
       all.push_back(std::move(column));
     }
   };
@@ -388,6 +381,20 @@ std::vector<Row> stage_rows(const ResultFigures& a, const ResultFigures& b) {
   return rows;
 }
 
+void write_comparison(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
+  json.field("a", a.name).field("b", b.name).field("same", same(a, b)).field("all_inputs", whole_inputs(a, b));
+  json.list("inputs", inputs(a, b),
+            [&](const Input& row) { json.field("key", row.key).field("a", row.a).field("b", row.b); });
+  const auto rows = [&](const char* key, const std::vector<Row>& of) {
+    json.list(key, of, [&](const Row& row) { json.field("what", row.what).field("a", row.a).field("b", row.b); });
+  };
+  rows("figures", figures(a.figures, b.figures));
+  rows("time_shares", times(a.figures, b.figures));
+  rows("stages", stage_rows(a.figures, b.figures));
+  rows("links", links(a.figures, b.figures));
+  rows("critical_path", path(a.figures, b.figures));
+}
+
 }  // namespace
 
 bool same(const ComparedSide& a, const ComparedSide& b) {
@@ -451,24 +458,6 @@ std::string compare_html(const ComparedSide& a, const ComparedSide& b, std::stri
   }
   return page.document();
 }
-
-namespace {
-
-void write_comparison(JsonFields& json, const ComparedSide& a, const ComparedSide& b) {
-  json.field("a", a.name).field("b", b.name).field("same", same(a, b)).field("all_inputs", whole_inputs(a, b));
-  json.list("inputs", inputs(a, b),
-            [&](const Input& row) { json.field("key", row.key).field("a", row.a).field("b", row.b); });
-  const auto rows = [&](const char* key, const std::vector<Row>& of) {
-    json.list(key, of, [&](const Row& row) { json.field("what", row.what).field("a", row.a).field("b", row.b); });
-  };
-  rows("figures", figures(a.figures, b.figures));
-  rows("time_shares", times(a.figures, b.figures));
-  rows("stages", stage_rows(a.figures, b.figures));
-  rows("links", links(a.figures, b.figures));
-  rows("critical_path", path(a.figures, b.figures));
-}
-
-}  // namespace
 
 constinit const JsonDocument kComparisonDocument{"pipewright.comparison/1",
                                                  [](JsonFields& json) { write_comparison(json, {}, {}); }};

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/answers/report.hpp"
 #include "io/read/read_result.hpp"

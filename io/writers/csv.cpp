@@ -17,7 +17,7 @@ std::string csv_report(const Answer& answer) {
       ",peak_memory_bytes,rounding_bytes,with_reserve_bytes,capacity_bytes,peak_at_s,peak_owner,weight_versions,in_"
       "flight,fits\n";
   for (const WorkerReport& w : answer.report.workers) {
-    const auto& layers = answer.report.stages[static_cast<std::size_t>(w.stage)].layers;
+    const auto& layers = answer.report.stages[at(w.stage)].layers;
     text +=
         fmt::format("{},{},{},{},{},{}", w.id, w.copy, w.stage, w.replica, w.device, csv_field(layer_ranges(layers)));
     for (const Time time : {w.busy, w.forward, w.backward, w.recompute, w.update, w.idle.total(), w.idle.fill,

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/answers/campaign.hpp"
+#include "core/folds.hpp"
 #include "io/read/read_file.hpp"
 #include "io/text/csv_line.hpp"
 #include "io/text/errors.hpp"
@@ -22,7 +23,7 @@ constexpr double kValueBytes = 2;  // of bf16 and fp16
 constexpr double kBlockRows = 128, kBlocksEach = 16;
 
 const std::optional<Efficiency>& of(const Device& device, OperatorKind kind) {
-  return device.efficiency[static_cast<std::size_t>(kind)];
+  return device.efficiency[at(kind)];
 }
 
 std::vector<double> powers(double first, double last, double factor) {
@@ -63,16 +64,14 @@ class ProductPointReader {
 
  private:
   void header(std::string_view line) {
-    std::vector<std::string> heads;
-    for (CsvField& field : csv_fields(line))
-      heads.push_back(std::move(field.text));
+    auto heads = mapped<std::string>(csv_fields(line), [&](CsvField& field) { return std::move(field.text); });
     columns_ = heads.size();
     for (std::size_t i = 0; i < kTableHeads.size(); ++i) {
-      const auto found = std::find(heads.begin(), heads.end(), kTableHeads[i]);
+      const auto found = std::ranges::find(heads, kTableHeads[i]);
       if (found == heads.end())
         throw InputError(place_, fmt::format("has no column {}; points need m,n,k,time_us, and it has: {}",
                                              in_quotes(kTableHeads[i]), fmt::join(heads, ", ")));
-      at_[i] = static_cast<std::size_t>(found - heads.begin());
+      at_[i] = at(found - heads.begin());
     }
   }
 
@@ -89,7 +88,7 @@ class ProductPointReader {
                            fmt::format("{}: {} is not a number above 0", kTableHeads[i], in_quotes(field.text)));
       values[i] = *parsed.value;
     }
-    const bool fitted = every_ > 0 && points_.size() % static_cast<std::size_t>(every_) == 0;
+    const bool fitted = every_ > 0 && points_.size() % at(every_) == 0;
     points_.push_back({{values[0], values[1], values[2], 1}, values[3], fitted});
   }
 

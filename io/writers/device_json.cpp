@@ -22,7 +22,7 @@ void write_figures(JsonText& json, const Device& device) {
     json.field(key, source);
   json.close().key("shares").open('{');
   for (int i = 0; i < kOperatorKinds; ++i) {
-    const auto& stated = device.efficiency[static_cast<std::size_t>(i)];
+    const auto& stated = device.efficiency[at(i)];
     if (!stated) continue;
     json.key(name(static_cast<OperatorKind>(i))).open('{').key("by_work").open('[');
     for (const auto& [work, share] : stated->curve)
@@ -66,7 +66,7 @@ void write_convolutions(JsonText& json, const ConvolutionBase& base) {
 }
 
 void write_products(JsonText& json, const ShownDevice& shown, const ProductCurve& curve) {
-  const Efficiency& products = *shown.device.efficiency[static_cast<std::size_t>(OperatorKind::MatrixProduct)];
+  const Efficiency& products = *shown.device.efficiency[at(OperatorKind::MatrixProduct)];
   json.key("products").open('{').field("precision", name(shown.base->precision)).key("constants").open('{');
   write_constants(json, curve);
   json.close();

@@ -46,7 +46,7 @@ constexpr std::string_view kCurveStyle = R"svg(<style>
 
 std::string css(const CurveSeries& series) {
   constexpr std::string_view kMarks[] = {"", " dash", " dots"};
-  return fmt::format("c c{}{}", series.colour, kMarks[static_cast<std::size_t>(series.mark)]);
+  return fmt::format("c c{}{}", series.colour, kMarks[at(series.mark)]);
 }
 
 void legend(Canvas& canvas, const CurvePanel& panel, double left, double top) {

@@ -166,8 +166,7 @@ std::string attention(const ShownDevice& shown, int width) {
             fmt::format("{:.1f}", attention_figure(kernel, shown.base->rates, length, backward).rate / 1e12));
     }
     const std::string source = known_as(kernel.provenance, kernel.source);
-    const auto same =
-        std::find_if(sources.begin(), sources.end(), [&](const auto& each) { return each.first == source; });
+    const auto same = std::ranges::find_if(sources, [&](const auto& each) { return each.first == source; });
     if (same == sources.end())
       sources.emplace_back(source, whose);
     else

@@ -12,7 +12,7 @@ namespace {
 constexpr int kDotColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
 
 std::string node(const Model& model, LayerId id, StageId stage) {
-  const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+  const Layer& layer = model.layers[at(id)];
   std::string label = layer.name;
   if (layer.forward)
     label += fmt::format("\n{} + {}", short_time(*layer.forward), short_time(layer.backward.value_or(Time{})));
@@ -33,7 +33,7 @@ std::string edges(const Model& model, std::int64_t samples) {
       text += fmt::format("  input -> layer{} [label={}];\n", id, dot_string(size(model.input)));
     for (const LayerId from : layer.inputs)
       text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
-                          dot_string(size(model.layers[static_cast<std::size_t>(from)].activation)));
+                          dot_string(size(model.layers[at(from)].activation)));
   }
   return text;
 }

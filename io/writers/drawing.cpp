@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/answers/idle_devices.hpp"
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
 
@@ -14,6 +15,25 @@ namespace pipewright::io {
 namespace {
 
 constexpr std::size_t kMostDrawnOps = std::size_t{1} << 24;  // some 100 bytes each, and as many again for messages
+
+// Of `cap` rows the nearest that is no end gives way to the wanted one: of two rows either end does.
+std::vector<int> spread_around(int count, int cap, int wanted) {
+  std::vector<int> rows = spread(count, cap);
+  if (rows.empty() || std::ranges::binary_search(rows, wanted)) return rows;
+  const std::ptrdiff_t ends = rows.size() > 2 ? 1 : 0;
+  *std::min_element(rows.begin() + ends, rows.end() - ends,
+                    [&](int a, int b) { return std::abs(a - wanted) < std::abs(b - wanted); }) = wanted;
+  return rows;
+}
+
+// Of its stage, in a copy that is drawn.
+WorkerId fullest_worker(const Answer& answer, const StageReport& stage, int drawn) {
+  const auto need = [&](WorkerId w) { return answer.report.workers[at(w)].need.to_fit; };
+  WorkerId fullest = stage.workers.front();
+  for (const WorkerId w : stage.workers)
+    if (w < drawn && need(w) > need(fullest)) fullest = w;
+  return fullest;
+}
 
 }  // namespace
 
@@ -60,15 +80,15 @@ std::string_view words(Look look) {
 }
 
 std::string worker_name(const Answer& answer, WorkerId worker) {
-  const WorkerReport& w = answer.report.workers[static_cast<std::size_t>(worker)];
+  const WorkerReport& w = answer.report.workers[at(worker)];
   std::string text = answer.plan.copies() > 1 ? fmt::format("copy {} ", w.copy) : "";
   text += fmt::format("stage {}", w.stage);
-  if (answer.plan.replicas[static_cast<std::size_t>(w.stage)] > 1) text += fmt::format(" r{}", w.replica);
+  if (answer.plan.replicas[w.stage] > 1) text += fmt::format(" r{}", w.replica);
   return text;
 }
 
 const Lane& lane(const Answer& answer, WorkerId worker) {
-  return answer.schedule.positions[static_cast<std::size_t>(worker) % answer.schedule.positions.size()];
+  return answer.schedule.positions[at(worker) % answer.schedule.positions.size()];
 }
 
 std::vector<int> spread(int count, int cap) {
@@ -90,29 +110,6 @@ std::vector<WorkerId> distinct_workers(const Answer& answer) {
   std::iota(result.begin(), result.end(), 0);
   return result;
 }
-
-namespace {
-
-// Of `cap` rows the nearest that is no end gives way to the wanted one: of two rows either end does.
-std::vector<int> spread_around(int count, int cap, int wanted) {
-  std::vector<int> rows = spread(count, cap);
-  if (rows.empty() || std::binary_search(rows.begin(), rows.end(), wanted)) return rows;
-  const std::ptrdiff_t ends = rows.size() > 2 ? 1 : 0;
-  *std::min_element(rows.begin() + ends, rows.end() - ends,
-                    [&](int a, int b) { return std::abs(a - wanted) < std::abs(b - wanted); }) = wanted;
-  return rows;
-}
-
-// Of its stage, in a copy that is drawn.
-WorkerId fullest_worker(const Answer& answer, const StageReport& stage, int drawn) {
-  const auto need = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].need.to_fit; };
-  WorkerId fullest = stage.workers.front();
-  for (const WorkerId w : stage.workers)
-    if (w < drawn && need(w) > need(fullest)) fullest = w;
-  return fullest;
-}
-
-}  // namespace
 
 std::vector<WorkerId> drawn_workers(const Answer& answer, int cap) {
   const int distinct = static_cast<int>(distinct_workers(answer).size());  // copy 0 comes first
@@ -164,7 +161,7 @@ bool occurs(const Answer& answer, Look wanted) {
 std::vector<int> spread(int count, int cap, const std::vector<int>& wanted) {
   std::vector<int> rows = spread(count, cap);
   rows.insert(rows.end(), wanted.begin(), wanted.end());
-  std::sort(rows.begin(), rows.end());
+  std::ranges::sort(rows);
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
 }
@@ -185,7 +182,7 @@ std::string question(const Answer& answer) {
   };
   std::string text = plural(plan.stages, "stage");
   if (plan.virtual_stages > 1) text += fmt::format(" x {} chunks", plan.virtual_stages);
-  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+  if (std::ranges::any_of(plan.replicas, [](int r) { return r > 1; }))
     text += fmt::format(" (replicas {})", fmt::join(plan.replicas, "-"));
   if (plan.tensor_parallel > 1)
     text += fmt::format(" · {} devices per worker{}", plan.tensor_parallel,
@@ -225,22 +222,18 @@ bool is_measured(const Answer& answer) {
 }
 
 std::size_t op_count(const Answer& answer) {
-  std::size_t count = 0;
-  for (const Lane& lane : answer.schedule.positions)
-    count += lane.ops();
-  return count * static_cast<std::size_t>(answer.plan.copies());
+  auto count = sum_over<std::size_t>(answer.schedule.positions, [](const Lane& lane) { return lane.ops(); });
+  return count * at(answer.plan.copies());
 }
 
 ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<WorkerId>& shown) {
-  const auto stage = [&](WorkerId w) { return answer.report.workers[static_cast<std::size_t>(w)].stage; };
+  const auto stage = [&](WorkerId w) { return answer.report.workers[at(w)].stage; };
   ByStream<std::vector<bool>> rows;
   for (StreamId s = 0; s < kStreams.size(); ++s) {
     const auto spans = [&](WorkerId w) -> const std::vector<Span>& { return answer.times(w).communication[s]; };
-    const bool drawn =
-        std::any_of(answer.timeline.workers.begin(), answer.timeline.workers.end(), [&](const auto& one) {
-          return std::any_of(one.communication[s].begin(), one.communication[s].end(),
-                             [](const Span& span) { return span.end > span.start; });
-        });
+    const bool drawn = std::ranges::any_of(answer.timeline.workers, [&](const auto& one) {
+      return std::ranges::any_of(one.communication[s], [](const Span& span) { return span.end > span.start; });
+    });
     for (std::size_t i = 0; i < shown.size(); ++i) {
       const auto& mine = spans(shown[i]);
       const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(),

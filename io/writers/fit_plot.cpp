@@ -28,7 +28,7 @@ double off(const MeasuredSeries& series, const MeasuredSize& size) {
 
 std::string_view pass_words(MeasuredPass pass) {
   constexpr std::array<std::string_view, 3> all = {"forward", "d input", "d weight"};
-  return all[static_cast<std::size_t>(pass)];
+  return all[at(pass)];
 }
 
 struct FittedFamily {
@@ -39,10 +39,10 @@ struct FittedFamily {
 
 std::string histogram(const FittedFamily& family) {
   constexpr std::string_view kMarks = " .:+#";
-  const int most = *std::max_element(family.counts.begin(), family.counts.end());
+  const int most = *std::ranges::max_element(family.counts);
   std::string text;
   for (int i = 0; i < kTextColumns; ++i) {
-    const int count = family.counts[static_cast<std::size_t>(i)];
+    const int count = family.counts[at(i)];
     const auto mark = count == 0 ? 0U : std::min(4U, 1U + static_cast<unsigned>(4 * (count - 1) / std::max(1, most)));
     text += i == kTextColumns / 2 && count == 0 ? '|' : kMarks[mark];
   }
@@ -111,45 +111,6 @@ std::string interference(const MeasuredDevice& device) {
                         pair.slowdown, 100 * pair.error, 100 * pair.spread);
   return text;
 }
-
-}  // namespace
-
-std::string fit_table(const MeasuredDevice& device) {
-  std::map<std::tuple<std::string, MeasuredPass, Precision>, FittedFamily> families;
-  for (const MeasuredSeries& series : device.series) {
-    FittedFamily& family = families[{series.operation, series.pass, series.precision}];
-    family.sizes += series.sizes.size();
-    if (!series.formula) continue;
-    const auto n = static_cast<double>(series.sizes.size());
-    family.fitted += series.sizes.size();
-    family.mean += n * series.errors.mean, family.p95 += n * series.errors.p95, family.bias += n * series.errors.bias;
-    for (const MeasuredSize& size : series.sizes) {
-      const double place = std::round(off(series, size) / kReach * (kTextColumns / 2)) + kTextColumns / 2;
-      ++family.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kTextColumns - 1.0))];
-    }
-  }
-  std::string text = fmt::format(
-      "{}: formula against measurement (columns of 2 %, middle: equal), errors of sizes that "
-      "a formula was not fitted on\n",
-      device.gpu);
-  for (const auto& [key, family] : families) {
-    const auto& [operation, pass, precision] = key;
-    const auto n = static_cast<double>(family.fitted);
-    text += fmt::format("  {:<38} {:>6} sizes  ", fmt::format("{} {} {}", operation, pass_words(pass), name(precision)),
-                        family.sizes);
-    text += family.fitted == 0 ? std::string("too few for a formula\n")
-                               : fmt::format("[{}]  mean {:4.1f} %  p95 {:4.1f} %  bias {:+.1f} %\n", histogram(family),
-                                             100 * family.mean / n, 100 * family.p95 / n, 100 * family.bias / n);
-  }
-  text += fmt::format("  one operation measured again and again: +- {:.1f} %\n", 100 * device.repeat_error);
-  text += algorithms(device) + launches(device) + interference(device) + collectives(device);
-  if (!device.left_out.empty()) text += "  left out:\n";
-  for (const std::string& each : device.left_out)
-    text += "    " + each + "\n";
-  return text;
-}
-
-namespace {
 
 constexpr double kFitWidth = 400, kFitHeight = 170, kFitLeft = 56, kFitTop = 76, kFitAcross = 64, kFitDown = 58;
 constexpr std::size_t kFitsAcross = 2;
@@ -245,6 +206,41 @@ class FitPlot {
 };
 
 }  // namespace
+
+std::string fit_table(const MeasuredDevice& device) {
+  std::map<std::tuple<std::string, MeasuredPass, Precision>, FittedFamily> families;
+  for (const MeasuredSeries& series : device.series) {
+    FittedFamily& family = families[{series.operation, series.pass, series.precision}];
+    family.sizes += series.sizes.size();
+    if (!series.formula) continue;
+    const auto n = static_cast<double>(series.sizes.size());
+    family.fitted += series.sizes.size();
+    family.mean += n * series.errors.mean, family.p95 += n * series.errors.p95, family.bias += n * series.errors.bias;
+    for (const MeasuredSize& size : series.sizes) {
+      const double place = std::round(off(series, size) / kReach * (kTextColumns / 2)) + kTextColumns / 2;
+      ++family.counts[static_cast<std::size_t>(std::clamp(place, 0.0, kTextColumns - 1.0))];
+    }
+  }
+  std::string text = fmt::format(
+      "{}: formula against measurement (columns of 2 %, middle: equal), errors of sizes that "
+      "a formula was not fitted on\n",
+      device.gpu);
+  for (const auto& [key, family] : families) {
+    const auto& [operation, pass, precision] = key;
+    const auto n = static_cast<double>(family.fitted);
+    text += fmt::format("  {:<38} {:>6} sizes  ", fmt::format("{} {} {}", operation, pass_words(pass), name(precision)),
+                        family.sizes);
+    text += family.fitted == 0 ? std::string("too few for a formula\n")
+                               : fmt::format("[{}]  mean {:4.1f} %  p95 {:4.1f} %  bias {:+.1f} %\n", histogram(family),
+                                             100 * family.mean / n, 100 * family.p95 / n, 100 * family.bias / n);
+  }
+  text += fmt::format("  one operation measured again and again: +- {:.1f} %\n", 100 * device.repeat_error);
+  text += algorithms(device) + launches(device) + interference(device) + collectives(device);
+  if (!device.left_out.empty()) text += "  left out:\n";
+  for (const std::string& each : device.left_out)
+    text += "    " + each + "\n";
+  return text;
+}
 
 std::string fit_svg(const MeasuredDevice& device) {
   return FitPlot(device).draw();

@@ -1,7 +1,5 @@
 #include "io/writers/found_order.hpp"
 
-#include <optional>
-
 #include <fmt/format.h>
 
 #include "core/plan/given_schedule.hpp"
@@ -68,6 +66,25 @@ std::string ended(const ScheduleAnswer& found) {
   return found.stopped ? gap + "; the search was ended early, so that another run may find another order" : gap;
 }
 
+void write_found_order(JsonFields& json, const ScheduleAnswer& found) {
+  json.word("measure", measure_word(found.measure), {"span", "step"});
+  json.field("stages", found.stages).field("chunks", found.chunks).field("micro_batches", found.micro_batches);
+  json.field("room", found.cap).field("bound_ns", found.bound.value).field("bound", found.bound_why);
+  json.field("gap", [&] { return found.gap(); }).field("evaluations", found.evaluations);
+  json.field("seed", static_cast<std::int64_t>(found.seed)).field("stopped", found.stopped);
+  json.field("jitter", found.jitter);
+  json.list("orders", found.rows, [&](const OrderRow& row) {
+    json.field("name", row.name).field("span_ns", row.span.value).field("step_ns", row.step.value);
+    json.field("in_flight", row.in_flight).field("jittered_mean_ns", row.jittered.value);
+    json.field("jittered_worst_ns", row.slowest.value);
+  });
+  json.list("caps", found.pareto, [&](const CapRow& row) {
+    json.field("in_flight", row.in_flight).field("value_ns", row.value.value).field("bound_ns", row.bound.value);
+  });
+  json.field("simulated_step_ns", found.answer.report.step_time.value).field("fits", found.answer.report.fits);
+  json.field("planned", found.planned).field("planned_step_ns", found.planned_step.value);
+}
+
 }  // namespace
 
 std::string found_order_text(const ScheduleAnswer& found, const TableOptions& options) {
@@ -104,29 +121,6 @@ std::string found_order_text(const ScheduleAnswer& found, const TableOptions& op
   if (!found.pareto.empty()) text += "\ntime and memory\n" + text_table(cap_columns(found), width);
   return text;
 }
-
-namespace {
-
-void write_found_order(JsonFields& json, const ScheduleAnswer& found) {
-  json.word("measure", measure_word(found.measure), {"span", "step"});
-  json.field("stages", found.stages).field("chunks", found.chunks).field("micro_batches", found.micro_batches);
-  json.field("room", found.cap).field("bound_ns", found.bound.value).field("bound", found.bound_why);
-  json.field("gap", [&] { return found.gap(); }).field("evaluations", found.evaluations);
-  json.field("seed", static_cast<std::int64_t>(found.seed)).field("stopped", found.stopped);
-  json.field("jitter", found.jitter);
-  json.list("orders", found.rows, [&](const OrderRow& row) {
-    json.field("name", row.name).field("span_ns", row.span.value).field("step_ns", row.step.value);
-    json.field("in_flight", row.in_flight).field("jittered_mean_ns", row.jittered.value);
-    json.field("jittered_worst_ns", row.slowest.value);
-  });
-  json.list("caps", found.pareto, [&](const CapRow& row) {
-    json.field("in_flight", row.in_flight).field("value_ns", row.value.value).field("bound_ns", row.bound.value);
-  });
-  json.field("simulated_step_ns", found.answer.report.step_time.value).field("fits", found.answer.report.fits);
-  json.field("planned", found.planned).field("planned_step_ns", found.planned_step.value);
-}
-
-}  // namespace
 
 constinit const JsonDocument kFoundOrderDocument{"pipewright.found-order/1",
                                                  [](JsonFields& json) { write_found_order(json, {}); }};

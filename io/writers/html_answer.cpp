@@ -139,7 +139,7 @@ void add_differing(HtmlPage& page, std::vector<TextColumn> columns) {
   std::string alike;
   for (TextColumn& column : columns) {
     const auto& cells = column.cells;
-    const bool same = std::adjacent_find(cells.begin(), cells.end(), std::not_equal_to<>()) == cells.end();
+    const bool same = std::ranges::adjacent_find(cells, std::not_equal_to<>()) == cells.end();
     if (cells.size() < 2 || !same) {
       differing.push_back(std::move(column));
     } else if (!column.drop_zero || (cells.front() != "-" && cells.front() != "0")) {

@@ -1,7 +1,6 @@
 #include "io/writers/html_page.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -67,8 +66,8 @@ int widest(const TextColumn& column) {
 }
 
 bool only_zeros(const TextColumn& column) {
-  return std::all_of(column.cells.begin(), column.cells.end(),
-                     [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
+  return std::ranges::all_of(column.cells,
+                             [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
 }
 
 std::string shown_text(std::string_view text) {

@@ -46,8 +46,7 @@ std::vector<std::pair<std::string, std::string>> interval_lines(const Report& re
   if (!report.range || report.range->causes.empty()) return {};
   const std::vector<RangeCause>& causes = report.range->causes;
   std::vector<std::pair<std::string, std::string>> lines = {{"interval", causes_text(causes)}};
-  const auto measurable =
-      std::find_if(causes.begin(), causes.end(), [](const RangeCause& each) { return !each.measure.empty(); });
+  const auto measurable = std::ranges::find_if(causes, [](const RangeCause& each) { return !each.measure.empty(); });
   if (measurable == causes.end()) return lines;
   lines.emplace_back("to measure",
                      fmt::format("{}, by {}: {}{}", measurable->what, measurable->measure,

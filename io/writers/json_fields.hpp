@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/folds.hpp"
 #include "io/text/names.hpp"
 #include "io/writers/json_text.hpp"
 
@@ -132,9 +133,7 @@ class JsonFields {
   void put(const T* value) {
     if constexpr (Enumeration<T>) {
       if (value != nullptr) return text_.value(name(*value)), void();
-      std::vector<std::string_view> all;
-      for (const auto& each : kNames<T>)
-        all.push_back(each.first);
+      auto all = mapped<std::string_view>(kNames<T>, [](const auto& each) { return each.first; });
       one_of("", all);
     } else if constexpr (kText<T>) {
       value ? (void)text_.value(std::string_view(*value)) : type("string");

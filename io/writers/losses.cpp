@@ -21,6 +21,19 @@ std::string last_of(const LossCurve& curve) {
   return text;
 }
 
+void write_losses(JsonFields& json, const LossGrid& grid) {
+  const SweepQuestion& question = grid.question;
+  write_question(json, question);
+  write_grid(json, question);
+  json.field("points", question.points()).field("not_run", grid.not_run);
+  json.list("rows", grid.rows, [&](const LossRow& row) {
+    write_point(json, question, row.point);
+    json.list("windows", row.windows,
+              [&](const LossWindow& window) { json.field("samples", window.samples).field("loss", window.loss); });
+    json.field("ended_early", unless_empty(row.failed));
+  });
+}
+
 }  // namespace
 
 std::string losses_text(const LossGrid& grid, int width) {
@@ -72,23 +85,6 @@ std::string losses_csv(const LossGrid& grid) {
   }
   return text;
 }
-
-namespace {
-
-void write_losses(JsonFields& json, const LossGrid& grid) {
-  const SweepQuestion& question = grid.question;
-  write_question(json, question);
-  write_grid(json, question);
-  json.field("points", question.points()).field("not_run", grid.not_run);
-  json.list("rows", grid.rows, [&](const LossRow& row) {
-    write_point(json, question, row.point);
-    json.list("windows", row.windows,
-              [&](const LossWindow& window) { json.field("samples", window.samples).field("loss", window.loss); });
-    json.field("ended_early", unless_empty(row.failed));
-  });
-}
-
-}  // namespace
 
 constinit const JsonDocument kLossesDocument{"pipewright.losses/1", [](JsonFields& json) { write_losses(json, {}); }};
 

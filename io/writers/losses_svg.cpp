@@ -1,12 +1,10 @@
 // Panels of loss curves. Lines over bands: mean over the seeds, and the range that they span.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "io/text/format_quantity.hpp"
 #include "io/writers/losses.hpp"
 #include "io/writers/svg_canvas.hpp"
 
@@ -30,7 +28,7 @@ constexpr std::string_view kLossStyle = R"svg(<style>
 
 std::string brief_key(const std::string& key) {
   std::string text = key.substr(key.rfind('.') + 1);
-  std::replace(text.begin(), text.end(), '_', ' ');
+  std::ranges::replace(text, '_', ' ');
   return text;
 }
 
@@ -76,7 +74,7 @@ class Panels {
         if (&at == &curve.at.front() && std::isfinite(at.mean)) firsts.push_back(at.mean);
       }
     if (least_ > 1e299) least_ = 0;
-    std::sort(firsts.begin(), firsts.end());
+    std::ranges::sort(firsts);
     const double first = firsts.empty() ? least_ : least_ + 1.3 * (firsts[firsts.size() / 2] - least_);
     step_ = std::max(0.25, std::pow(2, std::ceil(std::log2(std::max(first - least_, 1e-3) / 5))));
     least_ = std::floor(least_ / step_) * step_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/cost/low_precision.hpp"
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/campaign_lines.hpp"
@@ -33,12 +34,10 @@ std::string summary(const Answer& answer) {
   const Report& r = answer.report;
   const Plan& p = answer.plan;
   const double workers = static_cast<double>(p.devices());
-  Bytes peak;
-  for (const auto& stage : r.stages)
-    peak = std::max(peak, stage.need.with_reserve);
+  auto peak = most_over<Bytes>(r.stages, [](const auto& stage) { return stage.need.with_reserve; });
   const auto& sequence = answer.scenario->training.sequence_length;
   std::string copies = std::to_string(p.data_parallel);
-  if (std::any_of(p.replicas.begin(), p.replicas.end(), [](int n) { return n > 1; }))
+  if (std::ranges::any_of(p.replicas, [](int n) { return n > 1; }))
     copies = fmt::format("{} ({})", copies, fmt::join(p.replicas, "-"));
   std::vector<std::pair<std::string, std::string>> figures = {
       {"devices", std::to_string(p.devices())},

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/accuracy.hpp"
 #include "io/writers/text_table.hpp"
@@ -118,8 +119,8 @@ std::vector<TextColumn> summary_columns(const std::vector<const MeasuredResult*>
 }
 
 int near(const MeasuredResult& result, double share) {
-  return static_cast<int>(std::count_if(result.ranking.begin(), result.ranking.end(),
-                                        [&](const RankedGroup& group) { return group.excess <= share; }));
+  return static_cast<int>(
+      std::ranges::count_if(result.ranking, [&](const RankedGroup& group) { return group.excess <= share; }));
 }
 
 std::string ranking_line(const MeasuredResult& result) {
@@ -139,9 +140,8 @@ std::string ranking_text(const MeasuredResult& result, int width) {
 }
 
 std::string scaling_line(const MeasuredResult& result) {
-  double sum = 0;
-  for (const ScalingSeries& each : result.scaling)
-    sum += 100 * std::abs(each.predicted - each.measured);
+  auto sum = sum_over<double>(
+      result.scaling, [&](const ScalingSeries& each) { return 100 * std::abs(each.predicted - each.measured); });
   return fmt::format(
       "Weak scaling, speed of a device on the most devices over that on the least: {} series, {:.1f} points off in "
       "the mean.",
@@ -241,9 +241,7 @@ std::string measured_text(const MeasuredResult& result, const TableOptions& opti
 
 std::string measured_summary(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published,
                              const TableOptions& options) {
-  std::vector<const MeasuredResult*> all;
-  for (const MeasuredResult& each : results)
-    all.push_back(&each);
+  auto all = mapped<const MeasuredResult*>(results, [](const MeasuredResult& each) { return &each; });
   std::string text = std::string(kErrorsHead) + text_table(summary_columns(all, true), wide(options, kSummaryWidth)) +
                      "\nranking within 3 % (5 %) of the fastest\n";
   for (const MeasuredResult& each : results)
@@ -260,9 +258,7 @@ std::string measured_summary(const std::vector<MeasuredResult>& results, const s
 }
 
 std::string measured_markdown(const std::vector<MeasuredResult>& results, const std::vector<TableResult>& published) {
-  std::vector<const MeasuredResult*> all;
-  for (const MeasuredResult& each : results)
-    all.push_back(&each);
+  auto all = mapped<const MeasuredResult*>(results, [](const MeasuredResult& each) { return &each; });
   std::string text =
       "# Measured runs against predictions\n\n"
       "Written by `pipewright reproduce runs --data DIR --md`. The runs do not ship with pipewright; each scenario in\n"
@@ -301,7 +297,7 @@ std::string measured_csv(const std::vector<MeasuredResult>& results) {
       const std::string head = fmt::format(
           "{},{},{},{},{},{},{},{}", csv_field(result.name), csv_field(each.run.place.file), each.run.place.line,
           csv_field(each.run.group), each.run.devices, csv_field(fmt::format("{}", fmt::join(each.run.set, " "))),
-          kStates[static_cast<std::size_t>(each.run.state)], csv_field(each.run.why));
+          kStates[at(each.run.state)], csv_field(each.run.why));
       if (each.figures.empty()) text += fmt::format("{},,,,,{},{},,\n", head, each.run.fitted, each.fits);
       const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
       for (std::size_t f = 0; f < each.figures.size(); ++f) {

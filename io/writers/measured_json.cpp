@@ -11,7 +11,7 @@ constexpr std::string_view kStates[] = {"compared", "left_out", "missing", "fail
 
 void write_run(JsonFields& json, const std::vector<RunFigure>& figures, const PredictedRun& each) {
   json.field("file", each.run.place.file).field("line", each.run.place.line).field("group", each.run.group);
-  json.field("state", kStates[static_cast<std::size_t>(each.run.state)]).field("why", each.run.why);
+  json.field("state", kStates[at(each.run.state)]).field("why", each.run.why);
   json.field("devices", each.run.devices).field("set", each.run.set);
   json.list("figures", std::views::iota(std::size_t{0}, each.figures.size()), [&](std::size_t i) {
     json.field("figure", [&] { return figures[i].name; }).field("measured", [&] { return each.run.figures[i]; });

@@ -108,12 +108,12 @@ std::string operator_tables(const Model& model, int width) {
   std::string text;
   std::vector<bool> shown(model.works.size());
   for (const Layer& layer : model.layers) {
-    if (layer.work < 0 || shown[static_cast<std::size_t>(layer.work)]) continue;
-    shown[static_cast<std::size_t>(layer.work)] = true;
+    if (layer.work < 0 || shown[at(layer.work)]) continue;
+    shown[at(layer.work)] = true;
     TextColumn name{"operator", true, false, {}}, kind{"kind", true, false, {}},
         parameters = figures("parameters"), forward = figures("forward"), input = figures("to input"),
         weight = figures("to weights"), bytes = figures("bytes");
-    for (const Operator& op : model.works[static_cast<std::size_t>(layer.work)].operators) {
+    for (const Operator& op : model.works[at(layer.work)].operators) {
       name.cells.emplace_back(op.name);
       kind.cells.emplace_back(kind_name(op.kind));
       parameters.cells.push_back(count(static_cast<double>(op.parameters)));
@@ -168,7 +168,7 @@ std::string flop_tables(const Model& model, const TableOptions& options) {
   TextColumn kind{"kind", true, false, {}}, of_kind = figures("forward FLOP"), share = figures("of the products");
   const FlopCount complete = flop_count(model);
   for (int k = 0; k < kOperatorKinds; ++k) {
-    const double flops = complete.by_kind[static_cast<std::size_t>(k)];
+    const double flops = complete.by_kind[at(k)];
     if (flops <= 0) continue;
     const bool product = static_cast<OperatorKind>(k) != OperatorKind::Memory;
     kind.cells.emplace_back(kind_name(static_cast<OperatorKind>(k)));

@@ -52,7 +52,7 @@ bool begins_path(std::string_view text, std::size_t i) {
 }
 
 std::string_view short_path(std::string_view path) {
-  if (std::count(path.begin(), path.end(), '/') < 2) return path;
+  if (std::ranges::count(path, '/') < 2) return path;
   if (const std::size_t configs = path.rfind("/configs/"); configs != std::string_view::npos)
     return path.substr(configs + 1);
   if (path.ends_with('/')) path.remove_suffix(1);

@@ -63,8 +63,7 @@ std::string explained(const Ranking& ranking, int width) {
 
 // Of plans that differ in keys that are no part of a layout.
 bool searches_switches(const Ranking& ranking) {
-  return std::any_of(ranking.plans.begin(), ranking.plans.end(),
-                     [](const Found& found) { return !found.switches.empty(); });
+  return std::ranges::any_of(ranking.plans, [](const Found& found) { return !found.switches.empty(); });
 }
 std::string switches_in_words(const Ranking& ranking) {
   std::string text;
@@ -72,81 +71,6 @@ std::string switches_in_words(const Ranking& ranking) {
     text += (text.empty() ? "plan." : ", plan.") + key;
   return text;
 }
-
-}  // namespace
-
-std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
-  const int width = options.table.width;
-  const Found& best = ranking.plans.front();
-  std::string head_line =
-      fmt::format("{} · {} ({} layers) on {}{}", asked.name, asked.model.name, asked.model.layers.size(),
-                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")");
-  if (const std::string idle = idle_devices_in_words(best.plan, asked.cluster); !idle.empty())
-    head_line += " · in the best plan " + idle;
-  std::string text = wrapped("", head_line, width);
-  text += text_table(columns(ranking.plans), width) + "\n";
-  // The label stands before the first of them.
-  const auto lines = [&](std::string_view label, const std::vector<std::string>& all) {
-    for (const std::string& each : all)
-      text += wrapped(fmt::format("{:<14}", std::exchange(label, "")), each, width);
-  };
-  std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
-  for (const auto& [key, value] : best.switches)
-    chosen += fmt::format(", {}: {}", key, value);
-  if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
-  if (several_classes(best))
-    chosen += fmt::format(", on class {} ({})", classes_text(best), class_names(asked.cluster));
-  lines("best plan", {chosen, layers_text(best.plan)});
-  if (!ranking.order.empty()) lines("layer order", {ranking.order});
-  lines("optimality", {quality(ranking)});
-  std::vector<std::string> restricted = ranking.restricted;
-  if (!restricted.empty()) restricted.front().insert(0, ranking.framework + " alone: ");
-  lines("searched for", restricted);
-  if (const auto& range = best.report.range)
-    lines("step time", {fmt::format("{} s ({})", seconds_text(best.report.step_time),
-                                    within_90(seconds_text(range->fastest), seconds_text(range->slowest)))});
-  for (const auto& [label, line] : interval_lines(best.report))
-    lines(label, {line});
-  lines("memory", {memory_text(best, Sizes(asked))});
-  lines("limited by", {best.report.limiting_factor});
-  const bool beside_late_copies =
-      best.report.steady && std::any_of(ranking.plans.begin(), ranking.plans.end(),
-                                        [](const Found& found) { return found.plan.stages == 1; });
-  if (beside_late_copies)
-    lines("note", {"copies of one stage update one round late here, next to their computation; `simulate` compares "
-                   "with data parallelism that waits for its gradients, which is slower"});
-  const bool one_batch = std::all_of(ranking.plans.begin(), ranking.plans.end(), [&](const Found& found) {
-    return found.plan.global_batch_size == best.plan.global_batch_size;
-  });
-  if (!one_batch)
-    lines("batch", {"the plans have different global batches (GBS); training.global_batch_size would hold it"});
-  lines("searched", tried(ranking));
-  std::vector<std::string> flips;
-  for (const Flip& flip : ranking.flips)
-    flips.push_back(flip_text(flip));
-  for (const Unmoved& range : ranking.unmoved)
-    flips.push_back(
-        fmt::format("none for a {} from {} to {}", range.what, short_bandwidth(range.from), short_bandwidth(range.to)));
-  if (options.explain && ranking.ended != Ended::No)
-    flips.push_back("not looked for: " + ended_text(ranking));
-  else if (options.explain && !ranking.order.empty())
-    flips.push_back("not looked for with plan.order: graph; write the plan with -o and ask that one");
-  else if (options.explain && searches_switches(ranking))
-    flips.push_back("not looked for while " + switches_in_words(ranking) +
-                    " may change; write the plan with -o and ask that one");
-  lines("flips", flips);
-  if (options.explain) text += explained(ranking, width);
-  for (const std::string& warning : warnings_of(ranking))
-    text += "\n" + wrapped("warning: ", warning, width);
-  if (!ranking.pareto.empty()) {
-    text += fmt::format("\nof the plans that were looked at, not beaten in all of {}\n",
-                        fmt::join(ranking.pareto_axes, ", "));
-    text += text_table(columns(ranking.pareto), width);
-  }
-  return text;
-}
-
-namespace {
 
 void write_layout(JsonFields& json, const Layout& layout) {
   json.field("tensor_parallel", layout.tensor_parallel).field("sequence_parallel", layout.sequence_parallel);
@@ -160,39 +84,6 @@ void write_layout(JsonFields& json, const Layout& layout) {
   json.field("placement", layout.placement);
 }
 
-}  // namespace
-
-void ranked::write_plan(JsonFields& json, const Found& found) {
-  const Plan& plan = found.plan;
-  const Report& report = found.report;
-  write_layout(json, found.layout);
-  json.when(!found.switches.empty(), [&] {
-    json.list("switches", found.switches,
-              [&](const auto& each) { json.field("key", "plan." + each.first).field("value", each.second); });
-  });
-  json.field("devices", plan.devices()).field("global_batch_size", plan.global_batch_size);
-  json.list("layers", plan.uncut(), [](const LayerRange& range) { return range.size(); });
-  json.field("order", [&] { return found.scenario->model.order; }).field("replicas", plan.replicas);
-  json.when(found.scenario && several_classes(found),
-            [&] { json.field("classes", [&] { return classes_of(found); }); });
-  json.field("recompute", plan.recompute);
-  json.when(!plan.rebuilt.empty(), "rebuilt_layers", plan.rebuilt);
-  json.field("step_time_s", report.step_time).field("samples_per_s", report.samples_per_s);
-  json.field("tokens_per_s", report.tokens_per_s).field("mfu", report.mfu).field("hfu", report.hfu);
-  json.field("tokens_per_s_per_device", [&] { return tokens_per_s_per_device(found); });
-  json.field("tflops_per_device", [&] { return tflops_per_device(found); });
-  const Fullest device = found.scenario ? fullest(found) : Fullest{};
-  json.field("bubble_fraction", report.bubble_fraction).field("peak_bytes", device.need);
-  json.field("capacity_bytes", device.capacity);
-  json.when(device.fit > 0, "to_fit_bytes", device.to_fit);
-  json.field("fit_probability", [&] { return fit_probability(found); }).field("value", found.value);
-  json.field("limiting_factor", report.limiting_factor);
-  const auto whole = found.scenario ? campaign(*found.scenario, plan, report) : std::nullopt;
-  write_campaign(json, whole ? &*whole : nullptr, report);
-}
-
-namespace {
-
 const char* name_of(Objective objective) {
   switch (objective) {
     case Objective::Throughput: return "throughput";
@@ -202,18 +93,6 @@ const char* name_of(Objective objective) {
   }
   return "";
 }
-
-}  // namespace
-
-std::string no_plan_text(const NoPlanYet& none) {
-  std::string text = in_words(none) + "\n";
-  for (const std::string& line : none.details)
-    text += "  " + line + "\n";
-  return text + (none.ended == Ended::Interrupted ? "a longer wait" : "a longer --time-limit") +
-         " looks further; fewer fields left open make the search shorter\n";
-}
-
-namespace {
 
 void write_asked(JsonFields& json, const Scenario& asked, Objective objective) {
   std::vector<std::string_view> all;
@@ -267,6 +146,113 @@ void write_ranking(JsonFields& json, const Ranking& ranking, const Scenario& ask
 
 }  // namespace
 
+std::string ranking_text(const Ranking& ranking, const Scenario& asked, const RankingText& options) {
+  const int width = options.table.width;
+  const Found& best = ranking.plans.front();
+  std::string head_line =
+      fmt::format("{} · {} ({} layers) on {}{}", asked.name, asked.model.name, asked.model.layers.size(),
+                  asked.cluster.devices_in_words(), asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")");
+  if (const std::string idle = idle_devices_in_words(best.plan, asked.cluster); !idle.empty())
+    head_line += " · in the best plan " + idle;
+  std::string text = wrapped("", head_line, width);
+  text += text_table(columns(ranking.plans), width) + "\n";
+  // The label stands before the first of them.
+  const auto lines = [&](std::string_view label, const std::vector<std::string>& all) {
+    for (const std::string& each : all)
+      text += wrapped(fmt::format("{:<14}", std::exchange(label, "")), each, width);
+  };
+  std::string chosen = in_words(best.layout) + ", " + recompute_in_words(best.plan);
+  for (const auto& [key, value] : best.switches)
+    chosen += fmt::format(", {}: {}", key, value);
+  if (replicas_text(best.plan) != "-") chosen += ", replicas " + replicas_text(best.plan);
+  if (several_classes(best))
+    chosen += fmt::format(", on class {} ({})", classes_text(best), class_names(asked.cluster));
+  lines("best plan", {chosen, layers_text(best.plan)});
+  if (!ranking.order.empty()) lines("layer order", {ranking.order});
+  lines("optimality", {quality(ranking)});
+  std::vector<std::string> restricted = ranking.restricted;
+  if (!restricted.empty()) restricted.front().insert(0, ranking.framework + " alone: ");
+  lines("searched for", restricted);
+  if (const auto& range = best.report.range)
+    lines("step time", {fmt::format("{} s ({})", seconds_text(best.report.step_time),
+                                    within_90(seconds_text(range->fastest), seconds_text(range->slowest)))});
+  for (const auto& [label, line] : interval_lines(best.report))
+    lines(label, {line});
+  lines("memory", {memory_text(best, Sizes(asked))});
+  lines("limited by", {best.report.limiting_factor});
+  const bool beside_late_copies = best.report.steady && std::ranges::any_of(ranking.plans, [](const Found& found) {
+                                    return found.plan.stages == 1;
+                                  });
+  if (beside_late_copies)
+    lines("note", {"copies of one stage update one round late here, next to their computation; `simulate` compares "
+                   "with data parallelism that waits for its gradients, which is slower"});
+  const bool one_batch = std::ranges::all_of(
+      ranking.plans, [&](const Found& found) { return found.plan.global_batch_size == best.plan.global_batch_size; });
+  if (!one_batch)
+    lines("batch", {"the plans have different global batches (GBS); training.global_batch_size would hold it"});
+  lines("searched", tried(ranking));
+  std::vector<std::string> flips;
+  for (const Flip& flip : ranking.flips)
+    flips.push_back(flip_text(flip));
+  for (const Unmoved& range : ranking.unmoved)
+    flips.push_back(
+        fmt::format("none for a {} from {} to {}", range.what, short_bandwidth(range.from), short_bandwidth(range.to)));
+  if (options.explain && ranking.ended != Ended::No)
+    flips.push_back("not looked for: " + ended_text(ranking));
+  else if (options.explain && !ranking.order.empty())
+    flips.push_back("not looked for with plan.order: graph; write the plan with -o and ask that one");
+  else if (options.explain && searches_switches(ranking))
+    flips.push_back("not looked for while " + switches_in_words(ranking) +
+                    " may change; write the plan with -o and ask that one");
+  lines("flips", flips);
+  if (options.explain) text += explained(ranking, width);
+  for (const std::string& warning : warnings_of(ranking))
+    text += "\n" + wrapped("warning: ", warning, width);
+  if (!ranking.pareto.empty()) {
+    text += fmt::format("\nof the plans that were looked at, not beaten in all of {}\n",
+                        fmt::join(ranking.pareto_axes, ", "));
+    text += text_table(columns(ranking.pareto), width);
+  }
+  return text;
+}
+
+void ranked::write_plan(JsonFields& json, const Found& found) {
+  const Plan& plan = found.plan;
+  const Report& report = found.report;
+  write_layout(json, found.layout);
+  json.when(!found.switches.empty(), [&] {
+    json.list("switches", found.switches,
+              [&](const auto& each) { json.field("key", "plan." + each.first).field("value", each.second); });
+  });
+  json.field("devices", plan.devices()).field("global_batch_size", plan.global_batch_size);
+  json.list("layers", plan.uncut(), [](const LayerRange& range) { return range.size(); });
+  json.field("order", [&] { return found.scenario->model.order; }).field("replicas", plan.replicas);
+  json.when(found.scenario && several_classes(found),
+            [&] { json.field("classes", [&] { return classes_of(found); }); });
+  json.field("recompute", plan.recompute);
+  json.when(!plan.rebuilt.empty(), "rebuilt_layers", plan.rebuilt);
+  json.field("step_time_s", report.step_time).field("samples_per_s", report.samples_per_s);
+  json.field("tokens_per_s", report.tokens_per_s).field("mfu", report.mfu).field("hfu", report.hfu);
+  json.field("tokens_per_s_per_device", [&] { return tokens_per_s_per_device(found); });
+  json.field("tflops_per_device", [&] { return tflops_per_device(found); });
+  const Fullest device = found.scenario ? fullest(found) : Fullest{};
+  json.field("bubble_fraction", report.bubble_fraction).field("peak_bytes", device.need);
+  json.field("capacity_bytes", device.capacity);
+  json.when(device.fit > 0, "to_fit_bytes", device.to_fit);
+  json.field("fit_probability", [&] { return fit_probability(found); }).field("value", found.value);
+  json.field("limiting_factor", report.limiting_factor);
+  const auto whole = found.scenario ? campaign(*found.scenario, plan, report) : std::nullopt;
+  write_campaign(json, whole ? &*whole : nullptr, report);
+}
+
+std::string no_plan_text(const NoPlanYet& none) {
+  std::string text = in_words(none) + "\n";
+  for (const std::string& line : none.details)
+    text += "  " + line + "\n";
+  return text + (none.ended == Ended::Interrupted ? "a longer wait" : "a longer --time-limit") +
+         " looks further; fewer fields left open make the search shorter\n";
+}
+
 constinit const JsonDocument kRankingDocument{"pipewright.ranking/1",
                                               [](JsonFields& json) { write_ranking(json, {}, {}); },
                                               [](JsonFields& json) { write_none(json, {}, {}, {}); }};
@@ -285,17 +271,16 @@ std::string ranking_csv(const Ranking& ranking) {
       "parallel,schedule,recompute,zero,placement,step_time_s,samples_per_s,tokens_per_s,mfu,bubble_fraction,peak_"
       "bytes,capacity_bytes,layers,replicas,classes";
   const bool asked = whole_training(ranking.plans.front()).days.has_value();
-  const bool contexts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
-                                    [](const Found& found) { return found.layout.context_parallel > 1; });
-  const bool experts = std::any_of(ranking.plans.begin(), ranking.plans.end(),
-                                   [](const Found& found) { return found.layout.expert_parallel > 1; });
+  const bool contexts =
+      std::ranges::any_of(ranking.plans, [](const Found& found) { return found.layout.context_parallel > 1; });
+  const bool experts =
+      std::ranges::any_of(ranking.plans, [](const Found& found) { return found.layout.expert_parallel > 1; });
   if (contexts) text += ",context_parallel";
   const std::vector<std::string> switched = switches_of(ranking.plans);
   for (const std::string& key : switched)
     text += "," + key;
   if (experts) text += ",expert_parallel";
-  const bool shards = std::any_of(ranking.plans.begin(), ranking.plans.end(),
-                                  [](const Found& found) { return found.layout.shard > 0; });
+  const bool shards = std::ranges::any_of(ranking.plans, [](const Found& found) { return found.layout.shard > 0; });
   if (shards) text += ",data_parallel_shard";
   text += asked ? ",days,device_hours,cost,energy_kwh,goodput\n" : "\n";
   for (std::size_t i = 0; i < ranking.plans.size(); ++i) {

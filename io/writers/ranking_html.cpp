@@ -1,7 +1,6 @@
 // A ranking as an HTML page.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +40,7 @@ struct AxisSteps {
 std::string pareto_svg(const Ranking& ranking) {
   const auto& plans = ranking.pareto;
   const auto& axes = ranking.pareto_axes;
-  const bool memory = std::find(axes.begin(), axes.end(), "memory") != axes.end();
+  const bool memory = std::ranges::find(axes, "memory") != axes.end();
   const auto x_of = [](const Found& found) {
     return found.report.samples_per_s > 0 ? 1000 / found.report.samples_per_s : 0;
   };

@@ -7,7 +7,7 @@
 
 #include "core/answers/campaign.hpp"
 #include "core/cost/low_precision.hpp"
-#include "io/text/format_quantity.hpp"
+#include "core/folds.hpp"
 #include "io/text/names.hpp"
 #include "io/writers/campaign_lines.hpp"
 
@@ -38,15 +38,15 @@ std::string in_unit_of(const Ranking& ranking, double value) {
 std::string short_recompute(const Plan& plan) {
   const auto& all = plan.recompute;
   const auto by_layers = [](Recompute mode) { return mode == Recompute::None || mode == Recompute::Layers; };
-  if (!plan.rebuilt.empty() && std::all_of(all.begin(), all.end(), by_layers))
+  if (!plan.rebuilt.empty() && std::ranges::all_of(all, by_layers))
     return fmt::format("{} layer{}", plan.rebuilt.size(), plan.rebuilt.size() == 1 ? "" : "s");
-  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) != all.end()) return "mixed";
+  if (std::ranges::adjacent_find(all, std::not_equal_to<>()) != all.end()) return "mixed";
   return std::string(name(all.front()));
 }
 
 // "15-1", or "-" where no stage has a replica.
 std::string replicas_text(const Plan& plan) {
-  if (std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; })) return "-";
+  if (std::ranges::all_of(plan.replicas, [](int r) { return r == 1; })) return "-";
   return fmt::format("{}", fmt::join(plan.replicas, "-"));
 }
 
@@ -56,9 +56,7 @@ bool several_classes(const Found& found) {
 
 Fullest fullest(const Found& found) {
   const Cluster& cluster = found.scenario->cluster;
-  double fit = 0;
-  for (const StageReport& stage : found.report.stages)
-    fit = std::max(fit, stage.need.fit);
+  auto fit = most_over<double>(found.report.stages, [](const StageReport& stage) { return stage.need.fit; });
   if (!several_classes(found)) return {found.peak, found.peak_high, cluster.device.memory, found.to_fit, fit};
   std::optional<Fullest> most;
   for (const StageReport& stage : found.report.stages) {
@@ -106,10 +104,8 @@ std::string memory_text(const Found& found, const Sizes& sizes) {
 
 // By stage.
 std::vector<int> classes_of(const Found& found) {
-  std::vector<int> classes;
-  for (StageId k = 0; k < found.plan.stages; ++k)
-    classes.push_back(class_of_stage(found.plan, found.scenario->cluster, k));
-  return classes;
+  return mapped<int>(counted_to(found.plan.stages),
+                     [&](StageId k) { return class_of_stage(found.plan, found.scenario->cluster, k); });
 }
 
 // "0-0-1"
@@ -148,7 +144,7 @@ std::vector<std::string> switches_of(const std::vector<Found>& plans) {
   std::vector<std::string> keys;
   for (const Found& found : plans)
     for (const auto& [key, value] : found.switches)
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+      if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   return keys;
 }
 
@@ -160,7 +156,7 @@ std::string value_of_switch(const Found& found, const std::string& key) {
 
 std::vector<TextColumn> columns(const std::vector<Found>& plans) {
   const Sizes sizes(*plans.front().scenario);
-  const bool classes = std::any_of(plans.begin(), plans.end(), several_classes);
+  const bool classes = std::ranges::any_of(plans, several_classes);
   const bool gpus = is_gpu(plans.front().scenario->cluster.device);
   const std::string each = gpus ? "/GPU" : "/device";
   struct Row {

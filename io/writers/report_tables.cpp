@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "core/answers/report.hpp"
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/writers/anchored.hpp"
 #include "io/writers/drawing.hpp"
@@ -115,9 +115,7 @@ class Tables {
   }
 
   ReportTable memory() const {
-    Bytes largest;
-    for (const auto& stage : report_.stages)
-      largest = std::max(largest, stage.memory.bytes.total());
+    auto largest = most_over<Bytes>(report_.stages, [](const auto& stage) { return stage.memory.bytes.total(); });
     const Scale scale = bytes_scale(largest);
     ReportTable table{fmt::format("memory in {} at the moment of the peak (fullest worker of each stage{})", scale.name,
                                   several_classes() ? ""
@@ -129,8 +127,8 @@ class Tables {
       return column(std::move(head), drop,
                     [&](const StageReport& s) { return in_scale((s.memory.bytes.*member).value, scale); });
     };
-    const bool versions = std::any_of(report_.stages.begin(), report_.stages.end(),
-                                      [](const StageReport& s) { return s.memory.weight_versions > 1; });
+    const bool versions =
+        std::ranges::any_of(report_.stages, [](const StageReport& s) { return s.memory.weight_versions > 1; });
     std::vector<TextColumn> columns{
         stage_column(),
         column("peak", false, [&](const StageReport& s) { return in_scale(s.memory.bytes.total().value, scale); }),
@@ -171,11 +169,8 @@ class Tables {
 
   ReportTable links() const {
     if (report_.links.empty()) return {};
-    std::vector<const LinkReport*> busiest;
-    for (const auto& link : report_.links)
-      busiest.push_back(&link);
-    std::stable_sort(busiest.begin(), busiest.end(),
-                     [](const auto* a, const auto* b) { return a->utilization > b->utilization; });
+    auto busiest = mapped<const LinkReport*>(report_.links, [](const auto& link) { return &link; });
+    std::ranges::stable_sort(busiest, [](const auto* a, const auto* b) { return a->utilization > b->utilization; });
     // Links of which the same is told share a row, which has the name of the busiest.
     using Told = std::array<std::string, 3>;
     std::vector<std::pair<Told, std::size_t>> alike;
@@ -188,7 +183,7 @@ class Tables {
           last->utilization != link->utilization)
         told = {short_bytes(link->bytes), short_bandwidth(link->bandwidth), percent(link->utilization)};
       last = link;
-      const auto known = std::find_if(alike.begin(), alike.end(), [&](const auto& each) { return each.first == told; });
+      const auto known = std::ranges::find_if(alike, [&](const auto& each) { return each.first == told; });
       if (known != alike.end()) {
         ++known->second;
       } else if (std::ssize(alike) < rows_) {
@@ -339,9 +334,7 @@ class Tables {
     return result;
   }
   TextColumn time_column(std::string_view head, bool drop_zero, Time StageReport::*member) const {
-    Time largest;
-    for (const auto& stage : report_.stages)
-      largest = std::max(largest, stage.*member);
+    auto largest = most_over<Time>(report_.stages, [&](const auto& stage) { return stage.*member; });
     const Scale scale = time_scale(largest);
     return column(fmt::format("{} {}", head, scale.name), drop_zero,
                   [&](const StageReport& s) { return in_scale((s.*member).value, scale); });

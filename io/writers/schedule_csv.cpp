@@ -156,7 +156,7 @@ std::string not_in_schedule_csv(const Schedule& schedule) {
            " moves activations to another memory, for which PyTorch's schedule file has no actions: use a schedule "
            "that keeps them";
   const auto& replicas = schedule.shape.replicas;
-  if (std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; }))
+  if (std::ranges::any_of(replicas, [](int r) { return r > 1; }))
     return "a stage has several workers that share its micro-batches; in PyTorch's schedule file a stage runs on one "
            "rank: use plan.data_parallel";
   if (schedule.shape.slices > 1)

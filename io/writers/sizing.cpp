@@ -49,8 +49,8 @@ std::optional<double> device_hours(const SizedNodes& row) {
 // Of a list of numbers those between may do, too.
 std::string_view smallest_of(const Sizing& sizing) {
   if (*sizing.smallest == 1) return "smallest";
-  const bool before = std::any_of(sizing.rows.begin(), sizing.rows.end(),
-                                  [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
+  const bool before =
+      std::ranges::any_of(sizing.rows, [&](const SizedNodes& row) { return row.nodes == *sizing.smallest - 1; });
   return before ? "smallest" : "smallest tried";
 }
 
@@ -134,8 +134,8 @@ double device_time(const SizedNodes& row) {
 // " (8, 16 and 32 nodes are within the gaps of their searches)": rows that could be the cheapest were their best plans
 // found; "": no other.
 std::string alike_cheap(const Sizing& sizing) {
-  const double least = device_time(*std::find_if(sizing.rows.begin(), sizing.rows.end(),
-                                                 [&](const SizedNodes& row) { return row.nodes == *sizing.cheapest; }));
+  const double least = device_time(
+      *std::ranges::find_if(sizing.rows, [&](const SizedNodes& row) { return row.nodes == *sizing.cheapest; }));
   std::vector<int> open;
   for (const SizedNodes& row : sizing.rows)
     if (row.best && device_time(row) / (1 + gap(row)) <= least) open.push_back(row.nodes);
@@ -146,16 +146,14 @@ std::string alike_cheap(const Sizing& sizing) {
 // The answer, a sentence per question.
 std::vector<std::string> answers(const Sizing& sizing) {
   const auto of = [&](int nodes) -> const SizedNodes& {
-    return *std::find_if(sizing.rows.begin(), sizing.rows.end(),
-                         [&](const SizedNodes& row) { return row.nodes == nodes; });
+    return *std::ranges::find_if(sizing.rows, [&](const SizedNodes& row) { return row.nodes == nodes; });
   };
   const auto with_devices = [&](int nodes) {
     return fmt::format("{} ({} devices)", counted(nodes), of(nodes).devices);
   };
   std::vector<std::string> lines;
   if (!sizing.smallest) {
-    const bool known =
-        std::all_of(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) { return row.known; });
+    const bool known = std::ranges::all_of(sizing.rows, [](const SizedNodes& row) { return row.known; });
     lines.push_back(fmt::format("{} on up to {}", known ? "no plan fits" : "no plan found yet",
                                 with_devices(sizing.rows.back().nodes)));
     return lines;
@@ -235,8 +233,7 @@ void add_curves(HtmlPage& page, const Sizing& sizing) {
   if (sizing.rows.size() < 2 || !sizing.smallest) return;
   Sweep sweep = over_nodes(sizing);
   const auto has = [&](auto member) {
-    return std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                       [&](const SweepRow& row) { return (row.*member).has_value(); });
+    return std::ranges::any_of(sweep.rows, [&](const SweepRow& row) { return (row.*member).has_value(); });
   };
   const auto draw = [&](const char* heading, const char* figure) {
     sweep.question.description = std::string(heading) + " of the best plan";
@@ -247,31 +244,6 @@ void add_curves(HtmlPage& page, const Sizing& sizing) {
   if (has(&SweepRow::days)) draw("Days", "days");
   if (has(&SweepRow::cost)) draw("Cost", "cost");
 }
-
-}  // namespace
-
-std::string sizing_text(const Sizing& sizing, const Scenario& asked, const TableOptions& options) {
-  std::string text =
-      wrapped("",
-              fmt::format("{} · {} ({} layers) on nodes of {} x {}{}", asked.name, asked.model.name,
-                          asked.model.layers.size(), asked.cluster.devices_per_node, asked.cluster.device.name,
-                          asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
-              options.width);
-  if (const std::vector<TextColumn> all = table(sizing); !all.empty()) text += text_table(all, options.width) + "\n";
-  const char* head = "answer        ";
-  for (const std::string& line : answers(sizing))
-    text += wrapped(std::exchange(head, "              "), line, options.width);
-  head = "              ";
-  for (const std::string& line : without_plan(sizing))
-    text += wrapped(head, line, options.width);
-  head = "note          ";
-  for (const std::string& line : remarks(sizing))
-    text += wrapped(std::exchange(head, "              "), line, options.width);
-  if (!sizing.next.empty()) text += "next          " + sizing.next + "\n";
-  return text;
-}
-
-namespace {
 
 void write_sizing(JsonFields& json, const Sizing& sizing, const Scenario& asked) {
   json.field("scenario", asked.name).field("devices_per_node", asked.cluster.devices_per_node);
@@ -296,7 +268,38 @@ void write_sizing(JsonFields& json, const Sizing& sizing, const Scenario& asked)
   json.field("notes", remarks(sizing)).field("next", sizing.next).field("ended", name(sizing.ended));
 }
 
+// "256 devices, 46.3 days (36.7 to 64.0), cost 208.33"
+std::string under_card(const Sizing& sizing, int nodes) {
+  const SizedNodes& row =
+      *std::ranges::find_if(sizing.rows, [&](const SizedNodes& each) { return each.nodes == nodes; });
+  std::string text = fmt::format("{} devices", row.devices);
+  if (row.days) text += ", " + days_text(row);
+  if (const auto cost = cost_of(row)) text += ", cost " + money_text(*cost);
+  return text;
+}
+
 }  // namespace
+
+std::string sizing_text(const Sizing& sizing, const Scenario& asked, const TableOptions& options) {
+  std::string text =
+      wrapped("",
+              fmt::format("{} · {} ({} layers) on nodes of {} x {}{}", asked.name, asked.model.name,
+                          asked.model.layers.size(), asked.cluster.devices_per_node, asked.cluster.device.name,
+                          asked.cluster.name.empty() ? "" : " (" + asked.cluster.name + ")"),
+              options.width);
+  if (const std::vector<TextColumn> all = table(sizing); !all.empty()) text += text_table(all, options.width) + "\n";
+  const char* head = "answer        ";
+  for (const std::string& line : answers(sizing))
+    text += wrapped(std::exchange(head, "              "), line, options.width);
+  head = "              ";
+  for (const std::string& line : without_plan(sizing))
+    text += wrapped(head, line, options.width);
+  head = "note          ";
+  for (const std::string& line : remarks(sizing))
+    text += wrapped(std::exchange(head, "              "), line, options.width);
+  if (!sizing.next.empty()) text += "next          " + sizing.next + "\n";
+  return text;
+}
 
 constinit const JsonDocument kSizingDocument{"pipewright.sizing/1",
                                              [](JsonFields& json) { write_sizing(json, {}, {}); }};
@@ -340,20 +343,6 @@ std::string sizing_markdown(const Sizing& sizing) {
   return text;
 }
 
-namespace {
-
-// "256 devices, 46.3 days (36.7 to 64.0), cost 208.33"
-std::string under_card(const Sizing& sizing, int nodes) {
-  const SizedNodes& row = *std::find_if(sizing.rows.begin(), sizing.rows.end(),
-                                        [&](const SizedNodes& each) { return each.nodes == nodes; });
-  std::string text = fmt::format("{} devices", row.devices);
-  if (row.days) text += ", " + days_text(row);
-  if (const auto cost = cost_of(row)) text += ", cost " + money_text(*cost);
-  return text;
-}
-
-}  // namespace
-
 std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string_view command) {
   HtmlPage page(asked.name.empty() ? "how many nodes" : asked.name + ": how many nodes",
                 fmt::format("{} ({} layers) on nodes of {} x {}", asked.model.name, asked.model.layers.size(),
@@ -376,9 +365,8 @@ std::string sizing_html(const Sizing& sizing, const Scenario& asked, std::string
   for (const auto& lines : {without_plan(sizing), remarks(sizing)})
     if (!lines.empty()) page.list(lines);
   add_curves(page, sizing);
-  const auto known = std::find_if(sizing.rows.begin(), sizing.rows.end(), [](const SizedNodes& row) {
-    return row.best && !row.best->report.provenance.empty();
-  });
+  const auto known = std::ranges::find_if(
+      sizing.rows, [](const SizedNodes& row) { return row.best && !row.best->report.provenance.empty(); });
   if (known != sizing.rows.end()) {
     page.heading("How it is known");
     page.list(known->best->report.provenance);

@@ -83,13 +83,7 @@ struct GanttStyle {
 class Gantt {
  public:
   Gantt(const Answer& answer, Canvas& canvas, const GanttStyle& style = {})
-      : answer_(answer),
-        style_(style),
-        rows_(drawn_workers(answer, kMostDrawnRows)),
-        bars_(stream_rows(answer, rows_)),
-        size_(row_size(std::max(style.rows, static_cast<int>(rows_.size())))),
-        boxes_(op_count(answer) * rows_.size() / answer.report.workers.size() <= kMostBoxes),
-        canvas_(canvas) {
+      : answer_(answer), style_(style), canvas_(canvas) {
     double label = text_width(fmt::format("stage {}", answer.plan.stages - 1), 12);  // of the memory strips
     for (const WorkerId w : rows_)
       label = std::max(label, text_width(worker_name(answer_, w), size_.font));
@@ -228,7 +222,7 @@ class Gantt {
   void worker(std::size_t row) {
     const WorkerId w = rows_[row];
     const double y = tops_[row];
-    const auto& times = answer_.timeline.workers[static_cast<std::size_t>(w)];
+    const auto& times = answer_.timeline.workers[at(w)];
     canvas_.text(axis_.left - 10, y + size_.height / 2 + size_.font * 0.36, worker_name(answer_, w), "end", size_.font);
     canvas_.rect(axis_.left, y, axis_.x(answer_.timeline.makespan) - axis_.left, size_.height, "i");
     if (boxes_) {
@@ -242,10 +236,10 @@ class Gantt {
         collectives(lane(answer_, w).communication[s], times.communication[s], below);
         below += kCollectiveHeight + 1;
       }
-    canvas_.text(axis_.x(answer_.timeline.makespan) + 8, y + size_.height / 2 + size_.font * 0.36,
-                 fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[static_cast<std::size_t>(w)].busy,
-                                                          answer_.timeline.makespan)),
-                 "quiet", size_.font);
+    canvas_.text(
+        axis_.x(answer_.timeline.makespan) + 8, y + size_.height / 2 + size_.font * 0.36,
+        fmt::format("busy {:.0f} %", 100 * ratio(answer_.report.workers[at(w)].busy, answer_.timeline.makespan)),
+        "quiet", size_.font);
   }
 
   std::string tooltip(const Op& op, const Span& span) const {
@@ -297,14 +291,14 @@ class Gantt {
 
   // Each column: how its stretch of time divides into the kinds of work, stacked from the bottom; the rest is idle.
   void shares(const std::vector<Op>& ops, const std::vector<Span>& spans, double y, double height) {
-    const auto n = static_cast<std::size_t>(columns());
+    const auto n = at(columns());
     const double cell = static_cast<double>(answer_.timeline.makespan.value) / static_cast<double>(n);
     std::vector<std::array<double, kLooks>> share(n);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const double start = static_cast<double>(spans[i].start.value) / cell,
                    end = static_cast<double>(spans[i].end.value) / cell;
       for (auto c = static_cast<std::size_t>(start); c < n && static_cast<double>(c) < end; ++c)
-        share[c][static_cast<std::size_t>(look(ops[i].kind))] +=
+        share[c][at(look(ops[i].kind))] +=
             std::min(end, static_cast<double>(c + 1)) - std::max(start, static_cast<double>(c));
     }
     std::vector<double> base(n, y + height);
@@ -312,7 +306,7 @@ class Gantt {
       std::string d;
       for (std::size_t c = 0; c < n;) {
         const auto quantized = [&](std::size_t i) {  // half pixels, so that equal columns join
-          return std::round(2 * height * share[i][static_cast<std::size_t>(kind)]) / 2;
+          return std::round(2 * height * share[i][at(kind)]) / 2;
         };
         const double h = quantized(c), bottom = base[c];
         std::size_t end = c;
@@ -373,10 +367,8 @@ class Gantt {
               : fmt::format("{} of {} messages are drawn. {}.", messages_.size(), all, fmt::join(left_out, ", "));
   }
 
-  bool has_row(WorkerId w) const { return std::binary_search(rows_.begin(), rows_.end(), w); }
-  std::size_t row_of(WorkerId w) const {
-    return static_cast<std::size_t>(std::lower_bound(rows_.begin(), rows_.end(), w) - rows_.begin());
-  }
+  bool has_row(WorkerId w) const { return std::ranges::binary_search(rows_, w); }
+  std::size_t row_of(WorkerId w) const { return at(std::ranges::lower_bound(rows_, w) - rows_.begin()); }
 
   std::size_t rows_passed(const Transfer& t) const {
     const std::size_t from = row_of(t.from), to = row_of(t.to);
@@ -394,10 +386,10 @@ class Gantt {
 
   const Answer& answer_;
   GanttStyle style_;
-  std::vector<WorkerId> rows_;
-  ByStream<std::vector<bool>> bars_;  // by row: the stream is drawn below it
-  RowSize size_;
-  bool boxes_;
+  std::vector<WorkerId> rows_ = drawn_workers(answer_, kMostDrawnRows);
+  ByStream<std::vector<bool>> bars_ = stream_rows(answer_, rows_);  // by row: the stream is drawn below it
+  RowSize size_ = row_size(std::max(style_.rows, static_cast<int>(rows_.size())));
+  bool boxes_ = op_count(answer_) * rows_.size() / answer_.report.workers.size() <= kMostBoxes;
   std::vector<const Transfer*> messages_;  // that are drawn
   std::string messages_note_;              // those that are not, and why
   Axis axis_;

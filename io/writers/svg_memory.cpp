@@ -2,7 +2,6 @@
 // the buffers, stacked; the dashed line is what the device has.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -44,10 +43,8 @@ std::vector<MemoryBytes> by_pixel(const std::vector<MemoryPoint>& points, Time e
 }
 
 WorkerId fullest_worker_of(const Answer& answer, const StageReport& stage) {
-  return *std::max_element(stage.workers.begin(), stage.workers.end(), [&](WorkerId a, WorkerId b) {
-    const auto total = [&](WorkerId w) {
-      return answer.report.workers[static_cast<std::size_t>(w)].memory.bytes.total();
-    };
+  return *std::ranges::max_element(stage.workers, [&](WorkerId a, WorkerId b) {
+    const auto total = [&](WorkerId w) { return answer.report.workers[at(w)].memory.bytes.total(); };
     return total(a) < total(b);
   });
 }
@@ -113,7 +110,7 @@ double MemoryStrips::draw(Canvas& canvas, const Answer& answer, const Axis& axis
                           const std::vector<StageId>& stages, std::string_view label) const {
   double y = top;
   for (const int k : stages) {
-    const StageReport& stage = answer.report.stages[static_cast<std::size_t>(k)];
+    const StageReport& stage = answer.report.stages[at(k)];
     canvas.rect(axis.left, y, axis.width, kStrip, "i");
     memory_strip(canvas, answer, axis, y, fullest_worker_of(answer, stage), full_scale_);
     if (capacity_shown_) {

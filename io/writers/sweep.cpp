@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/names.hpp"
 #include "io/text/quote.hpp"
@@ -36,8 +37,7 @@ std::vector<SweepFigure> shown(const Sweep& sweep) {
   if (!sweep.question.metrics.empty()) return sweep.question.metrics;
   std::vector<SweepFigure> all(kUsual.begin(), kUsual.end());
   for (const SweepFigure each : kOfTraining)
-    if (std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                    [&](const SweepRow& row) { return figure(row, each).has_value(); }))
+    if (std::ranges::any_of(sweep.rows, [&](const SweepRow& row) { return figure(row, each).has_value(); }))
       all.push_back(each);
   return all;
 }
@@ -60,8 +60,7 @@ std::vector<TextColumn> key_columns(const Sweep& sweep) {
 }
 
 bool all_fit(const Sweep& sweep) {
-  return std::all_of(sweep.rows.begin(), sweep.rows.end(),
-                     [](const SweepRow& row) { return row.outcome == SweepRow::Outcome::Fits; });
+  return std::ranges::all_of(sweep.rows, [](const SweepRow& row) { return row.outcome == SweepRow::Outcome::Fits; });
 }
 
 std::vector<TextColumn> sweep_columns(const Sweep& sweep) {
@@ -126,9 +125,7 @@ std::pair<Sweep, std::string_view> cut(const Sweep& sweep) {
   const auto level = [](const SweepRow& row) {
     return row.outcome == SweepRow::Outcome::Fits ? 2 : row.has_figures() ? 1 : 0;
   };
-  int best = 0;
-  for (const SweepRow& row : sweep.rows)
-    best = std::max(best, level(row));
+  auto best = most_over<int>(sweep.rows, [&](const SweepRow& row) { return level(row); });
   Sweep part{.question = sweep.question};
   for (const SweepRow& row : sweep.rows)
     if (part.rows.size() < kRowsOfCut && level(row) == best) part.rows.push_back(row);
@@ -173,7 +170,7 @@ std::vector<std::string> notes(const Sweep& sweep) {
 
 std::string remarks(const Sweep& sweep) {
   const SweepQuestion& question = sweep.question;
-  const bool ratios = std::any_of(sweep.rows.begin(), sweep.rows.end(), [](const auto& row) { return row.speed_up; });
+  const bool ratios = std::ranges::any_of(sweep.rows, [](const auto& row) { return row.speed_up.has_value(); });
   std::string text;
   if (!sweep.rows.empty() && all_fit(sweep)) text += "every plan fits its devices\n";
   if (ratios)
@@ -191,6 +188,59 @@ std::string remarks(const Sweep& sweep) {
   if (sweep.not_run > 0)
     text += fmt::format("interrupted: {} of {} points were not run\n", sweep.not_run, question.points());
   return text;
+}
+
+// Those of files: of the whole training, and with repeated forwards, where a row has such a figure; some where asked for.
+std::vector<SweepFigureName> written_figures(const Sweep& sweep) {
+  std::vector<SweepFigureName> written;
+  const std::vector<SweepFigure>& metrics = sweep.question.metrics;
+  for (const SweepFigureName& each : kSweepFigures)
+    if ((each.figure == SweepFigure::LongestSpan || each.figure == SweepFigure::WeightsMemory) &&
+        std::ranges::find(metrics, each.figure) == metrics.end())
+      continue;
+    else if (each.figure < SweepFigure::Hfu ||
+             std::ranges::any_of(sweep.rows, [&](const SweepRow& row) { return figure(row, each.figure).has_value(); }))
+      written.push_back(each);
+  return written;
+}
+
+void write_figures(JsonFields& json, const std::vector<SweepFigureName>& figures, const SweepRow& row) {
+  json.field("step_time_s", row.step_time);
+  for (const SweepFigureName& each : kSweepFigures) {
+    if (each.figure == SweepFigure::StepTime) continue;
+    const bool written =
+        std::ranges::any_of(figures, [&](const SweepFigureName& other) { return other.figure == each.figure; });
+    json.when(written, [&] {
+      const std::string key = std::string(each.name) + (each.unit == Unit::Byte     ? "_bytes"
+                                                        : each.unit == Unit::Second ? "_s"
+                                                                                    : "");
+      const std::optional<double> value = figure(row, each.figure);
+      if (each.unit == Unit::Byte || each.figure == SweepFigure::Devices)
+        json.field(key, value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt);
+      else
+        json.field(key, value);
+    });
+  }
+  json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
+}
+
+void write_sweep(JsonFields& json, const Sweep& sweep) {
+  const SweepQuestion& question = sweep.question;
+  write_question(json, question);
+  json.field("baseline", [&] { return question.variants[question.baseline]; }).field("replan", question.replan);
+  write_grid(json, question);
+  json.list("where", question.where, [](const Comparison& comparison) { return comparison.text; });
+  json.field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
+  json.when(!sweep.shard.whole(), "shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
+  write_answer(json, sweep);
+  const std::vector<SweepFigureName> figures = written_figures(sweep);
+  json.list("rows", sweep.rows, [&](const SweepRow& row) {
+    write_point(json, question, row.point);
+    json.field("outcome", row.outcome);
+    json.when(row.has_figures(), [&] { write_figures(json, figures, row); });
+    json.field("reason", row.reason);
+  });
+  json.field("notes", notes(sweep));
 }
 
 }  // namespace
@@ -229,12 +279,12 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
   HtmlPage page(question.description.empty() ? "what-if: " + question.file : question.description,
                 fmt::format("{} on top of {}", question.file, question.base));
   const auto plottable = [](const SweepAxis& axis) {
-    return axis.texts.size() > 1 && std::all_of(axis.amounts.begin(), axis.amounts.end(), [&](const auto& amount) {
+    return axis.texts.size() > 1 && std::ranges::all_of(axis.amounts, [&](const auto& amount) {
              return amount && amount->unit == axis.amounts.front()->unit;
            });
   };
   add_answer(page, sweep);
-  if (!axes.x.empty() || std::any_of(question.axes.begin(), question.axes.end(), plottable)) {
+  if (!axes.x.empty() || std::ranges::any_of(question.axes, plottable)) {
     std::vector<std::string> drawn = {axes.y};
     if (axes.y.empty()) drawn = {"samples_per_s", "peak_memory"};
     for (const std::string& y : drawn) {
@@ -262,25 +312,6 @@ std::string sweep_html(const Sweep& sweep, const SweepAxes& axes, std::string_vi
   }
   return page.document();
 }
-
-namespace {
-
-// Those of files: of the whole training, and with repeated forwards, where a row has such a figure; some where asked for.
-std::vector<SweepFigureName> written_figures(const Sweep& sweep) {
-  std::vector<SweepFigureName> written;
-  const std::vector<SweepFigure>& metrics = sweep.question.metrics;
-  for (const SweepFigureName& each : kSweepFigures)
-    if ((each.figure == SweepFigure::LongestSpan || each.figure == SweepFigure::WeightsMemory) &&
-        std::find(metrics.begin(), metrics.end(), each.figure) == metrics.end())
-      continue;
-    else if (each.figure < SweepFigure::Hfu ||
-             std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                         [&](const SweepRow& row) { return figure(row, each.figure).has_value(); }))
-      written.push_back(each);
-  return written;
-}
-
-}  // namespace
 
 std::string sweep_csv(const Sweep& sweep) {
   const std::vector<SweepFigureName> figures = written_figures(sweep);
@@ -335,49 +366,6 @@ void write_point(JsonFields& json, const SweepQuestion& question, std::int64_t p
     return varied;
   });
 }
-
-namespace {
-
-void write_figures(JsonFields& json, const std::vector<SweepFigureName>& figures, const SweepRow& row) {
-  json.field("step_time_s", row.step_time);
-  for (const SweepFigureName& each : kSweepFigures) {
-    if (each.figure == SweepFigure::StepTime) continue;
-    const bool written = std::any_of(figures.begin(), figures.end(),
-                                     [&](const SweepFigureName& other) { return other.figure == each.figure; });
-    json.when(written, [&] {
-      const std::string key = std::string(each.name) + (each.unit == Unit::Byte     ? "_bytes"
-                                                        : each.unit == Unit::Second ? "_s"
-                                                                                    : "");
-      const std::optional<double> value = figure(row, each.figure);
-      if (each.unit == Unit::Byte || each.figure == SweepFigure::Devices)
-        json.field(key, value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt);
-      else
-        json.field(key, value);
-    });
-  }
-  json.field("plan", row.plan).field("layers", row.layers).field("plan_changes", row.plan_changes);
-}
-
-void write_sweep(JsonFields& json, const Sweep& sweep) {
-  const SweepQuestion& question = sweep.question;
-  write_question(json, question);
-  json.field("baseline", [&] { return question.variants[question.baseline]; }).field("replan", question.replan);
-  write_grid(json, question);
-  json.list("where", question.where, [](const Comparison& comparison) { return comparison.text; });
-  json.field("points", question.points()).field("left_out", sweep.left_out).field("not_run", sweep.not_run);
-  json.when(!sweep.shard.whole(), "shard", fmt::format("{}/{}", sweep.shard.number, sweep.shard.of));
-  write_answer(json, sweep);
-  const std::vector<SweepFigureName> figures = written_figures(sweep);
-  json.list("rows", sweep.rows, [&](const SweepRow& row) {
-    write_point(json, question, row.point);
-    json.field("outcome", row.outcome);
-    json.when(row.has_figures(), [&] { write_figures(json, figures, row); });
-    json.field("reason", row.reason);
-  });
-  json.field("notes", notes(sweep));
-}
-
-}  // namespace
 
 constinit const JsonDocument kSweepDocument{"pipewright.sweep/1", [](JsonFields& json) { write_sweep(json, {}); }};
 

@@ -20,8 +20,7 @@ constexpr std::size_t kBest = 5;
 constexpr std::size_t kReasonLines = 12;  // CSV and JSON have the reason of every row
 
 std::int64_t count(const Sweep& sweep, SweepRow::Outcome outcome) {
-  return std::count_if(sweep.rows.begin(), sweep.rows.end(),
-                       [&](const SweepRow& row) { return row.outcome == outcome; });
+  return std::ranges::count_if(sweep.rows, [&](const SweepRow& row) { return row.outcome == outcome; });
 }
 
 // "3402 fit, 8112 do not fit, 3606 cannot be"
@@ -177,8 +176,7 @@ std::string reasons(const Sweep& sweep, int width) {
   const bool many = all.size() > kReasonLines;
   if (many) {
     all = grouped(sweep, without_figures);
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Reason& a, const Reason& b) { return a.points.size() > b.points.size(); });
+    std::ranges::stable_sort(all, [](const Reason& a, const Reason& b) { return a.points.size() > b.points.size(); });
   }
   std::string text;
   for (std::size_t i = 0; i < std::min(all.size(), kReasonLines); ++i)

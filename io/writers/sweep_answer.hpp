@@ -1,7 +1,6 @@
 // What a sweep says in the end: how many points fit, the best of them, and why others do not.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 

@@ -11,8 +11,8 @@ namespace pipewright::io {
 std::string head_of(const SweepQuestion& question, std::size_t axis) {
   const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   const std::string head = last(question.axes[axis].key);
-  const auto alike = std::count_if(question.axes.begin(), question.axes.end(),
-                                   [&](const SweepAxis& other) { return last(other.key) == head; });
+  const auto alike =
+      std::ranges::count_if(question.axes, [&](const SweepAxis& other) { return last(other.key) == head; });
   return alike > 1 ? question.axes[axis].key : head;
 }
 

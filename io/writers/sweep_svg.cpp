@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/page_text.hpp"
@@ -45,8 +46,8 @@ constexpr std::string_view kSweepStyle = R"svg(<style>
 )svg";
 
 bool numeric(const SweepAxis& axis) {
-  return std::all_of(axis.amounts.begin(), axis.amounts.end(),
-                     [&](const auto& amount) { return amount && amount->unit == axis.amounts.front()->unit; });
+  return std::ranges::all_of(axis.amounts,
+                             [&](const auto& amount) { return amount && amount->unit == axis.amounts.front()->unit; });
 }
 
 // The longest of some axes of a grid, the first of several; nothing where none has two values.
@@ -80,9 +81,7 @@ std::size_t x_axis(const SweepQuestion& question, const std::string& key) {
 SweepFigure y_figure(const std::string& name) {
   if (name.empty()) return SweepFigure::SamplesPerS;
   if (const SweepFigureName* found = find_sweep_figure(name)) return found->figure;
-  std::vector<std::string_view> known;
-  for (const SweepFigureName& each : kSweepFigures)
-    known.push_back(each.name);
+  auto known = mapped<std::string_view>(kSweepFigures, &SweepFigureName::name);
   throw InputError(Place{}, "--y", unknown_name(name, known));
 }
 
@@ -218,13 +217,13 @@ class Plot {
       if (reach) reached.emplace_back(*reach, i);
     }
     left_out.empty = count - reached.size();
-    std::stable_sort(reached.begin(), reached.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::ranges::stable_sort(reached, [](const auto& a, const auto& b) { return a.first > b.first; });
     left_out.behind = reached.size() - std::min(reached.size(), most);
     reached.resize(reached.size() - left_out.behind);
     std::vector<std::size_t> kept;
     for (const auto& [reach, i] : reached)
       kept.push_back(i);
-    std::sort(kept.begin(), kept.end());
+    std::ranges::sort(kept);
     return kept;
   }
 
@@ -249,7 +248,7 @@ class Plot {
     if (least > largest) least = 0;  // there are no figures
     const SweepFigureName& chosen = name_of(figure_);
     label_ = std::string(chosen.name);
-    std::replace(label_.begin(), label_.end(), '_', ' ');
+    std::ranges::replace(label_, '_', ' ');
     if (chosen.figure == SweepFigure::SamplesPerS) label_ = "samples/s";
     if (chosen.figure == SweepFigure::TokensPerS) label_ = "tokens/s";
     if (chosen.unit == Unit::Second) {
@@ -323,7 +322,7 @@ class Plot {
     std::vector<std::pair<double, std::string>> marks;
     for (std::size_t i = 0; i < axis().texts.size(); ++i)
       marks.emplace_back(x(panel, axis().amounts[i]->value), axis().texts[i]);
-    std::sort(marks.begin(), marks.end());
+    std::ranges::sort(marks);
     double free_from = 0;
     for (const auto& [at, text] : marks) {
       canvas_.line(at, bottom, at, bottom + 4, "tick");
@@ -343,7 +342,7 @@ class Plot {
     std::vector<std::pair<double, const SweepRow*>> points;
     for (std::size_t i = 0; i < panel.rows[number].size(); ++i)
       points.emplace_back(axis().amounts[i]->value, panel.rows[number][i]);
-    std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::sort(points, [](const auto& a, const auto& b) { return a.first < b.first; });
     // What lies on an earlier line is dashed, so that both are seen.
     std::array<std::string, 3> paths;
     std::string* drawn = nullptr;  // which of them the last piece is in

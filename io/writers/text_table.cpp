@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/folds.hpp"
+#include "core/ids.hpp"
 #include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
@@ -12,19 +14,17 @@ namespace {
 constexpr int kColumnGap = 2;
 
 bool is_empty(const TextColumn& column) {
-  return std::all_of(column.cells.begin(), column.cells.end(),
-                     [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
+  return std::ranges::all_of(column.cells,
+                             [](const std::string& cell) { return cell.empty() || cell == "0" || cell == "-"; });
 }
 
 int width_of(const TextColumn& column) {
-  int width = display_width(column.head);
-  for (const auto& cell : column.cells)
-    width = std::max(width, display_width(cell));
-  return width;
+  return most_over<int>(
+      column.cells, [&](const auto& cell) { return display_width(cell); }, display_width(column.head));
 }
 
 std::string aligned(const std::string& cell, int width, bool left) {
-  const std::string spaces(static_cast<std::size_t>(std::max(0, width - display_width(cell))), ' ');
+  const std::string spaces(at(std::max(0, width - display_width(cell))), ' ');
   return left ? cell + spaces : spaces + cell;
 }
 
@@ -47,7 +47,7 @@ std::string block(const std::vector<const TextColumn*>& columns, int indent) {
   const std::size_t rows = columns.front()->cells.size();
   std::string text;
   for (std::size_t row = 0; row <= rows; ++row) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
+    std::string line(at(indent), ' ');
     for (const TextColumn* column : columns) {
       if (column != columns.front()) line.append(kColumnGap, ' ');
       line += aligned(row == 0 ? column->head : column->cells[row - 1], width_of(*column), column->left);
@@ -92,7 +92,7 @@ std::string wrapped(std::string_view head, std::string_view given, int width) {
     const std::string_view word = std::string_view(text).substr(begin, end - begin);
     if (!line.empty() && indent + display_width(line) + 1 + display_width(word) > width) {
       flush();
-      result.append(static_cast<std::size_t>(indent), ' ');
+      result.append(at(indent), ' ');
     }
     line += (line.empty() ? "" : " ") + std::string(word);
     begin = end + 1;
@@ -103,7 +103,7 @@ std::string wrapped(std::string_view head, std::string_view given, int width) {
 
 std::string padded(std::string_view given, int width) {
   const std::string text = one_line(given);
-  return text + std::string(static_cast<std::size_t>(std::max(0, width - display_width(text))), ' ');
+  return text + std::string(at(std::max(0, width - display_width(text))), ' ');
 }
 
 std::string markdown_head(const std::vector<TextColumn>& columns) {
@@ -127,9 +127,7 @@ std::string markdown_table(const std::vector<TextColumn>& columns) {
   if (columns.empty()) return "";
   std::string text = markdown_head(columns);
   for (std::size_t row = 0; row < columns.front().cells.size(); ++row) {
-    std::vector<std::string> cells;
-    for (const TextColumn& column : columns)
-      cells.push_back(column.cells[row]);
+    auto cells = mapped<std::string>(columns, [&](const TextColumn& column) { return column.cells[row]; });
     text += markdown_row(cells);
   }
   return text;

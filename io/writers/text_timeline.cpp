@@ -157,7 +157,7 @@ std::string row(const std::vector<Op>& ops, const std::vector<Span>& spans, cons
       span = std::partition_point(span, spans.end(),
                                   [&](const Span& s) { return static_cast<double>(s.end.value) <= moment; });
       const bool runs = span != spans.end() && static_cast<double>(span->start.value) <= moment;
-      text += runs ? symbol(ops[static_cast<std::size_t>(span - spans.begin())]) : '.';
+      text += runs ? symbol(ops[at(span - spans.begin())]) : '.';
     }
   }
   return text;
@@ -168,7 +168,7 @@ using Answers = std::initializer_list<const Answer*>;
 // Of the schedules drawn in it; of several the frame is one window.
 std::string legend(Answers answers, const Frame& frame, int width) {
   const auto occur = [&](Look kind) {
-    return std::any_of(answers.begin(), answers.end(), [&](const Answer* answer) { return occurs(*answer, kind); });
+    return std::ranges::any_of(answers, [&](const Answer* answer) { return occurs(*answer, kind); });
   };
   const Time cell{static_cast<std::int64_t>(std::llround(frame.cell))};
   std::string text =
@@ -200,7 +200,7 @@ std::vector<WorkerId> workers_with_rows(const Answer& answer) {
   const auto rows = [&] {
     int all = static_cast<int>(shown.size());
     for (const std::vector<bool>& stream : stream_rows(answer, shown))
-      all += static_cast<int>(std::count(stream.begin(), stream.end(), true));
+      all += static_cast<int>(std::ranges::count(stream, true));
     return all;
   };
   for (int most = kWorkers - 1; rows() > kRows; --most)  // ends: no worker has more than one of a stream
@@ -222,7 +222,7 @@ Drawn drawn(const Answer& answer) {
   for (const int w : result.shown)
     result.label = std::max(result.label, display_width(worker_name(answer, w)));
   for (StreamId s = 0; s < kStreams.size(); ++s)
-    if (std::count(result.streams[s].begin(), result.streams[s].end(), true) > 0)
+    if (std::ranges::count(result.streams[s], true) > 0)
       result.label = std::max(result.label, display_width(kStreams[s].op));
   return result;
 }
@@ -240,7 +240,7 @@ std::string rows(const Answer& answer, const Drawn& drawn, int label, const Fram
   for (std::size_t i = 0; i < drawn.shown.size(); ++i) {
     const WorkerId w = drawn.shown[i];
     const auto& times = answer.times(w);
-    const double busy = ratio(answer.report.workers[static_cast<std::size_t>(w)].busy, answer.timeline.makespan);
+    const double busy = ratio(answer.report.workers[at(w)].busy, answer.timeline.makespan);
     add(worker_name(answer, w), row(lane(answer, w).compute, times.compute, frame),
         fmt::format(" busy {:.0f} %", 100 * busy));
     for (StreamId s = 0; s < kStreams.size(); ++s)

@@ -31,14 +31,14 @@ struct HeldCurve {
 };
 
 StageId stage_of_worker(const Answer& answer, WorkerId worker) {
-  return answer.report.workers[static_cast<std::size_t>(worker)].stage;
+  return answer.report.workers[at(worker)].stage;
 }
 
 // In order of workers, then of streams, then of time.
 void each_op(const Answer& answer, const auto& take) {
   for (const WorkerId worker : distinct_workers(answer)) {
     const Lane& ops = lane(answer, worker);
-    const LaneTimes& times = answer.timeline.workers[static_cast<std::size_t>(worker)];
+    const LaneTimes& times = answer.timeline.workers[at(worker)];
     const auto stream = [&](const std::vector<Op>& list, const std::vector<Span>& spans, std::string_view name) {
       for (std::size_t i = 0; i < list.size(); ++i)
         take(TimedOp{worker, stage_of_worker(answer, worker), list[i], name, spans[i]});
@@ -58,7 +58,7 @@ void each_message(const Answer& answer, const auto& take) {
 void each_curve(const Answer& answer, const auto& take) {
   auto all = series(answer.memory, answer.schedule, answer.costs, answer.timeline);
   for (const WorkerId worker : distinct_workers(answer))
-    take(HeldCurve{worker, stage_of_worker(answer, worker), std::move(all[static_cast<std::size_t>(worker)])});
+    take(HeldCurve{worker, stage_of_worker(answer, worker), std::move(all[at(worker)])});
 }
 
 std::string_view direction(const Transfer& message) {

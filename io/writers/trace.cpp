@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "io/text/format_quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/writers/drawing.hpp"
 #include "io/writers/json_text.hpp"
@@ -130,7 +129,7 @@ class Trace {
     }
     for (auto& ends : messages_)
       for (auto& slices : ends)
-        std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+        std::ranges::stable_sort(slices, [](const Slice& a, const Slice& b) {
           return std::pair(a.start, a.end) < std::pair(b.start, b.end);
         });
   }
@@ -156,7 +155,7 @@ class Trace {
     std::vector<std::string> names;
     for (Slice& s : slices) {
       auto& mine = tracks[s.peer];
-      auto free = std::find_if(mine.begin(), mine.end(), [&](const Track& t) { return t.free <= s.start; });
+      auto free = std::ranges::find_if(mine, [&](const Track& t) { return t.free <= s.start; });
       if (free == mine.end()) {
         names.push_back(fmt::format("{} {}{}", verb, worker_name(answer_, s.peer),
                                     mine.empty() ? "" : fmt::format(" ({})", mine.size() + 1)));
@@ -295,7 +294,7 @@ class Trace {
   const Span* find(WorkerId w, VirtualStageId v, MicroBatchId m, bool forward) const {
     const auto& ops = passes_[static_cast<std::size_t>(w) % passes_.size()];
     const PassKey key{forward, v, m};
-    const auto at = std::lower_bound(ops.begin(), ops.end(), std::pair(key, std::size_t{0}));
+    const auto at = std::ranges::lower_bound(ops, std::pair(key, std::size_t{0}));
     if (at == ops.end() || at->first != key) return nullptr;
     return &answer_.timeline.workers[static_cast<std::size_t>(w)].compute[at->second];
   }
@@ -310,7 +309,7 @@ class Trace {
         if (forward || rule(op.kind).backward)
           ops.push_back({{forward, op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch)}, i});
       }
-      std::sort(ops.begin(), ops.end());
+      std::ranges::sort(ops);
     }
   }
 

@@ -58,7 +58,7 @@ class TraceText {
     char digits[8];
     for (int i = places; i-- > 0; value /= 10)
       digits[i] = static_cast<char>('0' + value % 10);
-    text_.append(digits, static_cast<std::size_t>(places));
+    text_.append(digits, at(places));
     return *this;
   }
 

@@ -59,7 +59,7 @@ int write_all(int file, const std::string& bytes) {
     const ssize_t n = ::write(file, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno;
-    done += static_cast<std::size_t>(n);
+    done += at(n);
   }
   return 0;
 }
@@ -119,10 +119,6 @@ mode_t usual_mode() {
   ::umask(mask);
   return 0666 & ~mask;
 }
-
-}  // namespace
-
-namespace {
 
 // What stands at a path, and what writing there would replace.
 struct Target {

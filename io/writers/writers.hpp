@@ -1,11 +1,9 @@
 // An Answer in the formats people use. Every function is pure: same answer, same bytes.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/answers/report.hpp"
 

@@ -55,10 +55,6 @@ void expand_auto(Yaml& root) {
     plan->map.emplace_back(YamlKey{std::string(key), open.place}, open);
 }
 
-}  // namespace
-
-namespace {
-
 void open_zero_as(Yaml& root, const Yaml& automatic) {
   Yaml* training = root.find("training");
   if (!training || !training->is(Yaml::Type::Map) || training->find("zero")) return;

@@ -1,13 +1,9 @@
 #include "io/yaml/fields.hpp"
 
 #include <algorithm>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 
-#include "io/text/quantity.hpp"
 #include "io/text/quote.hpp"
 #include "io/text/utf8.hpp"
 
@@ -208,8 +204,7 @@ std::string bare_name(std::string_view typed) {
 
 // "" where the table has none.
 std::string_view usual_name(std::span<const UsualName> table, std::string_view bare) {
-  const auto found =
-      std::find_if(table.begin(), table.end(), [&](const UsualName& name) { return name.theirs == bare; });
+  const auto found = std::ranges::find_if(table, [&](const UsualName& name) { return name.theirs == bare; });
   return found == table.end() ? std::string_view{} : found->ours;
 }
 
@@ -371,9 +366,8 @@ constexpr std::size_t kKeysShown = 12;
 // Of a long list those that are nearest, the nearest first.
 std::vector<std::string_view> nearest_keys(std::string_view name, std::vector<std::string_view> known) {
   if (known.size() <= kKeysShown) return known;
-  std::stable_sort(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  });
+  std::ranges::stable_sort(
+      known, [&](std::string_view a, std::string_view b) { return edit_distance(name, a) < edit_distance(name, b); });
   known.resize(kKeysShown);
   return known;
 }
@@ -420,9 +414,7 @@ void unknown_key(Reader& reader, const At& at, const YamlKey& key, std::vector<s
 std::string unknown_value(std::string_view text, const std::vector<std::string_view>& known) {
   const std::string_view name = text.substr(0, 64);
   const std::string bare = bare_name(name), all = fmt::format("; known: {}", fmt::join(known, ", "));
-  const auto is_known = [&](std::string_view value) {
-    return std::find(known.begin(), known.end(), value) != known.end();
-  };
+  const auto is_known = [&](std::string_view value) { return std::ranges::find(known, value) != known.end(); };
   const std::string_view ours = is_known(bare) ? bare : usual_name(kUsualPrecisions, bare);
   if (is_known(ours)) return fmt::format("unknown {}; use {}{}", in_quotes(name), ours, all);
   const std::string_view recipe = usual_name(kRecipes, bare);

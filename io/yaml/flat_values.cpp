@@ -1,7 +1,6 @@
 #include "io/yaml/flat_values.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "io/yaml/sections.hpp"
 

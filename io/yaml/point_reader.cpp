@@ -1,7 +1,6 @@
 #include "io/yaml/point_reader.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/plan/plan.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 const Field<Scenario>& field(std::string_view key) {
   const auto fields = scenario_fields();
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.key == key; });
+  const auto found = std::ranges::find_if(fields, [&](const auto& each) { return each.key == key; });
   PP_CHECK(found != fields.end());
   return *found;
 }
@@ -88,8 +87,8 @@ const Scenario& PointReader::read(std::span<const Assignment* const> changes) {
   bool any = false;
   for (Section& section : sections_) {
     std::vector<const Assignment*> mine;
-    std::copy_if(changes.begin(), changes.end(), std::back_inserter(mine),
-                 [&](const Assignment* change) { return change->keys.front() == section.key; });
+    std::ranges::copy_if(changes, std::back_inserter(mine),
+                         [&](const Assignment* change) { return change->keys.front() == section.key; });
     if (section.good && mine == section.changes) continue;
     any = true;
     section.good = false;
@@ -134,7 +133,7 @@ std::optional<Magnitude> magnitude_under(const Scenario& scenario, const std::st
     if (key == "model.layers") return Magnitude{static_cast<double>(scenario.model.layers.size())};
     return std::nullopt;
   }
-  if (std::find(kSweptSections.begin(), kSweptSections.end(), section) == kSweptSections.end()) return std::nullopt;
+  if (std::ranges::find(kSweptSections, section) == kSweptSections.end()) return std::nullopt;
   YamlText text(nullptr, {});
   const Field<Scenario>& rule = field(section);
   rule.write(text, scenario);

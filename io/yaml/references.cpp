@@ -29,49 +29,6 @@ void add_files(const std::string& folder, std::string_view ending, std::map<std:
     if (entry.path().extension() == ending) by_name.emplace(entry.path().stem().string(), entry.path().string());
 }
 
-}  // namespace
-
-std::vector<std::string> config_files(const std::string& kind, const ReadOptions& options) {
-  std::map<std::string, std::string> by_name;
-  for (const std::string& folder : options.config_path) {
-    add_files(folder + "/" + kind, ".yaml", by_name);
-    if (kind == "models") add_files(folder + "/models/hf", ".json", by_name);
-  }
-  std::vector<std::string> files;
-  for (const auto& [name, file] : by_name)
-    files.push_back(file);
-  return files;
-}
-
-std::string relative_to(const YamlPlace& place, const std::string& path) {
-  return path.starts_with('/') || !place.source ? path : place.source->folder + path;
-}
-
-std::string referenced_file(Reader& reader, const At& at, std::string_view kind) {
-  const std::string& name = at.yaml.scalar;
-  if (is_path(name)) return relative_to(at.yaml.place, name);
-  if (reader.known_files) {
-    const auto found = reader.known_files->by_name.find({std::string(kind), name});
-    if (found != reader.known_files->by_name.end()) return found->second;
-  }
-  std::vector<std::string> known;
-  for (const std::string& file : config_files(std::string(kind) + "s", reader.options)) {
-    known.push_back(stem(file));
-    if (known.back() != name) continue;
-    if (reader.known_files) reader.known_files->by_name[{std::string(kind), name}] = file;
-    return file;
-  }
-  const std::string hint =
-      known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
-                    : unknown_or_begun(std::string_view(name).substr(0, 64), known);
-  reader.errors.add(
-      at.yaml.place, path(at),
-      fmt::format("{}; a path needs a \"/\" or must end in .yaml{}", hint, kind == "model" ? " or .json" : ""));
-  return {};
-}
-
-namespace {
-
 // A config.json named where a model file could be: what `{hf: FILE}` says.
 Yaml as_hf_form(const std::string& file, const YamlPlace& named_at) {
   std::error_code failed;
@@ -116,6 +73,45 @@ Yaml read_anew(Reader& reader, const std::string& file, std::string_view kind, c
 }
 
 }  // namespace
+
+std::vector<std::string> config_files(const std::string& kind, const ReadOptions& options) {
+  std::map<std::string, std::string> by_name;
+  for (const std::string& folder : options.config_path) {
+    add_files(folder + "/" + kind, ".yaml", by_name);
+    if (kind == "models") add_files(folder + "/models/hf", ".json", by_name);
+  }
+  std::vector<std::string> files;
+  for (const auto& [name, file] : by_name)
+    files.push_back(file);
+  return files;
+}
+
+std::string relative_to(const YamlPlace& place, const std::string& path) {
+  return path.starts_with('/') || !place.source ? path : place.source->folder + path;
+}
+
+std::string referenced_file(Reader& reader, const At& at, std::string_view kind) {
+  const std::string& name = at.yaml.scalar;
+  if (is_path(name)) return relative_to(at.yaml.place, name);
+  if (reader.known_files) {
+    const auto found = reader.known_files->by_name.find({std::string(kind), name});
+    if (found != reader.known_files->by_name.end()) return found->second;
+  }
+  std::vector<std::string> known;
+  for (const std::string& file : config_files(std::string(kind) + "s", reader.options)) {
+    known.push_back(stem(file));
+    if (known.back() != name) continue;
+    if (reader.known_files) reader.known_files->by_name[{std::string(kind), name}] = file;
+    return file;
+  }
+  const std::string hint =
+      known.empty() ? fmt::format("unknown {} {}; no config folder holds any {}", kind, in_quotes(name), kind)
+                    : unknown_or_begun(std::string_view(name).substr(0, 64), known);
+  reader.errors.add(
+      at.yaml.place, path(at),
+      fmt::format("{}; a path needs a \"/\" or must end in .yaml{}", hint, kind == "model" ? " or .json" : ""));
+  return {};
+}
 
 Yaml read_yaml(const std::string& path, const ReadOptions& options) {
   const auto found = options.texts.find(path);

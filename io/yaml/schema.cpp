@@ -1,7 +1,6 @@
 #include "io/yaml/schema.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <map>
@@ -97,7 +96,7 @@ void add_figure(OrderedJson& any, OrderedJson as_number, std::string_view patter
 }
 
 bool is_word(std::string_view atom) {
-  return !atom.empty() && std::all_of(atom.begin(), atom.end(), [](unsigned char c) {
+  return !atom.empty() && std::ranges::all_of(atom, [](unsigned char c) {
     return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '_';
   });
 }
@@ -114,22 +113,22 @@ bool add_atom(std::string_view atom, OrderedJson& any, OrderedJson& words) {
   if (begins(atom, "whole number")) return add_figure(any, whole_number(atom), kNumber), true;
   if (begins(atom, "count") || begins(atom, "share") || begins(atom, "amount"))
     return add_figure(any, {{"type", "number"}}, ".*[0-9].*"), true;
-  if (std::find(quantities.begin(), quantities.end(), atom) != quantities.end()) {
+  if (std::ranges::find(quantities, atom) != quantities.end()) {
     add_figure(any, {{"const", 0}}, kQuantity);
     return true;
   }
-  if (std::any_of(texts.begin(), texts.end(), [&](std::string_view text) { return begins(atom, text); }))
+  if (std::ranges::any_of(texts, [&](std::string_view text) { return begins(atom, text); }))
     return any.push_back({{"type", {"string", "number"}}}), true;
   if (begins(atom, "percentage")) return any.push_back({{"type", "string"}, {"pattern", kPercentage}}), true;
   if (begins(atom, "number")) return add_figure(any, number(atom), kNumber), true;
   if (atom == "true" || atom == "false" || atom == "yes" || atom == "no") {
     const OrderedJson flag = {{"type", "boolean"}};
-    if (std::find(any.begin(), any.end(), flag) == any.end()) any.push_back(flag);
+    if (std::ranges::find(any, flag) == any.end()) any.push_back(flag);
     words.push_back(atom);
     return true;
   }
   if (!is_word(atom)) return false;
-  if (std::all_of(atom.begin(), atom.end(), [](unsigned char c) { return std::isdigit(c) != 0; }))
+  if (std::ranges::all_of(atom, [](unsigned char c) { return std::isdigit(c) != 0; }))
     words.push_back(static_cast<std::int64_t>(*number_in(atom)));
   words.push_back(atom);
   return true;
@@ -190,7 +189,7 @@ class SchemaWriter {
  private:
   OrderedJson section(const std::string& name) {
     const std::vector<Section>& forms = sections_.at(name);
-    const auto plain = std::find_if(forms.begin(), forms.end(), [](const Section& each) { return each.form.empty(); });
+    const auto plain = std::ranges::find_if(forms, [](const Section& each) { return each.form.empty(); });
     if (forms.size() == 1) return object(name, {forms.front().doc});
     OrderedJson any = OrderedJson::array();
     for (const Section& form : forms) {
@@ -259,7 +258,7 @@ class SchemaWriter {
 }  // namespace
 
 std::string json_schema(std::string_view name) {
-  if (std::find(kSchemaNames.begin(), kSchemaNames.end(), name) == kSchemaNames.end())
+  if (std::ranges::find(kSchemaNames, name) == kSchemaNames.end())
     throw InputError("schema: " + unknown_name(name, kSchemaNames));
   const std::string key(name);
   std::vector<SectionDoc> docs = scenario_docs();

@@ -24,7 +24,7 @@ YamlPlace::operator Place() const {
 }
 
 const Yaml* Yaml::find(std::string_view key) const {
-  const auto entry = std::find_if(map.begin(), map.end(), [&](const auto& item) { return item.first.text == key; });
+  const auto entry = std::ranges::find_if(map, [&](const auto& item) { return item.first.text == key; });
   return entry == map.end() ? nullptr : &entry->second;
 }
 
@@ -153,7 +153,7 @@ class Builder : public YAML::EventHandler {
     std::vector<const YamlKey*> keys;
     for (const auto& [key, value] : map.map)
       keys.push_back(&key);
-    std::stable_sort(keys.begin(), keys.end(), [](const auto* a, const auto* b) { return a->text < b->text; });
+    std::ranges::stable_sort(keys, [](const auto* a, const auto* b) { return a->text < b->text; });
     for (std::size_t i = 1; i < keys.size(); ++i)
       if (keys[i]->text == keys[i - 1]->text)
         errors_.add(keys[i]->place, fmt::format("duplicate key {}; it stands already in line {}, keep one of them",
@@ -271,8 +271,8 @@ const std::array kWordings = {
 };
 
 std::string in_words(const YAML::Exception& error) {
-  const auto found = std::find_if(kWordings.begin(), kWordings.end(),
-                                  [&](const Wording& each) { return error.msg.starts_with(each.theirs); });
+  const auto found =
+      std::ranges::find_if(kWordings, [&](const Wording& each) { return error.msg.starts_with(each.theirs); });
   const std::string ours(found == kWordings.end() ? "it cannot be read from here on" : found->ours);
   const bool has_way_out = ours.find("; ") != std::string::npos;
   return "this is not valid YAML: " + ours +
@@ -331,21 +331,6 @@ void remove(Yaml& root, const Assignment& assignment) {
   if (removed == 0) throw InputError(place, "there is no such key to remove; leave this --set out");
 }
 
-}  // namespace
-
-Yaml parse_yaml(const std::string& text, const std::string& file) {
-  const auto source =
-      std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_prefix(file), true});
-  if (text.starts_with("SQLite format 3"))
-    throw InputError(Place{source->name, 0, 0},
-                     "is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
-  Yaml root = parse(text, source);
-  if (root.is(Yaml::Type::Null)) throw InputError(Place{source->name, 0, 0}, "is empty; see scenarios/quickstart.yaml");
-  return root;
-}
-
-namespace {
-
 // {auto:[2,4]} -> {auto: [2,4]}: what is not YAML for want of a space.
 std::string with_spaced_colons(const std::string& text, std::size_t begin) {
   std::string spaced;
@@ -360,6 +345,17 @@ std::string with_spaced_colons(const std::string& text, std::size_t begin) {
 }
 
 }  // namespace
+
+Yaml parse_yaml(const std::string& text, const std::string& file) {
+  const auto source =
+      std::make_shared<const YamlSource>(YamlSource{file == "-" ? "standard input" : file, folder_prefix(file), true});
+  if (text.starts_with("SQLite format 3"))
+    throw InputError(Place{source->name, 0, 0},
+                     "is an SQLite database, not YAML; rows of a sweep are shown by `pipewright sweep FILE`");
+  Yaml root = parse(text, source);
+  if (root.is(Yaml::Type::Null)) throw InputError(Place{source->name, 0, 0}, "is empty; see scenarios/quickstart.yaml");
+  return root;
+}
 
 Assignment parse_assignment(const std::string& text) {
   const std::string quoted = in_quotes(text), shown = quoted.substr(1, quoted.rfind('"') - 1);

@@ -1,7 +1,6 @@
 #include "planner/launch/frameworks.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -164,9 +163,7 @@ void settle_param_gather(PlanRequest& plan, Framework framework, const Told& dif
 void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, const Told& differs) {
   Training& training = scenario.training;
   PlanRequest& plan = scenario.plan;
-  const auto in_table = [&](std::int64_t zero) {
-    return std::find(words.zeros.begin(), words.zeros.end(), zero) != words.zeros.end();
-  };
+  const auto in_table = [&](std::int64_t zero) { return std::ranges::find(words.zeros, zero) != words.zeros.end(); };
   const auto lack = [&](std::int64_t zero) { return zero_lacks(words, zero, stages, plan.tensor_parallel.value); };
   const auto has = [&](std::int64_t zero) { return in_table(zero) && lack(zero).empty(); };
   const std::int64_t asked = training.zero;
@@ -231,7 +228,7 @@ void settle_context(Scenario& scenario, const FrameworkWords& words, const Told&
     return;
   }
   const ContextExchange asked = plan.context_exchange.value;
-  if (std::find(words.context.begin(), words.context.end(), asked) == words.context.end()) {
+  if (std::ranges::find(words.context, asked) == words.context.end()) {
     differs("context_exchange: keys and values are gathered there: all_gather");  // torchtitan: others have all ways
     plan.context_exchange.value = ContextExchange::AllGather, plan.context_inner.reset();
   }
@@ -448,11 +445,11 @@ void settle_experts(Scenario& scenario, Framework framework, bool stages, const 
 void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const Told& differs) {
   const PlanRequest& plan = scenario.plan;
   const bool operators = plan.recompute_modules.has(Module::Operators);
-  const bool repeats = plan.open.contains("recompute") ||
-                       std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(), [&](Recompute mode) {
-                         return mode == Recompute::Blocks || mode == Recompute::Layers || mode == Recompute::Knapsack ||
-                                (mode == Recompute::Selective && operators);
-                       });
+  const bool repeats =
+      plan.open.contains("recompute") || std::ranges::any_of(plan.recompute.value, [&](Recompute mode) {
+        return mode == Recompute::Blocks || mode == Recompute::Layers || mode == Recompute::Knapsack ||
+               (mode == Recompute::Selective && operators);
+      });
   Training& training = scenario.training;
   if (!repeats || !words.stops_early || training.checkpoint_early_stop == *words.stops_early) return;
   training.checkpoint_early_stop = *words.stops_early;
@@ -465,11 +462,10 @@ void settle_early_stop(Scenario& scenario, const FrameworkWords& words, const To
 void settle_offloading(Scenario& scenario, Framework framework, bool stages, const Told& differs) {
   PlanRequest& plan = scenario.plan;
   if (!plan.offload_layers) return;
-  const bool repeats = std::any_of(plan.recompute.value.begin(), plan.recompute.value.end(),
-                                   [](Recompute mode) { return mode != Recompute::None; });
+  const bool repeats =
+      std::ranges::any_of(plan.recompute.value, [](Recompute mode) { return mode != Recompute::None; });
   if (framework == Framework::Megatron && !stages && !repeats && !plan.open.contains("recompute")) {
-    const auto blocks = std::count_if(scenario.model.layers.begin(), scenario.model.layers.end(),
-                                      [](const Layer& layer) { return layer.block; });
+    const auto blocks = std::ranges::count_if(scenario.model.layers, [](const Layer& layer) { return layer.block; });
     if (plan.offload_layers->value < blocks) return;
     differs(fmt::format("offload_layers: {} is not there with {} blocks, of which one stays; {}",
                         plan.offload_layers->value, blocks, blocks - 1));
@@ -490,8 +486,7 @@ std::span<const FrameworkWords> frameworks() {
 }
 
 const FrameworkWords& words(Framework framework) {
-  return *std::find_if(kFrameworks.begin(), kFrameworks.end(),
-                       [&](const FrameworkWords& each) { return each.framework == framework; });
+  return *std::ranges::find_if(kFrameworks, [&](const FrameworkWords& each) { return each.framework == framework; });
 }
 
 std::string_view name(Framework framework) {
@@ -506,8 +501,7 @@ std::vector<std::string> schedules_of(const FrameworkWords& words) {
 }
 
 const FrameworkWords* find_framework(std::string_view word) {
-  const auto found = std::find_if(kFrameworks.begin(), kFrameworks.end(),
-                                  [&](const FrameworkWords& each) { return each.word == word; });
+  const auto found = std::ranges::find_if(kFrameworks, [&](const FrameworkWords& each) { return each.word == word; });
   return found == kFrameworks.end() ? nullptr : &*found;
 }
 
@@ -553,7 +547,7 @@ void check_model(const Scenario& scenario, Framework framework) {
   if (framework == Framework::Torchtitan && !transformer->pattern.empty())
     return refuse("is a hybrid stack (model.pattern), of which torchtitan has none; --for megatron has");
   if (transformer->modules > 0) return refuse("has modules for multi-token prediction, which are not launched yet");
-  const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+  const auto blocks = std::ranges::count_if(model.layers, [](const Layer& l) { return l.block; });
   if (blocks + 2 != std::ssize(model.layers) || model.layers.front().block || model.layers.back().block)
     return refuse("is not embedding, blocks and head");
 }

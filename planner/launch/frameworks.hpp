@@ -3,7 +3,6 @@
 // A fact about their versions: docs/reference/launch.md lists both.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>

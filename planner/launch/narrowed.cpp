@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,8 +30,7 @@ bool flushes(const std::string& schedule) {
 
 class Narrowing {
  public:
-  Narrowing(const Scenario& scenario, Framework framework)
-      : words_(words(framework)), asked_(scenario), found_{without_what_is_not_there(scenario), {}, {}, {}, {}} {}
+  Narrowing(const Scenario& scenario, Framework framework) : words_(words(framework)), asked_(scenario) {}
 
   Narrowed all() {
     check_model(found_.scenario, words_.framework);
@@ -152,7 +150,7 @@ class Narrowing {
   // What the model has, too: blocks, and attention cores that can be rebuilt alone.
   std::vector<std::string> recomputations() const {
     const Model& model = found_.scenario.model;
-    const bool blocks = std::any_of(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+    const bool blocks = std::ranges::any_of(model.layers, [](const Layer& l) { return l.block; });
     const bool cores = drops_any(model, found_.scenario.plan.recompute_modules);
     std::vector<std::string> modes;
     for (const std::string& mode : modes_of_framework())
@@ -171,8 +169,7 @@ class Narrowing {
     const std::vector<std::string> all = open->second.among.empty() ? recomputations() : modes_of_framework();
     std::vector<std::string> left;
     for (const std::string& mode : all)
-      if (open->second.among.empty() ||
-          std::find(open->second.among.begin(), open->second.among.end(), mode) != open->second.among.end())
+      if (open->second.among.empty() || std::ranges::find(open->second.among, mode) != open->second.among.end())
         left.push_back(mode);
     if (left.empty()) refuse(open->second.place, "recompute", "auto, but among modes", "list " + either(all));
     open->second.among = left;
@@ -186,12 +183,12 @@ class Narrowing {
     const std::vector<Recompute>& modes = plan().recompute.value;
     const auto there = [&](Recompute mode) {
       const std::string asked = mode == Recompute::Layers ? "knapsack" : std::string(word(mode));
-      return mode == Recompute::None || std::find(all.begin(), all.end(), asked) != all.end();
+      return mode == Recompute::None || std::ranges::find(all, asked) != all.end();
     };
     for (const Recompute mode : modes)
       if (!there(mode))
         refuse(plan().recompute.place, "recompute", std::string(word(mode)), "write auto or " + either(all));
-    if (words_.one_recompute && std::adjacent_find(modes.begin(), modes.end(), std::not_equal_to<>()) != modes.end())
+    if (words_.one_recompute && std::ranges::adjacent_find(modes, std::not_equal_to<>()) != modes.end())
       refuse(plan().recompute.place, "recompute", "several modes", "write one for all stages");
   }
 
@@ -224,7 +221,7 @@ class Narrowing {
     const auto open = training.open.find("zero");
     if (open == training.open.end()) return training.zero < kGradientsSharded;
     const std::vector<std::string>& among = open->second.among;
-    return !among.empty() && std::find(among.begin(), among.end(), "3") == among.end();
+    return !among.empty() && std::ranges::find(among, "3") == among.end();
   }
 
   // What is open without a list becomes 1.
@@ -322,7 +319,7 @@ class Narrowing {
     for (const std::int64_t zero : words_.zeros)
       if (words_.zeros_in_pipelines || !stages || zero < kGradientsSharded) usual.push_back(std::to_string(zero));
     for (const std::string& value : among.empty() ? usual : among)
-      if (std::find(usual.begin(), usual.end(), value) != usual.end()) left.push_back(value);
+      if (std::ranges::find(usual, value) != usual.end()) left.push_back(value);
     if (left.empty())
       throw InputError(open->second.place,
                        fmt::format("training.zero: none of these is there in {}; write {}, or leave --for {} out",
@@ -354,13 +351,12 @@ class Narrowing {
     std::vector<std::string> keys = {"plan.recompute", "training.zero", "training.precision"};
     if (!has_copies()) keys.emplace_back("plan.data_parallel");
     for (std::string& key : keys)
-      if (std::find(found_.keys.begin(), found_.keys.end(), key) == found_.keys.end())
-        found_.keys.push_back(std::move(key));
+      if (std::ranges::find(found_.keys, key) == found_.keys.end()) found_.keys.push_back(std::move(key));
   }
 
   const FrameworkWords& words_;
   const Scenario& asked_;
-  Narrowed found_;
+  Narrowed found_{without_what_is_not_there(asked_), {}, {}, {}, {}};
   std::int64_t asked_zero_ = 0;  // where pipelines may have less
 };
 

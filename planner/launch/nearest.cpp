@@ -11,7 +11,6 @@
 
 #include "core/answers/ranking.hpp"
 #include "core/check.hpp"
-#include "core/plan/plan.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
 #include "sim/schedules/table.hpp"
@@ -36,8 +35,7 @@ Scenario settled(const Scenario& scenario, const Plan& plan) {
     counts.counts.push_back(layers.size());
   request.partition.value = counts;
   request.replicas.value.assign(plan.replicas.begin(), plan.replicas.end());
-  if (std::all_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r == 1; }))
-    request.replicas.value.clear();
+  if (std::ranges::all_of(plan.replicas, [](int r) { return r == 1; })) request.replicas.value.clear();
   request.recompute.value = plan.recompute;
   request.recompute_layers.assign(plan.recompute.size(), {});
   for (const LayerId layer : plan.rebuilt)
@@ -100,9 +98,8 @@ class Nearness {
     if (takes_any && asked.flush && !two_ways && !sliced && !(is(Framework::Torchtitan) && to_and_fro)) return;
     const bool chunks = plan_.virtual_stages > 1 && !is(Framework::DeepSpeed);
     const std::vector<std::string> has = schedules_of(words(framework_));
-    const std::string nearest = *std::find_if(has.begin(), has.end(), [&](const std::string& name) {
-      return find_schedule(name)->facts.takes_chunks == chunks;
-    });
+    const std::string nearest = *std::ranges::find_if(
+        has, [&](const std::string& name) { return find_schedule(name)->facts.takes_chunks == chunks; });
     const bool pairs = is(Framework::Megatron) && asked.facts.pairs;
     const std::string unpaired = pairs ? why_unpaired() : "";
     if (plan_.stages == 1 && plan_.virtual_stages == 1 && asked.flush && (!pairs || !unpaired.empty())) {
@@ -138,13 +135,11 @@ class Nearness {
     if (scenario.plan.expert_exchange.value == ExpertExchange::AllGather)
       return "needs expert_exchange: all_to_all there";
     if (weight_bytes(scenario.training.precision).value != 2) return "needs precision: bf16 or fp16 there";
-    const bool whole = std::any_of(plan_.recompute.begin(), plan_.recompute.end(), [](Recompute mode) {
-      return mode != Recompute::None && mode != Recompute::Selective;
-    });
+    const bool whole = std::ranges::any_of(
+        plan_.recompute, [](Recompute mode) { return mode != Recompute::None && mode != Recompute::Selective; });
     if (whole) return "does not recompute whole blocks there";
-    const bool experts =
-        std::find(plan_.recompute.begin(), plan_.recompute.end(), Recompute::Selective) != plan_.recompute.end() &&
-        scenario.plan.recompute_modules.has(Module::Experts);
+    const bool experts = std::ranges::find(plan_.recompute, Recompute::Selective) != plan_.recompute.end() &&
+                         scenario.plan.recompute_modules.has(Module::Experts);
     return experts ? "does not recompute experts (moe) there" : "";
   }
 
@@ -187,11 +182,9 @@ class Nearness {
     request().recompute_layers.assign(1, {});
   }
   bool all_are(Recompute mode) const {
-    return std::all_of(request_modes().begin(), request_modes().end(), [&](Recompute each) { return each == mode; });
+    return std::ranges::all_of(request_modes(), [&](Recompute each) { return each == mode; });
   }
-  bool any_is(Recompute mode) const {
-    return std::find(request_modes().begin(), request_modes().end(), mode) != request_modes().end();
-  }
+  bool any_is(Recompute mode) const { return std::ranges::find(request_modes(), mode) != request_modes().end(); }
   const std::vector<Recompute>& request_modes() const { return found_.scenario.plan.recompute.value; }
 
   void recompute() {
@@ -290,14 +283,14 @@ class Nearness {
     const std::map<int, int> taken = devices_by_node(plan, scenario.cluster);
     const int count = static_cast<int>(taken.size()), each = plan.devices() / count;
     const auto as_each = [&](const auto& node) { return node.second == each; };
-    if (std::all_of(taken.begin(), taken.end(), as_each)) return;
+    if (std::ranges::all_of(taken, as_each)) return;
     if (plan.devices() % count != 0 || each % plan.tensor_parallel != 0) return;  // whoever writes it refuses it
     const std::vector<std::int64_t> evenly = spread(plan, taken);
     std::vector<DeviceId> in_order = plan.device;
-    std::sort(in_order.begin(), in_order.end());
+    std::ranges::sort(in_order);
     std::vector<std::int64_t> placement;
     for (const DeviceId device : plan.device)
-      placement.push_back(evenly[at(std::lower_bound(in_order.begin(), in_order.end(), device) - in_order.begin())]);
+      placement.push_back(evenly[at(std::ranges::lower_bound(in_order, device) - in_order.begin())]);
     differs(fmt::format("placement: {} devices do not fill {} nodes of {}; {} ranks on each", plan.devices(), count,
                         scenario.cluster.devices_per_node, each));
     request().placement = std::move(placement);
@@ -326,7 +319,7 @@ class Nearness {
     const Model& model = found_.scenario.model;
     const std::int64_t stages = request().stages.value;
     std::vector<std::vector<std::int64_t>> cuts = {uniform_cut(std::ssize(model.layers), stages)};
-    const auto blocks = std::count_if(model.layers.begin(), model.layers.end(), [](const Layer& l) { return l.block; });
+    const auto blocks = std::ranges::count_if(model.layers, [](const Layer& l) { return l.block; });
     if (blocks > 0 && blocks % stages == 0 && blocks + 2 == std::ssize(model.layers) && !model.layers.front().block) {
       cuts.emplace_back(at(stages), blocks / stages);
       ++cuts.back().front(), ++cuts.back().back();

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/folds.hpp"
 #include "planner/partitioners/exact.hpp"
 #include "planner/partitioners/least_step.hpp"
 #include "planner/partitioners/min_max.hpp"
@@ -24,8 +24,8 @@ namespace pipewright::planner {
 std::vector<LayerRange> moved(std::vector<LayerRange> cut, int from, int to) {
   const int shift = from < to ? -1 : 1;
   for (int c = std::min(from, to); c < std::max(from, to); ++c) {
-    cut[static_cast<std::size_t>(c)].end += shift;
-    cut[static_cast<std::size_t>(c) + 1].begin += shift;
+    cut[at(c)].end += shift;
+    cut[at(c) + 1].begin += shift;
   }
   return cut;
 }
@@ -44,7 +44,7 @@ constexpr std::int64_t kMostLooks = std::int64_t{1} << 22;     // at chunks of n
 using Cut = std::vector<LayerRange>;
 
 bool replicated(const Plan& plan) {
-  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  return std::ranges::any_of(plan.replicas, [](int r) { return r > 1; });
 }
 
 // Which chunks stay within the largest one of a cut.
@@ -84,7 +84,7 @@ class WithinLoads {
 
   // Ranges within the largest room, over all chunks.
   std::int64_t ranges() const {
-    const std::int64_t room = *std::max_element(room_.begin(), room_.end()), chunks = std::ssize(room_);
+    const std::int64_t room = *std::ranges::max_element(room_), chunks = std::ssize(room_);
     std::int64_t count = 0;
     std::size_t end = 0;
     for (std::size_t begin = 0; begin + 1 < sums_.size(); ++begin) {
@@ -106,12 +106,7 @@ class WithinLoads {
 // the engine that shares it.
 class Steps {
  public:
-  Steps(const Plan& plan, const CostModel& cost)
-      : plan_(plan),
-        cost_(cost),
-        rule_(*find_schedule(plan.schedule)),
-        makespan_(rule_),
-        left_(least_size() > kMostSimulatedOps / 2 ? 0 : 2) {
+  Steps(const Plan& plan, const CostModel& cost) : plan_(plan), cost_(cost) {
     if (plan.last_micro_batch_size == plan.micro_batch_size) pricer_.emplace(plan, cost);
   }
 
@@ -154,10 +149,10 @@ class Steps {
 
   const Plan& plan_;
   const CostModel& cost_;
-  const ScheduleRule& rule_;
-  Makespans makespan_;
+  const ScheduleRule& rule_ = *find_schedule(plan_.schedule);
+  Makespans makespan_{rule_};
   std::optional<StepPricer> pricer_;  // for micro-batches of one size
-  std::int64_t left_;
+  std::int64_t left_ = least_size() > kMostSimulatedOps / 2 ? 0 : 2;
   bool first_ = true, shared_ = false;
 };
 
@@ -166,12 +161,7 @@ class BalancedSearch {
   // `memory`: what else a stage must fit; none: nothing.
   BalancedSearch(const Plan& plan, const CostModel& cost, const WithinLoads& within, Cut earliest,
                  StageFits memory = {})
-      : plan_(plan),
-        cost_(cost),
-        within_(within),
-        memory_(std::move(memory)),
-        steps_(plan, cost),
-        best_(std::move(earliest)) {}
+      : plan_(plan), cost_(cost), within_(within), memory_(std::move(memory)), best_(std::move(earliest)) {}
 
   Cut shortest() {
     if (steps_.left() < 2) return best_;
@@ -250,7 +240,7 @@ class BalancedSearch {
   const CostModel& cost_;
   const WithinLoads& within_;
   StageFits memory_;
-  Steps steps_;
+  Steps steps_ = Steps(plan_, cost_);
   Cut best_;
   Time step_;
   std::int64_t next_ = 0, looks_ = kMostLooks;
@@ -266,8 +256,7 @@ Cut looked_over(const Plan& plan, const CostModel& cost, const WithinLoads& with
     choose_rebuilt(whole, cost);
     return price(whole, cost, Engine::Auto);
   };
-  const bool sets =
-      std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Knapsack) != plan.recompute.end();
+  const bool sets = std::ranges::find(plan.recompute, Recompute::Knapsack) != plan.recompute.end();
   const Answer by_found = priced(found);
   const Report& there = by_found.report;
   const bool shared = engine_of(by_found.timeline) == Engine::EventQueue;
@@ -288,10 +277,8 @@ Cut looked_over(const Plan& plan, const CostModel& cost, const WithinLoads& with
 
 std::vector<Time> layer_loads(const Plan& plan, const CostModel& cost) {
   const LayerCosts layers = cost.layers(plan.micro_batch_size);
-  std::vector<Time> load;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i)
-    load.push_back(checked_sum(layers.forward[i], layers.backward[i]));
-  return load;
+  return mapped<Time>(counted_to(layers.forward.size()),
+                      [&](std::size_t i) { return checked_sum(layers.forward[i], layers.backward[i]); });
 }
 
 std::vector<LayerRange> least_largest(const Plan& plan, const CostModel& cost) {

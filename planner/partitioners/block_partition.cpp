@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -23,9 +24,7 @@ class Blocks {
 
   int count() const { return static_cast<int>(cuts_.size()) - 1; }
   int size(int k) const { return cut(k + 1) - cut(k); }
-  std::int64_t sum(int k) const {
-    return sums_[static_cast<std::size_t>(cut(k + 1))] - sums_[static_cast<std::size_t>(cut(k))];
-  }
+  std::int64_t sum(int k) const { return sums_[at(cut(k + 1))] - sums_[at(cut(k))]; }
   LayerRange range(int k) const { return {cut(k), cut(k + 1)}; }
 
   int largest() const {
@@ -43,12 +42,12 @@ class Blocks {
   }
   // q takes a layer from its neighbour on p's side. True when that is p.
   bool pull(int q, int p) {
-    if (p > q) return ++cuts_[static_cast<std::size_t>(q + 1)], q + 1 == p;
-    return --cuts_[static_cast<std::size_t>(q)], q - 1 == p;
+    if (p > q) return ++cuts_[at(q + 1)], q + 1 == p;
+    return --cuts_[at(q)], q - 1 == p;
   }
 
  private:
-  int cut(int k) const { return cuts_[static_cast<std::size_t>(k)]; }
+  int cut(int k) const { return cuts_[at(k)]; }
 
   std::vector<std::int64_t> sums_;
   std::vector<int> cuts_;
@@ -57,24 +56,19 @@ class Blocks {
 }  // namespace
 
 std::vector<LayerRange> block_partition(const std::vector<Time>& load, int parts) {
-  PP_CHECK(parts >= 1 && static_cast<std::size_t>(parts) <= load.size());
-  const auto [least, largest] = std::minmax_element(load.begin(), load.end());
+  PP_CHECK(parts >= 1 && at(parts) <= load.size());
+  const auto [least, largest] = std::ranges::minmax_element(load);
   PP_CHECK(least->value >= 0);
   const std::int64_t less = least->value;
   const std::int64_t apart = largest->value - less;  // what blocks may differ by
-  std::vector<std::int64_t> counted;
-  for (const Time time : load)
-    counted.push_back(time.value - less);
+  auto counted = mapped<std::int64_t>(load, [&](const Time time) { return time.value - less; });
   Blocks blocks(std::move(counted), parts);
   while (true) {
     const int p = blocks.largest();
     while (true) {
       const int q = blocks.least(p);
       if (blocks.sum(p) - blocks.sum(q) <= apart) {
-        std::vector<LayerRange> ranges;
-        for (int k = 0; k < parts; ++k)
-          ranges.push_back(blocks.range(k));
-        return ranges;
+        return mapped<LayerRange>(counted_to(parts), [&](int k) { return blocks.range(k); });
       }
       if (blocks.pull(q, p)) break;
     }
@@ -96,7 +90,7 @@ std::vector<LayerRange> equal_layers(int layers, int parts) {
 std::vector<LayerRange> equal_blocks(const std::vector<LayerId>& blocks, int layers, int parts) {
   std::vector<LayerRange> ranges;
   for (const LayerRange& share : equal_layers(static_cast<int>(blocks.size()), parts)) {
-    if (!ranges.empty()) ranges.back().end = blocks[static_cast<std::size_t>(share.begin)];
+    if (!ranges.empty()) ranges.back().end = blocks[at(share.begin)];
     ranges.push_back({ranges.empty() ? LayerId{0} : ranges.back().end, layers});
   }
   return ranges;

@@ -5,7 +5,6 @@
 #include <limits>
 #include <optional>
 #include <queue>
-#include <utility>
 
 #include "core/check.hpp"
 #include "core/cost/step_costs.hpp"
@@ -45,12 +44,7 @@ using Rest = std::vector<std::vector<std::int64_t>>;
 class Bounds {
  public:
   explicit Bounds(const ExactProblem& problem)
-      : problem_(problem),
-        kind_(find_schedule(problem.schedule)->bound),
-        layers_(static_cast<int>(problem.forward.size())),
-        f_(at(layers_) + 1),
-        b_(at(layers_) + 1),
-        hops_(at(layers_) + 1) {
+      : problem_(problem), f_(at(layers_) + 1), b_(at(layers_) + 1), hops_(at(layers_) + 1) {
     PP_CHECK(kind_ != StepBound::None);
     PP_CHECK(problem.backward.size() == at(layers_) && (problem.hop.empty() || problem.hop.size() == at(layers_)));
     PP_CHECK(problem.stages >= 1 && problem.stages <= layers_ && problem.micro_batches >= 1);
@@ -161,8 +155,8 @@ class Bounds {
   }
 
   const ExactProblem& problem_;
-  StepBound kind_;
-  int layers_;
+  StepBound kind_{find_schedule(problem_.schedule)->bound};
+  int layers_ = static_cast<int>(problem_.forward.size());
   bool stopped_ = false;
   std::vector<std::int64_t> f_, b_, hops_;  // f_, b_: sums before a layer; hops_: of a cut, 0 at both ends
   std::vector<std::vector<int>> last_end_;  // [k][i]
@@ -264,7 +258,7 @@ class ExactSearch {
     std::vector<LayerRange> layers;
     for (; prefixes_[at(prefix)].before >= 0; prefix = prefixes_[at(prefix)].before)
       layers.push_back({prefixes_[at(prefixes_[at(prefix)].before)].end, prefixes_[at(prefix)].end});
-    std::reverse(layers.begin(), layers.end());
+    std::ranges::reverse(layers);
     return layers;
   }
 

@@ -1,12 +1,9 @@
 #include "planner/partitioners/fitting.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <map>
-#include <tuple>
 #include <utility>
 
+#include "core/folds.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/min_max.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
@@ -23,9 +20,7 @@ constexpr int kMostTries = 8;  // cuts that are simulated for their buffers
 class Ranges {
  public:
   explicit Ranges(const CutProblem& problem)
-      : problem_(problem),
-        layers_(static_cast<LayerId>(problem.load.size())),
-        longest_(problem.replicas.size(), std::vector<LayerId>(problem.load.size() + 1, -1)) {
+      : problem_(problem), longest_(problem.replicas.size(), std::vector<LayerId>(problem.load.size() + 1, -1)) {
     for (const Time time : problem.load)
       sums_.push_back(checked_sum(sums_.back(), time.value, "the sum of the layer times"));
   }
@@ -68,7 +63,7 @@ class Ranges {
   }
 
   const CutProblem& problem_;
-  LayerId layers_;
+  LayerId layers_ = static_cast<LayerId>(problem_.load.size());
   std::vector<std::int64_t> sums_{0};
   std::vector<std::vector<LayerId>> longest_;  // by memory, [stage][begin]; -1: not known
   LayerId guess_ = 1;
@@ -104,7 +99,7 @@ FittingCut exhaustive(Ranges& ranges, std::int64_t bound) {
   reach[0][0] = 1;
   std::vector<int> change(at(layers) + 2);
   for (StageId k = 0; k < stages; ++k) {
-    std::fill(change.begin(), change.end(), 0);
+    std::ranges::fill(change, 0);
     for (LayerId begin = 0; begin < layers; ++begin) {
       if (reach[at(k)][at(begin)] == 0) continue;
       ++change[at(begin + 1)];
@@ -137,10 +132,8 @@ FittingCut cut_within(const CutProblem& problem, Ranges& ranges, std::int64_t bo
 }
 
 std::int64_t bottleneck(const Ranges& ranges, const std::vector<LayerRange>& cut) {
-  std::int64_t most = 0;
-  for (std::size_t k = 0; k < cut.size(); ++k)
-    most = std::max(most, ranges.time(static_cast<StageId>(k), cut[k]));
-  return most;
+  return most_over<std::int64_t>(counted_to(cut.size()),
+                                 [&](std::size_t k) { return ranges.time(static_cast<StageId>(k), cut[k]); });
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ constexpr std::int64_t kMostStepPrefixes = std::int64_t{1} << 18;
 
 // A last op that computes the gradients of weights may stand behind all that another stage waits for.
 bool has_whole_backwards(const GivenSchedule& given) {
-  return std::all_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
-    return std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::B || op.kind == Kind::W; });
+  return std::ranges::all_of(given.compute, [](const std::vector<Op>& ops) {
+    return std::ranges::none_of(ops, [](const Op& op) { return op.kind == Kind::B || op.kind == Kind::W; });
   });
 }
 
@@ -31,7 +31,7 @@ bool has_whole_backwards(const GivenSchedule& given) {
 std::string least_step_refusal(const Plan& plan) {
   const ScheduleRule& rule = *find_schedule(plan.schedule);
   const bool known = rule.from_file ? plan.given && has_whole_backwards(*plan.given) : rule.bound != StepBound::None;
-  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  const bool replicated = std::ranges::any_of(plan.replicas, [](int r) { return r > 1; });
   if (!known && rule.from_file)
     return "exact is for orders of whole backwards, and the file has gradients of weights apart; write balanced or "
            "fitting";
@@ -50,8 +50,8 @@ bool every_cut_is_crossed(const Scenario& scenario) {
   const std::vector<Layer>& layers = scenario.model.layers;
   bool each_reads_the_last = true;
   for (std::size_t i = 1; i < layers.size(); ++i)
-    each_reads_the_last &= std::find(layers[i].inputs.begin(), layers[i].inputs.end(), static_cast<LayerId>(i) - 1) !=
-                           layers[i].inputs.end();
+    each_reads_the_last &=
+        std::ranges::find(layers[i].inputs, LayerId{static_cast<int>(i) - 1}) != layers[i].inputs.end();
   if (each_reads_the_last || scenario.plan.skips == Skips::Direct) return each_reads_the_last;
   const std::vector<Bytes> crossing = bytes_over_cuts(scenario.model, std::vector<Bytes>(layers.size(), Bytes{1}));
   return std::all_of(crossing.begin() + 1, crossing.end() - 1, [](Bytes count) { return count > Bytes{}; });

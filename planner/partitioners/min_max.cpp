@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/folds.hpp"
+
 namespace pipewright::planner {
 namespace {
 
@@ -14,7 +16,7 @@ using Sums = std::vector<std::int64_t>;  // sums[i]: load of layers 0 .. i-1
 // First layer of the longest range that ends before `end` and whose load is at most `bound`.
 std::size_t range_begin(const Sums& sums, std::size_t end, std::int64_t bound) {
   const auto first = sums.begin(), last = first + static_cast<std::ptrdiff_t>(end);
-  return static_cast<std::size_t>(std::lower_bound(first, last, sums[end] - bound) - first);
+  return at(std::lower_bound(first, last, sums[end] - bound) - first);
 }
 
 // starts[q]: the smallest layer from which `q` ranges of at most `bound` reach the end of the chain. Taking as much as
@@ -45,7 +47,7 @@ Reaches reaches(const Sums& sums, const std::vector<int>& replicas, std::int64_t
   std::vector<int> change(layers + 2);
   for (std::size_t q = 1; q <= parts; ++q) {
     const std::int64_t r = replicas[parts - q], room = bound > kLargest / r ? kLargest : bound * r;
-    std::fill(change.begin(), change.end(), 0);
+    std::ranges::fill(change, 0);
     for (std::size_t end = 1; end <= layers; ++end) {
       if (from[q - 1][end] == 0) continue;
       const std::size_t begin = range_begin(sums, end, room);  // every start in [begin, end) will do
@@ -93,11 +95,9 @@ std::vector<LayerRange> min_max(const std::vector<Time>& load, const std::vector
 }
 
 std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts) {
-  PP_CHECK(parts >= 1 && static_cast<std::size_t>(parts) <= load.size());
+  PP_CHECK(parts >= 1 && at(parts) <= load.size());
   const Sums sums = sums_of(load);
-  std::int64_t largest = 0;
-  for (const Time time : load)
-    largest = std::max(largest, time.value);
+  auto largest = most_over<std::int64_t>(load, &Time::value);
   // The bound lies between the largest layer and everything in one range.
   std::int64_t low = largest, high = sums.back();
   while (low < high) {
@@ -112,8 +112,8 @@ std::vector<LayerRange> min_max(const std::vector<Time>& load, int parts) {
   std::vector<LayerRange> ranges;
   LayerId begin = 0;
   for (int behind = parts - 1; behind >= 0; --behind) {
-    const LayerId end = behind == 0 ? static_cast<int>(load.size())
-                                    : std::max(begin + 1, static_cast<int>(starts[static_cast<std::size_t>(behind)]));
+    const LayerId end =
+        behind == 0 ? static_cast<int>(load.size()) : std::max(begin + 1, static_cast<int>(starts[at(behind)]));
     ranges.push_back({begin, end});
     begin = end;
   }

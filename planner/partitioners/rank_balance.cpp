@@ -1,9 +1,9 @@
 #include "planner/partitioners/rank_balance.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "planner/partitioners/min_max.hpp"
 
 namespace pipewright::planner {
@@ -25,7 +25,7 @@ class Cuts {
   }
 
   int count() const { return chunks_(); }
-  int fullest() const { return static_cast<int>(std::max_element(stage_.begin(), stage_.end()) - stage_.begin()); }
+  int fullest() const { return static_cast<int>(std::ranges::max_element(stage_) - stage_.begin()); }
 
   // What decides: the fullest stage, then how uneven stages and chunks are.
   struct Score {
@@ -59,10 +59,7 @@ class Cuts {
   }
 
   std::vector<LayerRange> ranges() const {
-    std::vector<LayerRange> result;
-    for (int j = 0; j < chunks_(); ++j)
-      result.push_back({cuts_[at(j)], cuts_[at(j) + 1]});
-    return result;
+    return mapped<LayerRange>(counted_to(chunks_()), [&](int j) { return LayerRange{cuts_[at(j)], cuts_[at(j) + 1]}; });
   }
 
  private:
@@ -142,7 +139,7 @@ Time rank_load(const std::vector<Time>& load, const std::vector<LayerRange>& chu
     for (LayerId i = chunks[j].begin; i < chunks[j].end; ++i)
       of = checked_sum(of, load[at(i)]);
   }
-  return *std::max_element(stage.begin(), stage.end());
+  return *std::ranges::max_element(stage);
 }
 
 }  // namespace pipewright::planner

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <variant>
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/framework_memory.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/folds.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/recompute_knapsack.hpp"
 #include "planner/price.hpp"
@@ -65,10 +65,7 @@ class Stage {
   }
 
   std::vector<LayerId> layers_of(const std::vector<int>& items) const {
-    std::vector<LayerId> layers;
-    for (const int item : items)
-      layers.push_back(layer_[at(item)]);
-    return layers;
+    return mapped<LayerId>(items, [&](const int item) { return layer_[at(item)]; });
   }
 
   RebuiltStage with(const RebuildSet& set, Bytes need, Bytes room) const {
@@ -137,7 +134,7 @@ RebuiltStage rebuild_stage(const Plan& plan, const CostModel& cost, const std::a
 
 void choose_rebuilt(Plan& plan, const CostModel& cost) {
   const std::vector<Recompute> asked = plan.recompute;
-  if (std::find(asked.begin(), asked.end(), Recompute::Knapsack) == asked.end()) return;
+  if (std::ranges::find(asked, Recompute::Knapsack) == asked.end()) return;
   const LayerCosts full = cost.layers(plan.micro_batch_size);
   const std::array<LayerCosts, 2> layers = {
       full, plan.last_micro_batch_size == plan.micro_batch_size ? full : cost.layers(plan.last_micro_batch_size)};
@@ -158,7 +155,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
       plan.recompute[k] = set.empty() ? Recompute::None : Recompute::Layers;
       plan.rebuilt.insert(plan.rebuilt.end(), set.begin(), set.end());
     }
-    std::sort(plan.rebuilt.begin(), plan.rebuilt.end());
+    std::ranges::sort(plan.rebuilt);
     const StepCosts costs = folded_costs(plan, cost);
     const Schedule whole = make_schedule(plan, costs.shape);
     const Timeline timeline = simulate(whole, costs);

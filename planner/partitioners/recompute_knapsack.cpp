@@ -1,11 +1,11 @@
 #include "planner/partitioners/recompute_knapsack.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
+#include "core/ids.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -17,9 +17,7 @@ std::vector<int> by_transient(std::span<const RebuildItem> items) {
   std::vector<int> order;
   for (std::size_t i = 0; i < items.size(); ++i)
     if (items[i].freed > Bytes{}) order.push_back(static_cast<int>(i));
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return items[static_cast<std::size_t>(a)].transient < items[static_cast<std::size_t>(b)].transient;
-  });
+  std::ranges::stable_sort(order, [&](int a, int b) { return items[at(a)].transient < items[at(b)].transient; });
   return order;
 }
 
@@ -35,11 +33,7 @@ struct State {
 class Lists {
  public:
   Lists(std::span<const RebuildItem> items, std::int64_t in_flight, Bytes over, std::size_t most_states)
-      : items_(items),
-        in_flight_(in_flight),
-        over_(over.value),
-        most_states_(most_states),
-        order_(by_transient(items)) {
+      : items_(items), in_flight_(in_flight), over_(over.value), most_states_(most_states) {
     const std::size_t count = order_.size();
     left_.assign(count + 1, 0), cheapest_.assign(count + 1, std::numeric_limits<double>::infinity());
     for (std::size_t i = count; i-- > 0;) {
@@ -62,14 +56,14 @@ class Lists {
     }
     if (best_.extra == kNoChoice) return std::nullopt;
     RebuildSet result{.items = {}, .extra = Time{best_.extra}, .slack = slack_};
-    for (std::int32_t set = best_.set; set >= 0; set = sets_[static_cast<std::size_t>(set)].before)
-      result.items.push_back(sets_[static_cast<std::size_t>(set)].item);
-    std::sort(result.items.begin(), result.items.end());
+    for (std::int32_t set = best_.set; set >= 0; set = sets_[at(set)].before)
+      result.items.push_back(sets_[at(set)].item);
+    std::ranges::sort(result.items);
     return result;
   }
 
  private:
-  const RebuildItem& of(int item) const { return items_[static_cast<std::size_t>(item)]; }
+  const RebuildItem& of(int item) const { return items_[at(item)]; }
 
   // What a set must free per micro-batch in flight.
   std::int64_t target(Bytes transient) const {
@@ -80,11 +74,9 @@ class Lists {
   // The sets, and each with the item; in order of freed bytes and of time, both strictly growing. Sets that free more
   // than any may have to free are alike.
   std::vector<State> with(std::vector<State> states, int item) {
-    std::vector<State> added;
-    added.reserve(states.size());
-    for (const State& state : states)
-      added.push_back(
-          {std::min(state.freed + of(item).freed.value, most_), state.extra + of(item).extra.value, state.set});
+    auto added = mapped<State>(states, [&](const State& state) {
+      return State{std::min(state.freed + of(item).freed.value, most_), state.extra + of(item).extra.value, state.set};
+    });
     std::vector<State> all;
     all.reserve(states.size() + added.size());
     // From the most freed down: a set stays when it takes less time than all that free as much or more.
@@ -101,7 +93,7 @@ class Lists {
       if (state.extra >= least) continue;
       least = state.extra;
       if (!old) {
-        PP_CHECK(sets_.size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()));
+        PP_CHECK(sets_.size() < at(std::numeric_limits<std::int32_t>::max()));
         sets_.push_back({item, state.set});
         state.set = static_cast<std::int32_t>(sets_.size()) - 1;
       }
@@ -110,13 +102,12 @@ class Lists {
       else
         all.push_back(state);
     }
-    std::reverse(all.begin(), all.end());
+    std::ranges::reverse(all);
     return all;
   }
 
   void consider(const std::vector<State>& states, std::int64_t target) {
-    const auto enough = std::lower_bound(states.begin(), states.end(), target,
-                                         [](const State& state, std::int64_t least) { return state.freed < least; });
+    const auto enough = std::ranges::lower_bound(states, target, {}, &State::freed);
     if (enough != states.end() && enough->extra < best_.extra) best_ = *enough;
   }
 
@@ -146,7 +137,7 @@ class Lists {
   std::span<const RebuildItem> items_;
   const std::int64_t in_flight_, over_;
   const std::size_t most_states_;
-  std::vector<int> order_;
+  std::vector<int> order_ = by_transient(items_);
   std::vector<std::int64_t> left_;  // that the items from here on free
   std::vector<double> cheapest_;    // time per byte of them
   std::int64_t most_ = 0;           // that any set may have to free
@@ -169,15 +160,15 @@ RebuildSet most_freeing(std::span<const RebuildItem> items, std::int64_t in_flig
   std::int64_t freed = 0, most = 0;
   std::size_t count = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const RebuildItem& item = items[static_cast<std::size_t>(order[i])];
+    const RebuildItem& item = items[at(order[i])];
     freed = checked_sum(freed, checked_product(in_flight, item.freed.value, "what layers free"), "what layers free");
     if (freed - item.transient.value > most) most = freed - item.transient.value, count = i + 1;
   }
   RebuildSet result;
   result.items.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count));
-  std::sort(result.items.begin(), result.items.end());
+  std::ranges::sort(result.items);
   for (const int item : result.items)
-    result.extra = checked_sum(result.extra, items[static_cast<std::size_t>(item)].extra);
+    result.extra = checked_sum(result.extra, items[at(item)].extra);
   return result;
 }
 

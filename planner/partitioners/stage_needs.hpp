@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 #include <tuple>
-#include <vector>
 
 #include "core/cost/cost_model.hpp"
 #include "core/cost/memory_model.hpp"

@@ -1,12 +1,12 @@
 #include "planner/partitioners/suffix_classes.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
 #include <optional>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 
 namespace pipewright::planner {
 
@@ -14,7 +14,7 @@ SuffixProblem SuffixProblem::of_class(int device_class) const {
   SuffixProblem one = *this;
   one.others.clear();
   if (device_class == 0) return one;
-  const SuffixClass& other = others[static_cast<std::size_t>(device_class) - 1];
+  const SuffixClass& other = others[at(device_class) - 1];
   one.compute = other.compute, one.apart = other.apart, one.per_stage = other.per_stage;
   one.capacity = other.capacity, one.devices = other.devices;
   return one;
@@ -58,8 +58,7 @@ class ClassSearch {
         limit_(problem.limit.value),
         buffered_(problem.buffered > 0),
         two_levels_(problem.devices_per_node > 0 && problem.places == StagePlaces::Backwards),
-        devices_(devices_of(problem)),
-        counts_(devices_) {
+        devices_(devices_of(problem)) {
     PP_CHECK(exactly_ >= 0);
     problems_.reserve(at(classes_)), stages_.reserve(at(classes_));
     least_compute_.assign(at(layers_) + 1, 0);
@@ -70,9 +69,8 @@ class ClassSearch {
       sizes_.push_back(sizes_of(problem, devices_[at(c)]));
     }
     for (int i = 0; i < layers_; ++i) {
-      std::int64_t least = kNoPlan;
-      for (const SuffixStages& stages : stages_)
-        least = std::min(least, stages.compute_of(i, i + 1));
+      auto least = least_over<std::int64_t>(
+          stages_, [&](const SuffixStages& stages) { return stages.compute_of(i, i + 1); }, kNoPlan);
       least_compute_[at(i) + 1] = least_compute_[at(i)] + least;
     }
   }
@@ -83,7 +81,7 @@ class ClassSearch {
     const std::vector<Table> times = tables(exactly_, larger);
     std::int64_t states = 0;
     for (const Table& table : times)
-      states += std::count_if(table.begin(), table.end(), [](std::int64_t label) { return label != kNoPlan; });
+      states += std::ranges::count_if(table, [](std::int64_t label) { return label != kNoPlan; });
     const std::int64_t best = least(times.back()).first;
     if (best == kNoPlan) {
       find_hungriest(answer);
@@ -150,8 +148,7 @@ class ClassSearch {
   static std::vector<int> sizes_of(const SuffixProblem& problem, int devices) {
     std::vector<int> sizes;
     for (int r = 1; r <= devices; ++r)
-      if (problem.replicas.empty() || std::binary_search(problem.replicas.begin(), problem.replicas.end(), r))
-        sizes.push_back(r);
+      if (problem.replicas.empty() || std::ranges::binary_search(problem.replicas, r)) sizes.push_back(r);
     return sizes;
   }
 
@@ -277,10 +274,8 @@ class ClassSearch {
     for (int c = 0; c < (two_levels_ ? classes_ : 1); ++c)
       here.push_back(kind(c, true));
     const auto least_here = [&](int begin) {
-      std::int64_t label = kNoPlan;
-      for (const int each : here)
-        label = std::min(label, (*table)[row(begin, each) + at(n)]);
-      return label;
+      return least_over<std::int64_t>(
+          here, [&](const int each) { return (*table)[row(begin, each) + at(n)]; }, kNoPlan);
     };
     for (int begin = 0; begin < layers_; --q) {
       const Table& rest = exactly_ == 0 && list.size() == 1 ? list.front() : list[at(q) - 1];
@@ -377,7 +372,7 @@ class ClassSearch {
   bool buffered_;    // then a longer range may need less
   bool two_levels_;  // of links: then messages depend on the classes of a stage's neighbours
   std::vector<int> devices_;
-  Counts counts_;
+  Counts counts_{devices_};
   std::vector<SuffixProblem> problems_;  // by class
   std::vector<SuffixStages> stages_;
   std::vector<std::vector<int>> sizes_;

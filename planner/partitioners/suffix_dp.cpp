@@ -17,7 +17,7 @@ class SuffixTable {
   std::int64_t* row(int layer) { return &labels_[at(layer) * columns_]; }
   const std::int64_t* row(int layer) const { return &labels_[at(layer) * columns_]; }
   std::int64_t reached() const {
-    return std::count_if(labels_.begin(), labels_.end(), [](std::int64_t label) { return label != kNoPlan; });
+    return std::ranges::count_if(labels_, [](std::int64_t label) { return label != kNoPlan; });
   }
 
  private:
@@ -35,7 +35,7 @@ class SuffixSearch {
         buffered_(problem.buffered > 0),
         sizes_(problem.replicas) {
     PP_CHECK(devices_ >= 1 && exactly_ >= 0);
-    PP_CHECK(std::is_sorted(sizes_.begin(), sizes_.end()) && (sizes_.empty() || sizes_.front() >= 1));
+    PP_CHECK(std::ranges::is_sorted(sizes_) && (sizes_.empty() || sizes_.front() >= 1));
     if (sizes_.empty())
       for (int r = 1; r <= devices_; ++r)
         sizes_.push_back(r);
@@ -162,7 +162,7 @@ class SuffixSearch {
           for (int n = choice.first; n <= choice.last; n += choice.step)
             if (open[at(n + choice.r)] != 0 && row[n] == left - 1) next[at(n)] = 1;
         });
-      } while (std::find(next.begin(), next.end(), 1) == next.end());
+      } while (std::ranges::find(next, 1) == next.end());
       cuts.push_back(end);
       open = next;
     }

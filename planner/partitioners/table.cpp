@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "core/cost/buckets.hpp"
+#include "core/folds.hpp"
 #include "planner/partitioners/balanced.hpp"
 #include "planner/partitioners/block_partition.hpp"
 #include "planner/partitioners/fitting.hpp"
@@ -70,10 +71,8 @@ void cut_for_least_step(const Scenario& scenario, const CostModel& cost, Plan& p
 }
 
 std::vector<Plan> by_suffix_dp(const Plan& shell, const CostModel& cost) {
-  std::vector<Plan> plans;
-  for (ReplicatedPlan& each : replicated_plans(shell, cost).ranking)
-    plans.push_back(std::move(each.plan));
-  return plans;
+  return mapped<Plan>(replicated_plans(shell, cost).ranking,
+                      [&](ReplicatedPlan& each) { return std::move(each.plan); });
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ std::span<const Partitioner> partitioners() {
 
 const Partitioner* find_partitioner(std::string_view name) {
   const auto all = partitioners();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Partitioner& each) { return each.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Partitioner& each) { return each.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 

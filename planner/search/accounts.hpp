@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/answers/ranking.hpp"
+#include "core/folds.hpp"
 #include "planner/search/candidate.hpp"
 #include "planner/search/found.hpp"
 #include "planner/search/search.hpp"
@@ -78,9 +79,7 @@ inline bool before(const Layout& a, const Layout& b) {
 // A plan: of one layout and one step there may be several, which hold different amounts.
 using PlanKey = std::tuple<Layout, std::int64_t, std::vector<LayerId>, std::vector<Recompute>, std::vector<LayerId>>;
 inline PlanKey key_of(const Candidate& candidate) {
-  std::vector<LayerId> first;
-  for (const LayerRange& range : candidate.plan.layers)
-    first.push_back(range.begin);
+  auto first = mapped<LayerId>(candidate.plan.layers, &LayerRange::begin);
   return {candidate.layout, candidate.step.value, std::move(first), candidate.plan.recompute, candidate.plan.rebuilt};
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -11,6 +9,7 @@
 #include "core/cost/low_precision.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/folds.hpp"
 #include "core/question/memory_anchor.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/partitioners/balanced.hpp"
@@ -35,6 +34,81 @@ bool cuts_can_be_bounded(const Layout& layout) {
 Time below(double nanoseconds) {
   const double less = std::floor(nanoseconds * (1 - 1e-12)) - 1;
   return {less < static_cast<double>(kLargest) ? static_cast<std::int64_t>(std::max(0.0, less)) : kLargest};
+}
+
+// The plan before its chunks were cut into units: what its gathers and reductions take is left out, and so is the memory
+// of what is whole for a while, but for what is so until the end of the step (run_memory.hpp). For bounds.
+Plan without_exchange(Plan plan) {
+  plan.layers = plan.uncut();
+  plan.units = 1;
+  if (plan.resharding && plan.resharding->after_backward) plan.resharding.reset(), plan.reduce_each = false;
+  return plan;
+}
+
+// The layout's plan with everything but layers and recomputation, or why it is refused.
+std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
+  PlanRequest& request = scenario.plan;
+  request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
+  request.data_parallel.value = layout.data_parallel, request.context_parallel.value = layout.context_parallel;
+  request.expert_parallel.value = layout.expert_parallel;
+  request.schedule.value = layout.schedule;
+  if (std::holds_alternative<PlacementOrder>(request.placement)) request.placement = layout.placement;
+  const auto number = [](std::int64_t value) { return Placed<std::int64_t>{value, {}}; };
+  scenario.training.global_batch_size = number(layout.global_batch());
+  scenario.training.micro_batch_size = number(layout.micro_batch_size);
+  scenario.training.micro_batches.reset();
+  if (cuts_open) request.partition.value = EqualLayers{};
+  try {
+    return find_plan(scenario, cost);
+  } catch (const OverflowError&) {
+    throw;
+  } catch (const InputError& error) {
+    return Miss{.why = error.is(ErrorCode::TooLarge) ? Miss::Why::NotSimulated : Miss::Why::Invalid,
+                .reason = words(error.first())};
+  }
+}
+
+// Of one stage, whose gathers follow one another on a stream of their own: every pass over a unit has one, but for the
+// passes whose unit is still whole from the pass before.             tests/planner/search_test.cpp "gathers of divided"
+Time gather_bound(const Plan& plan, const CostModel& cost) {
+  if (!plan.resharding || !plan.resharding->after_backward || plan.stages > 1 || plan.virtual_stages > 1) return {};
+  const bool few = plan.resharding->over > 0, again = plan.resharding->after_forward;
+  const StateExchange exchange(plan, 0, cost);
+  Time all, longest;
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const StateExchange::Share weights = gathered_weights(plan, 0, plan.layers[v], cost.scenario());
+    const Time forward = exchange.gather(weights).time;
+    const Time backward = !again ? Time{} : few ? exchange.gather_of_few(weights.all).time : forward;
+    all = checked_sum(all, checked_sum(forward, backward));
+    longest = std::max({longest, forward, backward});
+  }
+  const Time kept = longest * (again ? 2 : 1);  // the last unit's backward, and the first one's next forward
+  return all > kept ? below(static_cast<double>((all - kept).value) * static_cast<double>(plan.micro_batches)) : Time{};
+}
+
+struct Lowest {
+  std::vector<LayerRange> cut;
+  Workbench::Fit fit;  // with the recomputations that need least
+};
+
+// The cut whose fullest stage needs least: of all (nothing but `need` where that is more than `wanted`), or of those
+// given.
+Lowest lowest_level(Workbench& bench, const std::vector<std::vector<LayerRange>>& cuts, bool of_all, Bytes wanted) {
+  Lowest best;
+  if (of_all) {
+    LeastCut least = bench.least_cut(std::min(wanted, bench.least_fit(cuts.front()).level));
+    if (least.layers.empty()) {
+      best.fit.need = least.memory;
+      return best;
+    }
+    best.fit = bench.least_fit(least.layers);
+    best.cut = std::move(least.layers);
+    return best;
+  }
+  for (const std::vector<LayerRange>& cut : cuts)
+    if (Workbench::Fit fit = bench.least_fit(cut); best.cut.empty() || fit.level < best.fit.level)
+      best = {cut, std::move(fit)};
+  return best;
 }
 
 }  // namespace
@@ -158,73 +232,16 @@ Recompute Evaluator::surely() const {
   return asked.size() == 1 ? asked.front() : Recompute::None;
 }
 
-namespace {
-
-// The plan before its chunks were cut into units: what its gathers and reductions take is left out, and so is the memory
-// of what is whole for a while, but for what is so until the end of the step (run_memory.hpp). For bounds.
-Plan without_exchange(Plan plan) {
-  plan.layers = plan.uncut();
-  plan.units = 1;
-  if (plan.resharding && plan.resharding->after_backward) plan.resharding.reset(), plan.reduce_each = false;
-  return plan;
-}
-
-// The layout's plan with everything but layers and recomputation, or why it is refused.
-std::variant<Plan, Miss> shell_of(Scenario& scenario, const CostModel& cost, const Layout& layout, bool cuts_open) {
-  PlanRequest& request = scenario.plan;
-  request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
-  request.data_parallel.value = layout.data_parallel, request.context_parallel.value = layout.context_parallel;
-  request.expert_parallel.value = layout.expert_parallel;
-  request.schedule.value = layout.schedule;
-  if (std::holds_alternative<PlacementOrder>(request.placement)) request.placement = layout.placement;
-  const auto number = [](std::int64_t value) { return Placed<std::int64_t>{value, {}}; };
-  scenario.training.global_batch_size = number(layout.global_batch());
-  scenario.training.micro_batch_size = number(layout.micro_batch_size);
-  scenario.training.micro_batches.reset();
-  if (cuts_open) request.partition.value = EqualLayers{};
-  try {
-    return find_plan(scenario, cost);
-  } catch (const OverflowError&) {
-    throw;
-  } catch (const InputError& error) {
-    return Miss{.why = error.is(ErrorCode::TooLarge) ? Miss::Why::NotSimulated : Miss::Why::Invalid,
-                .reason = words(error.first())};
-  }
-}
-
-// Of one stage, whose gathers follow one another on a stream of their own: every pass over a unit has one, but for the
-// passes whose unit is still whole from the pass before.             tests/planner/search_test.cpp "gathers of divided"
-Time gather_bound(const Plan& plan, const CostModel& cost) {
-  if (!plan.resharding || !plan.resharding->after_backward || plan.stages > 1 || plan.virtual_stages > 1) return {};
-  const bool few = plan.resharding->over > 0, again = plan.resharding->after_forward;
-  const StateExchange exchange(plan, 0, cost);
-  Time all, longest;
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const StateExchange::Share weights = gathered_weights(plan, 0, plan.layers[v], cost.scenario());
-    const Time forward = exchange.gather(weights).time;
-    const Time backward = !again ? Time{} : few ? exchange.gather_of_few(weights.all).time : forward;
-    all = checked_sum(all, checked_sum(forward, backward));
-    longest = std::max({longest, forward, backward});
-  }
-  const Time kept = longest * (again ? 2 : 1);  // the last unit's backward, and the first one's next forward
-  return all > kept ? below(static_cast<double>((all - kept).value) * static_cast<double>(plan.micro_batches)) : Time{};
-}
-
-}  // namespace
-
 std::optional<Time> Evaluator::of_run(World& here, const Plan& shell,
                                       const std::function<Time(const Modes&)>& of) const {
   if (!here.run || !here.straight || shell.recompute_except_last) return std::nullopt;
   if (!one_for_all_) {
-    const bool alike = std::adjacent_find(shell.recompute.begin(), shell.recompute.end(), std::not_equal_to<>()) ==
-                       shell.recompute.end();
+    const bool alike = std::ranges::adjacent_find(shell.recompute, std::not_equal_to<>()) == shell.recompute.end();
     if (modes_.empty() && !alike) return std::nullopt;
     return of(modes_.empty() ? Modes{shell.recompute.front()} : modes(shell.context_parallel));
   }
-  Time least = kNever;
-  for (const Recompute mode : modes(shell.context_parallel))
-    least = std::min(least, of({mode}));
-  return least;
+  return least_over<Time>(
+      modes(shell.context_parallel), [&](const Recompute mode) { return of({mode}); }, kNever);
 }
 
 Time Evaluator::tight_bound(const Layout& layout) {
@@ -303,35 +320,6 @@ Bytes Evaluator::least_states(const Layout& layout) {
   const auto measured = static_cast<double>(correction_of(here.scenario).held.value);
   return {static_cast<std::int64_t>(std::max(per_device * (1 - 1e-9) + measured, 0.0))};
 }
-
-namespace {
-
-struct Lowest {
-  std::vector<LayerRange> cut;
-  Workbench::Fit fit;  // with the recomputations that need least
-};
-
-// The cut whose fullest stage needs least: of all (nothing but `need` where that is more than `wanted`), or of those
-// given.
-Lowest lowest_level(Workbench& bench, const std::vector<std::vector<LayerRange>>& cuts, bool of_all, Bytes wanted) {
-  Lowest best;
-  if (of_all) {
-    LeastCut least = bench.least_cut(std::min(wanted, bench.least_fit(cuts.front()).level));
-    if (least.layers.empty()) {
-      best.fit.need = least.memory;
-      return best;
-    }
-    best.fit = bench.least_fit(least.layers);
-    best.cut = std::move(least.layers);
-    return best;
-  }
-  for (const std::vector<LayerRange>& cut : cuts)
-    if (Workbench::Fit fit = bench.least_fit(cut); best.cut.empty() || fit.level < best.fit.level)
-      best = {cut, std::move(fit)};
-  return best;
-}
-
-}  // namespace
 
 Evaluation Evaluator::evaluate(const Layout& layout, const std::vector<Bytes>& set_aside, Bytes wanted) {
   const Modes& modes = this->modes(layout.context_parallel);

@@ -56,10 +56,7 @@ bool priced_by_fixed_orders(const Plan& plan) {
 class Patience {
  public:
   Patience(const SearchOptions& options, int question, int questions)
-      : options_(options),
-        before_(question * kStepsOfOne),
-        all_(questions * kStepsOfOne),
-        deadline_(options.time_limit, options.stop) {}
+      : options_(options), before_(question * kStepsOfOne), all_(questions * kStepsOfOne) {}
 
   // Step number `step` of this question begins.
   void at(int step) {
@@ -77,7 +74,7 @@ class Patience {
  private:
   const SearchOptions& options_;
   int before_, all_, step_ = 0;
-  Deadline deadline_;
+  Deadline deadline_ = Deadline(options_.time_limit, options_.stop);
 };
 
 std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& options, const SearchAnswer& answer,
@@ -87,9 +84,8 @@ std::vector<Choice> pool_of(const Scenario& scenario, const SearchOptions& optio
     const auto known = [&](const Choice& choice) {
       return choice.layout == layout && choice.plan.layers == plan.layers;
     };
-    const bool replicas = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
-    if (!replicas && priced_by_fixed_orders(plan) && std::none_of(pool.begin(), pool.end(), known))
-      pool.push_back({layout, plan});
+    const bool replicas = std::ranges::any_of(plan.replicas, [](int r) { return r > 1; });
+    if (!replicas && priced_by_fixed_orders(plan) && std::ranges::none_of(pool, known)) pool.push_back({layout, plan});
   };
   for (const Found& found : answer.plans)
     add(found.layout, found.plan);
@@ -202,9 +198,8 @@ void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, S
   if (scenario.plan.order.value.unsettled()) return;  // its plans cut different orders of the layers
   if (asks_for_switches(scenario)) return;            // nor are its candidates those of one scenario
   const Plan& best = answer.plans.front().plan;
-  if (!priced_by_fixed_orders(best)) return;  // asynchronous: no step of fixed orders
-  if (std::any_of(best.replicas.begin(), best.replicas.end(), [](int r) { return r > 1; }))
-    return;  // nor with replicas
+  if (!priced_by_fixed_orders(best)) return;                                    // asynchronous: no step of fixed orders
+  if (std::ranges::any_of(best.replicas, [](int r) { return r > 1; })) return;  // nor with replicas
   const bool network = cluster.nodes > 1 && cluster.network && !cluster.network->ideal;
   const bool links = cluster.devices_per_node > 1 && cluster.links.kind != LinkKind::Ideal;
   const int questions = (network ? 1 : 0) + (links ? 1 : 0);
@@ -223,8 +218,7 @@ void explain_bandwidth(const Scenario& scenario, const SearchOptions& options, S
 void check_pareto_axes(const std::vector<std::string>& axes) {
   constexpr std::array<std::string_view, 2> known = {"memory", "cost"};
   for (const std::string& axis : axes)
-    if (std::find(known.begin(), known.end(), axis) == known.end())
-      throw InputError(Place{}, "--pareto", unknown_name(axis, known));
+    if (std::ranges::find(known, axis) == known.end()) throw InputError(Place{}, "--pareto", unknown_name(axis, known));
 }
 
 void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, const SearchOptions& options,
@@ -251,14 +245,14 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
       }
     return std::holds_alternative<SearchAnswer>(found);
   };
-  if (std::find(axes.begin(), axes.end(), "memory") != axes.end())
+  if (std::ranges::find(axes, "memory") != axes.end())
     for (const int eighths : {6, 4, 3, 2}) {
       Scenario changed = scenario;
       const Bytes less{answer.plans.front().to_fit.value / 8 * eighths};
       each_device(changed.cluster, [&](Device& device) { device.memory = std::min(device.memory, less); });
       if (!look(changed)) break;
     }
-  if (std::find(axes.begin(), axes.end(), "cost") != axes.end())
+  if (std::ranges::find(axes, "cost") != axes.end())
     for (Scenario changed = scenario; changed.cluster.devices() > 1;) {
       if (!changed.cluster.others.empty()) {
         changed.cluster.nodes -= changed.cluster.others.back().nodes;
@@ -272,8 +266,8 @@ void add_pareto(const Scenario& scenario, const std::vector<std::string>& axes, 
       if (!look(changed)) break;
     }
   keep_unbeaten(all, answer.pareto_axes);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Found& a, const Found& b) { return a.report.samples_per_s > b.report.samples_per_s; });
+  std::ranges::stable_sort(
+      all, [](const Found& a, const Found& b) { return a.report.samples_per_s > b.report.samples_per_s; });
   answer.pareto = std::move(all);
 }
 

@@ -12,9 +12,9 @@ namespace pipewright::planner {
 namespace {
 
 std::vector<Bytes> walked_needs(const Answer& answer) {
-  std::vector<Bytes> needs(static_cast<std::size_t>(answer.schedule.shape.stages));
+  std::vector<Bytes> needs(at(answer.schedule.shape.stages));
   for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
-    Bytes& most = needs[static_cast<std::size_t>(answer.schedule.seating().stage_at(static_cast<PositionId>(p)))];
+    Bytes& most = needs[at(answer.schedule.seating().stage_at(static_cast<PositionId>(p)))];
     most = std::max(
         most, need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).to_fit);
   }
@@ -38,7 +38,7 @@ bool is_better(const Found& a, const Found& b) {
 void prefer_fewer_devices(std::vector<Found>& plans, const SearchOptions& options) {
   if (plans.empty() || options.objective == Objective::Memory) return;
   const double most = plans.front().value * (1 + tie(options));
-  const auto end = std::find_if(plans.begin(), plans.end(), [&](const Found& found) { return found.value > most; });
+  const auto end = std::ranges::find_if(plans, [&](const Found& found) { return found.value > most; });
   const auto fewest = std::min_element(
       plans.begin(), end, [](const Found& a, const Found& b) { return a.plan.devices() < b.plan.devices(); });
   std::rotate(plans.begin(), fewest, fewest + 1);
@@ -104,8 +104,8 @@ PricedPlan priced_plan(const Scenario& scenario, const Candidate& candidate, Obj
   PricedPlan result{std::move(one.found), std::vector<Bytes>(one.answer.report.stages.size())};
   const std::vector<Bytes> walked = walked_needs(one.answer);
   for (const WorkerReport& worker : result.found.report.workers) {
-    Bytes& most = result.buffers[static_cast<std::size_t>(worker.stage)];
-    most = std::max(most, worker.need.to_fit - walked[static_cast<std::size_t>(worker.stage)]);
+    Bytes& most = result.buffers[at(worker.stage)];
+    most = std::max(most, worker.need.to_fit - walked[at(worker.stage)]);
   }
   return result;
 }

@@ -29,7 +29,7 @@ template <class Bound>
 void keep_best(std::vector<Likely>& all, std::size_t count, const Bound& bound) {
   for (Likely& each : all)
     each.bound = std::max(each.bound, seconds(bound(each)) / static_cast<double>(each.layout.global_batch()));
-  std::stable_sort(all.begin(), all.end(), [](const Likely& a, const Likely& b) { return a.bound < b.bound; });
+  std::ranges::stable_sort(all, [](const Likely& a, const Likely& b) { return a.bound < b.bound; });
   if (all.size() > count) all.resize(count);
 }
 
@@ -46,19 +46,19 @@ std::vector<Layout> likely_layouts(const Space& space, Evaluator& evaluator) {
   for (const LayoutGroup& group : space.groups) {
     if (group.first.micro_batch_size != smallest) continue;
     if (static_cast<double>(group.first.devices()) < kNearlyAll * static_cast<double>(most_devices)) continue;
-    const auto schedule = std::find_if(group.schedules.begin(), group.schedules.end(), [](const std::string& name) {
+    const auto schedule = std::ranges::find_if(group.schedules, [](const std::string& name) {
       return bounded(name) && !find_schedule(name)->facts.takes_chunks;
     });
     if (schedule == group.schedules.end()) continue;
     Likely one{.bound = 0, .group = &group, .layout = group.first};
     one.layout.schedule = *schedule, one.layout.placement = group.placements.back();
     std::vector<std::int64_t> zeros = group.zeros;  // 1 takes no longer than 0; 2 and 3 gather weights
-    std::sort(zeros.begin(), zeros.end(), [](auto a, auto b) { return (a + 3) % 4 < (b + 3) % 4; });
+    std::ranges::sort(zeros, [](auto a, auto b) { return (a + 3) % 4 < (b + 3) % 4; });
     const auto leaves_room = [&](std::int64_t zero) {
       one.layout.zero = zero;
       return static_cast<double>(evaluator.least_states(one.layout).value) <= kForStates * memory;
     };
-    if (std::any_of(zeros.begin(), zeros.end(), leaves_room)) all.push_back(one);
+    if (std::ranges::any_of(zeros, leaves_room)) all.push_back(one);
   }
   keep_best(all, kSome, [&](const Likely& each) { return evaluator.bound(*each.group); });
   keep_best(all, kFew, [&](const Likely& each) { return evaluator.bound(each.layout); });

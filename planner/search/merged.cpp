@@ -21,9 +21,7 @@ void MergedSearches::take(SearchAnswer found) {
     return;
   }
   SearchAnswer& all = *all_;
-  const auto best = [](const SearchAnswer& of) {
-    return *std::min_element(of.plans.begin(), of.plans.end(), is_better);
-  };
+  const auto best = [](const SearchAnswer& of) { return *std::ranges::min_element(of.plans, is_better); };
   if (best(found).value < best(all).value)
     all.candidates = std::move(found.candidates), all.idle_devices = found.idle_devices, all.gap_left = found.gap_left;
   for (Found& plan : found.plans)
@@ -43,14 +41,13 @@ void MergedSearches::take(SearchAnswer found) {
 
 double MergedSearches::rank(const SearchOptions& options) {
   SearchAnswer& all = *all_;
-  std::stable_sort(all.plans.begin(), all.plans.end(), is_better);
+  std::ranges::stable_sort(all.plans, is_better);
   const double least = all.plans.front().value;
   prefer_fewer_devices(all.plans, options);
   std::vector<Found> kept;
   for (Found& plan : all.plans) {
-    const bool known = std::any_of(kept.begin(), kept.end(), [&](const Found& other) {
-      return other.layout == plan.layout && other.switches == plan.switches;
-    });
+    const bool known = std::ranges::any_of(
+        kept, [&](const Found& other) { return other.layout == plan.layout && other.switches == plan.switches; });
     if (!known && std::ssize(kept) < options.top) kept.push_back(std::move(plan));
   }
   all.plans = std::move(kept);

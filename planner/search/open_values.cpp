@@ -5,7 +5,6 @@
 
 #include "core/check.hpp"
 #include "core/divisors.hpp"
-#include "core/plan/plan.hpp"
 #include "planner/words.hpp"
 #include "sim/schedules/table.hpp"
 
@@ -25,12 +24,12 @@ std::vector<std::int64_t> numbers(const Scenario& scenario, const std::string& k
   std::vector<std::int64_t> values;
   for (const std::string& text : open->among)
     values.push_back(std::stoll(text));
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values;
 }
 
 std::vector<std::int64_t> up_to(std::int64_t most) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
+  std::vector<std::int64_t> values(at(std::max<std::int64_t>(most, 0)));
   std::iota(values.begin(), values.end(), 1);
   return values;
 }
@@ -95,8 +94,7 @@ std::vector<std::string> schedules_for(const Scenario& scenario) {
 
 std::string those_with_chunks(const std::vector<std::string>& asked) {
   const auto names = schedule_names([&](const ScheduleRule& rule) {
-    return rule.facts.takes_chunks &&
-           (asked.empty() || std::find(asked.begin(), asked.end(), rule.name) != asked.end());
+    return rule.facts.takes_chunks && (asked.empty() || std::ranges::find(asked, rule.name) != asked.end());
   });
   return listed(names, "and") + (names.size() == 1 ? " takes" : " take");
 }
@@ -149,7 +147,7 @@ std::vector<PlacementOrder> placements_for(const Scenario& scenario) {
   for (const std::string& text : open->among) {
     const bool by_pipeline = text == "pipeline" || text == "llama3";
     const PlacementOrder order = by_pipeline ? PlacementOrder::Pipeline : PlacementOrder::Data;
-    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
+    if (std::ranges::find(orders, order) == orders.end()) orders.push_back(order);
   }
   return orders;
 }
@@ -195,7 +193,7 @@ std::vector<Batch> batches(const Scenario& scenario, std::int64_t copies) {
   for (const std::int64_t size : numbers(scenario, "micro_batch_size", 0, divisors(share)))
     if (share % size == 0) {
       const std::vector<std::int64_t> counts = numbers(scenario, "micro_batches", share / size, {share / size});
-      if (std::find(counts.begin(), counts.end(), share / size) != counts.end()) result.push_back({size, share / size});
+      if (std::ranges::find(counts, share / size) != counts.end()) result.push_back({size, share / size});
     }
   return result;
 }
@@ -207,8 +205,7 @@ std::vector<bool> sequence_parallel_for(const Scenario& scenario, std::int64_t g
   if (open->among.empty()) return {true};
   std::vector<bool> values;
   for (const bool value : {true, false})
-    if (std::find(open->among.begin(), open->among.end(), value ? "true" : "false") != open->among.end())
-      values.push_back(value);
+    if (std::ranges::find(open->among, value ? "true" : "false") != open->among.end()) values.push_back(value);
   return values;
 }
 
@@ -229,7 +226,7 @@ std::vector<Recompute> recomputations(const Scenario& scenario, std::int64_t con
   const bool cores = drops_any(scenario.model, scenario.plan.recompute_modules);
   std::vector<Recompute> modes;
   const auto allowed = [&](std::string_view name) {
-    return open->among.empty() || std::find(open->among.begin(), open->among.end(), name) != open->among.end();
+    return open->among.empty() || std::ranges::find(open->among, name) != open->among.end();
   };
   if (allowed("none")) modes.push_back(Recompute::None);
   const bool operators = scenario.plan.recompute_modules.has(Module::Operators);
@@ -246,7 +243,7 @@ bool divides(const Model& model, std::int64_t t) {
   for (const Layer& layer : model.layers) {
     if (t == 1) break;
     if (layer.work < 0) return false;
-    const Work& work = model.works[static_cast<std::size_t>(layer.work)];
+    const Work& work = model.works[at(layer.work)];
     if (work.shards > 0 && work.shards % t != 0) return false;
     any |= work.shards > 0 || work.split_vocabulary;
   }

@@ -106,7 +106,7 @@ class LongestChains {
 
   void mean(const std::vector<double>& forward, const std::vector<double>& backward, double smooth, Mean& mean) {
     lengthen(forward, backward, smooth);
-    std::fill(share_.begin(), share_.end(), 0.0);
+    std::ranges::fill(share_, 0.0);
     for (std::vector<double>* counts : {&mean.forward, &mean.backward, &mean.on_lane})
       std::fill(counts->begin(), counts->end(), 0.0);
     mean.hops = 0;
@@ -177,8 +177,7 @@ class PathBound {
         again_(time(problem.layers.again, problem.run.begin)),
         backward_(time(problem.layers.backward, problem.run.begin)),
         first_{time(problem.layers.forward, 0), time(problem.layers.backward, 0)},
-        longest_(chains, nanoseconds(problem.hop)),
-        mean_(at(chunks_)) {
+        longest_(chains, nanoseconds(problem.hop)) {
     const bool last_is_other = problem.run.end < static_cast<LayerId>(problem.layers.forward.size());
     if (last_is_other)
       last_ = {time(problem.layers.forward, problem.run.end), time(problem.layers.backward, problem.run.end)};
@@ -238,9 +237,8 @@ class PathBound {
         add_choices(k, n, mode, all);
       if (all.size() == before) break;
     }
-    std::stable_sort(all.begin(), all.end(), [](const Choice& a, const Choice& b) {
-      return std::tie(a.layers, a.busy) < std::tie(b.layers, b.busy);
-    });
+    std::ranges::stable_sort(
+        all, [](const Choice& a, const Choice& b) { return std::tie(a.layers, a.busy) < std::tie(b.layers, b.busy); });
     choices_.push_back(std::move(all));
   }
 
@@ -487,7 +485,7 @@ class PathBound {
   double forward_, again_, backward_;  // of a layer of the run
   Ends first_, last_;
   LongestChains longest_;
-  Mean mean_;
+  Mean mean_{at(chunks_)};
   std::vector<int> least_;                    // layers of the run in every chunk
   double free_ = 0;                           // those that may lie anywhere
   std::vector<std::vector<Choice>> choices_;  // by stage

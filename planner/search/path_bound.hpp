@@ -20,7 +20,6 @@
 // chunk there and back.             tests/planner/path_bound_test.cpp "by hand", and brute force over all cuts and sets
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"

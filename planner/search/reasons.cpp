@@ -1,7 +1,5 @@
 #include "planner/search/reasons.hpp"
 
-#include <map>
-
 #include <fmt/format.h>
 
 #include "planner/search/remedies.hpp"

@@ -94,36 +94,6 @@ class Questions {
   std::int64_t all_, asked_ = 0;
 };
 
-}  // namespace
-
-std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchOptions& options) {
-  Scenario roomy = scenario;
-  roomy.cluster.device.memory = kMoreThanAny;
-  SearchOptions ask = options;
-  ask.objective = Objective::Memory;
-  ask.top = 1, ask.gap = 0;
-  ask.keep_going = ask.remedies = ask.proof = false;
-  auto found = search(roomy, ask);
-  if (auto* there = std::get_if<SearchAnswer>(&found)) return std::move(*there);
-  return std::nullopt;
-}
-
-std::string in_words(const NearestMiss& nearest) {
-  return fmt::format("{} needs {}{}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
-                     nearest.at_least ? "at least " : "", bytes_text(nearest.need),
-                     nearest.fit > 0 ? " to fit with " + fit_text(nearest.fit) : "", nearest.stage,
-                     bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
-}
-
-StageId fullest_stage(const Found& found) {
-  const auto& workers = found.report.workers;
-  return std::max_element(workers.begin(), workers.end(),
-                          [](const WorkerReport& a, const WorkerReport& b) { return a.need.to_fit < b.need.to_fit; })
-      ->stage;
-}
-
-namespace {
-
 Scenario on_nodes(const Scenario& scenario, int nodes) {
   Scenario changed = scenario;
   changed.cluster.nodes = nodes;
@@ -159,7 +129,7 @@ std::string fewest_nodes(const Scenario& scenario, Questions& questions) {
 }
 
 bool is_kept(const SearchOptions& options, std::string_view key) {
-  return std::find(options.kept.begin(), options.kept.end(), key) != options.kept.end();
+  return std::ranges::find(options.kept, key) != options.kept.end();
 }
 
 // Half the bytes of weights and activations, where layers are priced from operators and devices have such a peak.
@@ -219,6 +189,32 @@ std::string by_estimate(const Scenario& scenario, Questions& questions) {
 }
 
 }  // namespace
+
+std::optional<SearchAnswer> least_memory(const Scenario& scenario, const SearchOptions& options) {
+  Scenario roomy = scenario;
+  roomy.cluster.device.memory = kMoreThanAny;
+  SearchOptions ask = options;
+  ask.objective = Objective::Memory;
+  ask.top = 1, ask.gap = 0;
+  ask.keep_going = ask.remedies = ask.proof = false;
+  auto found = search(roomy, ask);
+  if (auto* there = std::get_if<SearchAnswer>(&found)) return std::move(*there);
+  return std::nullopt;
+}
+
+std::string in_words(const NearestMiss& nearest) {
+  return fmt::format("{} needs {}{}{} on stage {}, {} more than the {} of a device", in_words(nearest.layout),
+                     nearest.at_least ? "at least " : "", bytes_text(nearest.need),
+                     nearest.fit > 0 ? " to fit with " + fit_text(nearest.fit) : "", nearest.stage,
+                     bytes_text(nearest.need - nearest.capacity), bytes_text(nearest.capacity));
+}
+
+StageId fullest_stage(const Found& found) {
+  const auto& workers = found.report.workers;
+  return std::ranges::max_element(
+             workers, [](const WorkerReport& a, const WorkerReport& b) { return a.need.to_fit < b.need.to_fit; })
+      ->stage;
+}
 
 std::vector<std::string> cheapest_changes(const Scenario& scenario, const SearchOptions& options,
                                           const std::optional<SearchAnswer>& least) {

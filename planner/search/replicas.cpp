@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/plan_errors.hpp"
 #include "planner/price.hpp"
@@ -86,23 +87,10 @@ Plan shell_of(const Scenario& whole, const CostModel& cost, Recompute mode) {
 
 // Of the device that lacks most; below zero where all fit.
 Bytes largest_excess(const Report& report) {
-  Bytes most{std::numeric_limits<std::int64_t>::min()};
-  for (const WorkerReport& worker : report.workers)
-    most = std::max(most, worker.need.to_fit - worker.need.capacity);
-  return most;
+  return most_over<Bytes>(
+      report.workers, [](const WorkerReport& worker) { return worker.need.to_fit - worker.need.capacity; },
+      Bytes{std::numeric_limits<std::int64_t>::min()});
 }
-
-}  // namespace
-
-bool asks_for_replicas(const Scenario& scenario) {
-  return is_open(scenario, "replicas") || by_suffix_dp(scenario);
-}
-
-void check_classes_of_search(const Scenario& scenario) {
-  if (!asks_for_replicas(scenario)) refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
-}
-
-namespace {
 
 // Recomputations that are tried, none of which chooses layers.
 std::vector<Recompute> modes_of(const Scenario& scenario) {
@@ -120,13 +108,7 @@ std::vector<Recompute> modes_of(const Scenario& scenario) {
 
 class ReplicaSearch {
  public:
-  ReplicaSearch(const Scenario& scenario, const SearchOptions& options)
-      : scenario_(scenario),
-        options_(options),
-        deadline_(options.time_limit, options.stop),
-        narrow_(narrowed(scenario)),
-        space_(layouts_of(narrow_)),
-        modes_(modes_of(scenario)) {
+  ReplicaSearch(const Scenario& scenario, const SearchOptions& options) : scenario_(scenario), options_(options) {
     answer_.objective = options.objective;
     answer_.left_out = space_.left_out;
   }
@@ -134,11 +116,10 @@ class ReplicaSearch {
   SearchResult answer() {
     look_at_all();
     if (answer_.plans.empty()) return without_plan();
-    std::stable_sort(answer_.plans.begin(), answer_.plans.end(),
-                     [](const Found& a, const Found& b) { return is_better(a, b); });
+    std::ranges::stable_sort(answer_.plans, [](const Found& a, const Found& b) { return is_better(a, b); });
     const double least = answer_.plans.front().value;
     prefer_fewer_devices(answer_.plans, options_);
-    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
+    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(at(options_.top));
     // Of memory, cost and unreached layouts there is no bound.
     const bool bounded = answer_.not_reached == 0 &&
                          (options_.objective == Objective::Throughput || options_.objective == Objective::StepTime);
@@ -152,9 +133,7 @@ class ReplicaSearch {
  private:
   bool over() {
     if (options_.progress) {
-      double best = 0;
-      for (const Found& each : answer_.plans)
-        best = std::max(best, each.report.samples_per_s);
+      auto best = most_over<double>(answer_.plans, [](const Found& each) { return each.report.samples_per_s; });
       options_.progress({"layouts", done_, space_.layouts * std::ssize(modes_), best});
     }
     const bool ended = deadline_.over();
@@ -187,9 +166,9 @@ class ReplicaSearch {
     const auto own = std::make_shared<const Scenario>(settled(narrow_, layout, nullptr));
     const Scenario& whole = *own;
     const CostModel cost(own);
-    const ReplicatedAnswer found = replicated_plans(
-        shell_of(whole, cost, mode), cost,
-        {.top = static_cast<std::size_t>(std::max(options_.top, kFewestRanked)), .stopped = [this] { return over(); }});
+    const ReplicatedAnswer found =
+        replicated_plans(shell_of(whole, cost, mode), cost,
+                         {.top = at(std::max(options_.top, kFewestRanked)), .stopped = [this] { return over(); }});
     ++answer_.evaluated;
     answer_.simulations += found.simulated;
     answer_.too_large += found.too_large;
@@ -248,10 +227,10 @@ class ReplicaSearch {
 
   const Scenario& scenario_;
   const SearchOptions& options_;
-  Deadline deadline_;
-  const Scenario narrow_;
-  const Space space_;
-  const std::vector<Recompute> modes_;
+  Deadline deadline_ = Deadline(options_.time_limit, options_.stop);
+  const Scenario narrow_ = narrowed(scenario_);
+  const Space space_ = layouts_of(narrow_);
+  const std::vector<Recompute> modes_ = modes_of(scenario_);
   SearchAnswer answer_;
   std::string nearest_;  // the nearest miss, and how much is missing
   Bytes missing_;
@@ -261,6 +240,14 @@ class ReplicaSearch {
 };
 
 }  // namespace
+
+bool asks_for_replicas(const Scenario& scenario) {
+  return is_open(scenario, "replicas") || by_suffix_dp(scenario);
+}
+
+void check_classes_of_search(const Scenario& scenario) {
+  if (!asks_for_replicas(scenario)) refuse_classes(scenario.cluster, scenario.cluster.place, kPlanSearch);
+}
 
 SearchResult search_replicas(const Scenario& scenario, const SearchOptions& options) {
   check_whole_plan(scenario);

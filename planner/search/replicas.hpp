@@ -1,8 +1,6 @@
 // The search where stages may have replicas of their own: 15-1 and the like.
 #pragma once
 
-#include <variant>
-
 #include "planner/search/search.hpp"
 
 namespace pipewright::planner {

@@ -17,8 +17,7 @@ std::int64_t least_bound(const std::vector<std::vector<std::int64_t>>& times, in
   const auto holds = [&](std::int64_t bound) {
     std::int64_t sum = 0;
     for (std::size_t k = 0; k < times.size(); ++k) {
-      std::int64_t can = std::upper_bound(times[k].begin(), times[k].end(), bound - before(static_cast<int>(k))) -
-                         times[k].begin() - 1;
+      std::int64_t can = std::ranges::upper_bound(times[k], bound - before(static_cast<int>(k))) - times[k].begin() - 1;
       if (k == 0 && can < least) return false;
       if (k == 0) can = std::min<std::int64_t>(can, most);
       sum += std::max<std::int64_t>(0, can);

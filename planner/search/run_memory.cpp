@@ -104,7 +104,7 @@ double EqualRunMemory::in_flight_bytes(const InFlight& now, int layers, Recomput
 
 bool EqualRunMemory::fits(StageId k, int layers, Recompute mode) const {
   const auto& all = moments_[mode == Recompute::Full ? kInFull : kWithout][at(k)];
-  return std::all_of(all.begin(), all.end(), [&](const InFlight& now) {
+  return std::ranges::all_of(all, [&](const InFlight& now) {
     const double most = room(now, layers);
     return most >= 0 && in_flight_bytes(now, layers, mode) <= most;
   });
@@ -135,7 +135,7 @@ double EqualRunMemory::most_in_flight(StageId k, int layers, int rebuilt) const 
 
 const InFlight& EqualRunMemory::fullest(StageId k) const {
   const auto& all = moments_[kWithout][at(k)];
-  return *std::max_element(all.begin(), all.end(), [](const InFlight& a, const InFlight& b) {
+  return *std::ranges::max_element(all, [](const InFlight& a, const InFlight& b) {
     return std::tie(a.all, a.all_accumulate, a.all_ran) < std::tie(b.all, b.all_accumulate, b.all_ran);
   });
 }
@@ -171,8 +171,7 @@ std::vector<InFlight> EqualRunMemory::moments(const Lane& lane, StageId k, const
       now.fewest = std::min(now.fewest, count[at(j)]), now.most = std::max(now.most, count[at(j)]);
       if (surely(j)) now.all += count[at(j)], ++now.chunks;
     }
-    if (std::any_of(result.begin(), result.end(), [&](const InFlight& known) { return beats(known, now, v == 1); }))
-      continue;
+    if (std::ranges::any_of(result, [&](const InFlight& known) { return beats(known, now, v == 1); })) continue;
     std::erase_if(result, [&](const InFlight& known) { return beats(now, known, v == 1); });
     result.push_back(now);
   }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/folds.hpp"
 #include "planner/bucket_size.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/search/accounts.hpp"
@@ -35,11 +35,7 @@ class LayoutSearch {
         options_(options),
         evaluator_(
             scenario, [this] { return over(); },
-            options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime, options.within),
-        values_(scenario, options.objective, evaluator_),
-        space_(layouts_of(scenario, options.within)),
-        deadline_(options.time_limit, options.stop),
-        lines_(options.top) {
+            options.objective == Objective::Memory ? Aim::LeastMemory : Aim::LeastTime, options.within) {
     answer_.objective = options.objective;
     answer_.layouts = space_.layouts;
     answer_.left_out = space_.left_out;
@@ -68,7 +64,7 @@ class LayoutSearch {
     count_what_is_left();
     answer_.gap_left = gap_left(answer_, options_, open_bounds());
     prefer_fewer_devices(answer_.plans, options_);
-    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(static_cast<std::size_t>(options_.top));
+    if (std::ssize(answer_.plans) > options_.top) answer_.plans.resize(at(options_.top));
     answer_.idle_devices = scenario_.cluster.devices() - answer_.plans.front().plan.devices();
     answer_.candidates = std::move(candidates_);
     if (space_.whole_sequences)
@@ -175,7 +171,7 @@ class LayoutSearch {
         return lost;
       }
       Layout layout = group.first;
-      layout.zero = *std::max_element(group.zeros.begin(), group.zeros.end());
+      layout.zero = *std::ranges::max_element(group.zeros);
       try {
         queue_.push_group(values_.bound(layout, evaluator_.bound(group)), group);
       } catch (const OverflowError& error) {
@@ -235,7 +231,7 @@ class LayoutSearch {
           continue;
         }
       }
-      std::sort(near.begin(), near.end());
+      std::ranges::sort(near);
       better = false;
       if (near.size() > kTries) near.resize(kTries);
       for (auto next = near.begin(); next != near.end() && !better; ++next) {
@@ -362,10 +358,9 @@ class LayoutSearch {
     for (int round = 0; (round < kMostRounds || answer_.plans.empty()) && !over(); ++round) {
       worst_priced_ = answer_.plans.empty() ? 0 : answer_.plans.back().value;
       const bool more = !queue_.empty() && queue_.top().bound < threshold();
-      const bool unpriced =
-          answer_.plans.empty() && std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
-            return priced_.find(key_of(candidate)) == priced_.end();
-          });
+      const bool unpriced = answer_.plans.empty() && std::ranges::any_of(candidates_, [&](const Candidate& candidate) {
+                              return priced_.find(key_of(candidate)) == priced_.end();
+                            });
       const bool coarse = !answer_.plans.empty() && any_coarse();
       if (!more && !unpriced && !coarse) return;
       if (more) evaluate_groups();
@@ -376,10 +371,8 @@ class LayoutSearch {
 
   // No plan of the space is better, by fixed orders.
   double lower_bound() {
-    double least = left_.least();
-    for (const Candidate& candidate : candidates_)
-      least = std::min(least, values_.bound(candidate));
-    return least;
+    return least_over<double>(
+        candidates_, [&](const Candidate& candidate) { return values_.bound(candidate); }, left_.least());
   }
 
   OpenBounds open_bounds() {
@@ -420,7 +413,7 @@ class LayoutSearch {
   // Whether a cut that was not searched may be better than the best plan as it is priced.
   bool any_coarse() {
     const double best = values_.of(candidates_.front());
-    return std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+    return std::ranges::any_of(candidates_, [&](const Candidate& candidate) {
       return !candidate.refined && worth_refining(candidate, best) && values_.bound(candidate) < settling();
     });
   }
@@ -480,19 +473,17 @@ class LayoutSearch {
         answer_.plans.erase(answer_.plans.begin() + static_cast<std::ptrdiff_t>(i));
         break;
       }
-    const auto behind =
-        std::upper_bound(answer_.plans.begin(), answer_.plans.end(), found, [this](const Found& a, const Found& b) {
-          if (a.value != b.value) return a.value < b.value;
-          const double u = values_.second(a.layout, a.report.step_time),
-                       v = values_.second(b.layout, b.report.step_time);
-          return u != v ? u < v : before(a.layout, b.layout);
-        });
+    const auto behind = std::ranges::upper_bound(answer_.plans, found, [this](const Found& a, const Found& b) {
+      if (a.value != b.value) return a.value < b.value;
+      const double u = values_.second(a.layout, a.report.step_time), v = values_.second(b.layout, b.report.step_time);
+      return u != v ? u < v : before(a.layout, b.layout);
+    });
     answer_.plans.insert(behind, std::move(found));
   }
 
   // In the order of fixed orders, which are never slower than the real thing.
   void confirm() {
-    const auto wanted = static_cast<std::size_t>(options_.top);
+    const auto wanted = at(options_.top);
     std::map<Layout, int> tries;
     std::map<Layout, std::vector<Bytes>> set_aside;
     std::set<Layout> seen;
@@ -503,9 +494,8 @@ class LayoutSearch {
               std::max(answer_.plans[wanted - 1].value, answer_.plans.front().value * (1 + tie(options_))))
         break;
       // A line that has its plan already needs no second one, unless this one may be better.
-      const auto same = std::find_if(answer_.plans.begin(), answer_.plans.end(), [&](const Found& known) {
-        return line_of(known.layout) == line_of(candidate.layout);
-      });
+      const auto same = std::ranges::find_if(
+          answer_.plans, [&](const Found& known) { return line_of(known.layout) == line_of(candidate.layout); });
       if (same != answer_.plans.end() && same->value <= values_.of(candidate)) {
         ++i;
         continue;
@@ -613,14 +603,14 @@ class LayoutSearch {
   const Scenario& scenario_;
   SearchOptions options_;
   Evaluator evaluator_;
-  Values values_;
-  Space space_;
-  Deadline deadline_;
+  Values values_ = Values(scenario_, options_.objective, evaluator_);
+  Space space_ = layouts_of(scenario_, options_.within);
+  Deadline deadline_ = Deadline(options_.time_limit, options_.stop);
   SearchAnswer answer_;
   Progress now_;
   std::vector<Candidate> candidates_;  // best first
   LayoutQueue queue_;
-  Lines lines_;
+  Lines lines_{options_.top};
   double worst_priced_ = 0;           // value of the last plan of the ranking, as `simulate` has it
   std::set<PlanKey> priced_;          // plans that were simulated as they are
   std::optional<NearestMiss> unfit_;  // the last of them that did not fit

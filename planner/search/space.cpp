@@ -1,7 +1,6 @@
 #include "planner/search/space.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -22,8 +21,8 @@ constexpr std::int64_t kMostExperts = 256;                 // likewise
 constexpr std::size_t kMostGroups = std::size_t{1} << 18;  // of layouts, about 400 bytes each
 
 bool has_gradients_apart(const GivenSchedule& given) {
-  return std::any_of(given.compute.begin(), given.compute.end(), [](const std::vector<Op>& ops) {
-    return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.kind == Kind::W; });
+  return std::ranges::any_of(given.compute, [](const std::vector<Op>& ops) {
+    return std::ranges::any_of(ops, [](const Op& op) { return op.kind == Kind::W; });
   });
 }
 
@@ -282,8 +281,8 @@ class SpaceOf {
   // Whether gradients and weights of copies can be divided as they are reduced.
   bool divides_gradients() const {
     const auto& layers = scenario_.model.layers;
-    return std::none_of(layers.begin(), layers.end(), [](const Layer& layer) { return layer.states.has_value(); }) &&
-           std::all_of(schedules_.begin(), schedules_.end(), [](const std::string& name) {
+    return std::ranges::none_of(layers, [](const Layer& layer) { return layer.states.has_value(); }) &&
+           std::ranges::all_of(schedules_, [](const std::string& name) {
              const ScheduleRule* rule = find_schedule(name);
              return rule != nullptr && rule->flush;
            });
@@ -298,8 +297,7 @@ class SpaceOf {
       left_out_("plan.virtual_stages is given, and of the schedules " + those_with_chunks() + " several");
       return false;
     }
-    const bool same =
-        stages == 1 && std::find(schedules_.begin(), schedules_.end(), rule.on_one_stage) != schedules_.end();
+    const bool same = stages == 1 && std::ranges::find(schedules_, rule.on_one_stage) != schedules_.end();
     if (same || (facts.takes_chunks && (stages == 1 || chunks_of(schedule, group.chunks).empty()))) return false;
     if (!facts.groups_of_stages || group.first.micro_batches % stages == 0) return true;
     left_out_(schedule + " takes micro-batches in groups of as many as there are stages");
@@ -318,6 +316,20 @@ class SpaceOf {
   Space space_;
   std::function<void(const std::string&)> left_out_ = [this](const std::string& reason) { ++space_.left_out[reason]; };
 };
+
+// By entry of `recompute`, one per stage or one for all: the rebuilt layers.
+std::vector<Placed<std::vector<std::int64_t>>> listed_layers(const Plan& plan, bool one_entry) {
+  std::vector<Placed<std::vector<std::int64_t>>> listed;
+  if (plan.rebuilt.empty()) return listed;
+  listed.resize(one_entry ? 1 : at(plan.stages));
+  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
+    const LayerRange& range = plan.layers[v];
+    auto& layers = listed[one_entry ? 0 : at(plan.stage_of(v))].value;
+    for (const LayerId layer : plan.rebuilt)
+      if (layer >= range.begin && layer < range.end) layers.push_back(layer);
+  }
+  return listed;
+}
 
 }  // namespace
 
@@ -351,24 +363,6 @@ std::vector<Layout> members(const LayoutGroup& group) {
   return layouts;
 }
 
-namespace {
-
-// By entry of `recompute`, one per stage or one for all: the rebuilt layers.
-std::vector<Placed<std::vector<std::int64_t>>> listed_layers(const Plan& plan, bool one_entry) {
-  std::vector<Placed<std::vector<std::int64_t>>> listed;
-  if (plan.rebuilt.empty()) return listed;
-  listed.resize(one_entry ? 1 : static_cast<std::size_t>(plan.stages));
-  for (VirtualStageId v = 0; v < plan.chunks(); ++v) {
-    const LayerRange& range = plan.layers[static_cast<std::size_t>(v)];
-    auto& layers = listed[one_entry ? 0 : static_cast<std::size_t>(plan.stage_of(v))].value;
-    for (const LayerId layer : plan.rebuilt)
-      if (layer >= range.begin && layer < range.end) layers.push_back(layer);
-  }
-  return listed;
-}
-
-}  // namespace
-
 Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* plan) {
   Scenario result = scenario;
   result.plan.open.clear(), result.training.open.clear();
@@ -398,11 +392,10 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
       counts.counts.push_back(range.size());
     request.partition.value = counts;
     request.recompute.value = plan->recompute;
-    const bool alike = std::adjacent_find(plan->recompute.begin(), plan->recompute.end(), std::not_equal_to<>()) ==
-                       plan->recompute.end();
+    const bool alike = std::ranges::adjacent_find(plan->recompute, std::not_equal_to<>()) == plan->recompute.end();
     if (alike) request.recompute.value = {plan->recompute.front()};
     request.recompute_layers = listed_layers(*plan, alike);
-    if (std::any_of(plan->replicas.begin(), plan->replicas.end(), [](int r) { return r > 1; }))
+    if (std::ranges::any_of(plan->replicas, [](int r) { return r > 1; }))
       request.replicas.value.assign(plan->replicas.begin(), plan->replicas.end());
   }
   settle(result.model, weight_bytes(training.precision), result.plan.split());

@@ -120,8 +120,8 @@ struct Combination {
 
   // Whether a layout is searched with it: with a value where the switch matters, with none where it does not.
   bool has(const Layout& layout) const {
-    return std::all_of(chosen.begin(), chosen.end(),
-                       [&](const Chosen& each) { return each.which->matters(layout) == each.value.has_value(); });
+    return std::ranges::all_of(
+        chosen, [&](const Chosen& each) { return each.which->matters(layout) == each.value.has_value(); });
   }
   Scenario of(const Scenario& scenario) const {
     Scenario result = scenario;
@@ -170,11 +170,7 @@ std::vector<Combination> combinations(const Scenario& scenario) {
 
 class SwitchSearch {
  public:
-  SwitchSearch(const Scenario& scenario, const SearchOptions& options)
-      : scenario_(scenario),
-        options_(options),
-        parts_(combinations(scenario)),
-        deadline_(options.time_limit, options.stop) {}
+  SwitchSearch(const Scenario& scenario, const SearchOptions& options) : scenario_(scenario), options_(options) {}
 
   SearchResult answer() {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -242,8 +238,8 @@ class SwitchSearch {
 
   const Scenario& scenario_;
   const SearchOptions& options_;
-  std::vector<Combination> parts_;
-  Deadline deadline_;
+  std::vector<Combination> parts_ = combinations(scenario_);
+  Deadline deadline_ = Deadline(options_.time_limit, options_.stop);
   std::optional<InputError> refused_, none_;  // of the first part each
   std::optional<SearchResult> without_;       // of the first part that has no plan
   std::map<std::string, std::int64_t> left_out_;
@@ -265,12 +261,12 @@ std::vector<std::size_t> values_of(const Switch& which, const Scenario& scenario
     return values;
   }
   for (const std::string& name : open->among) {
-    const auto found = std::find(which.values.begin(), which.values.end(), name);
+    const auto found = std::ranges::find(which.values, name);
     if (found == which.values.end())
       throw InputError(open->place, "plan." + std::string(which.key),
                        fmt::format("{} is not searched; auto lists {}, and another value stands by itself",
                                    "\"" + name + "\"", fmt::join(which.values, ", ")));
-    values.push_back(static_cast<std::size_t>(found - which.values.begin()));
+    values.push_back(at(found - which.values.begin()));
   }
   return values;
 }

@@ -4,6 +4,7 @@
 
 #include "core/cost/buckets.hpp"
 #include "core/cost/memory_model.hpp"
+#include "core/folds.hpp"
 #include "core/plan/op_index.hpp"
 #include "planner/partitioners/rebuilt_layers.hpp"
 #include "planner/search/run_bound.hpp"
@@ -15,10 +16,9 @@ Time added(const LayerCosts& layers, std::size_t layer, Recompute mode) {
 }
 
 std::vector<Time> loads(const LayerCosts& layers, Recompute mode) {
-  std::vector<Time> load;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i)
-    load.push_back(checked_sum(checked_sum(layers.forward[i], layers.backward[i]), added(layers, i, mode)));
-  return load;
+  return mapped<Time>(counted_to(layers.forward.size()), [&](std::size_t i) {
+    return checked_sum(checked_sum(layers.forward[i], layers.backward[i]), added(layers, i, mode));
+  });
 }
 
 Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> modes, std::vector<Bytes> set_aside)
@@ -35,12 +35,10 @@ Workbench::Workbench(const CostModel& cost, Plan shell, std::vector<Recompute> m
   // Listed once for all stages: of another cut, other stages have them.
   if (fixed_ && scenario_.plan.recompute.value == std::vector{Recompute::Layers})
     shell_.recompute.assign(at(shell_.stages), Recompute::Layers);
-  knapsack_ = static_cast<std::size_t>(std::find(modes_.begin(), modes_.end(), Recompute::Knapsack) - modes_.begin());
+  knapsack_ = at(std::ranges::find(modes_, Recompute::Knapsack) - modes_.begin());
   const auto tied = [](const Layer& layer) { return layer.tied_to > 0; };  // the first layer lies in the first chunk
-  alone_ =
-      !shell_.facts.uses_partner && std::none_of(scenario_.model.layers.begin(), scenario_.model.layers.end(), tied);
-  const bool by_layer =
-      std::find(shell_.recompute.begin(), shell_.recompute.end(), Recompute::Layers) != shell_.recompute.end();
+  alone_ = !shell_.facts.uses_partner && std::ranges::none_of(scenario_.model.layers, tied);
+  const bool by_layer = std::ranges::find(shell_.recompute, Recompute::Layers) != shell_.recompute.end();
   if (!fixed_ || !by_layer) run_ = equal_run(scenario_.model, pricer_.layers());
   needs_.resize(modes_.size());
   longest_.resize(modes_.size());
@@ -57,17 +55,13 @@ void Workbench::set_level(Bytes level) {
 
 Workbench::Fit Workbench::lightest_fit(const std::vector<LayerRange>& cut) {
   if (shell_.seating().held() > 1) return fit_of_chunks(cut, Aim::Lightest);
-  std::vector<Choice> choices;
-  for (StageId k = 0; k < shell_.stages; ++k)
-    choices.push_back(lightest_of_stage(k, cut[at(k)]));
+  auto choices = mapped<Choice>(counted_to(shell_.stages), [&](StageId k) { return lightest_of_stage(k, cut[at(k)]); });
   return together(choices);
 }
 
 Workbench::Fit Workbench::least_fit(const std::vector<LayerRange>& cut) {
   if (shell_.seating().held() > 1) return fit_of_chunks(cut, Aim::Least);
-  std::vector<Choice> choices;
-  for (StageId k = 0; k < shell_.stages; ++k)
-    choices.push_back(least_of_stage(k, cut[at(k)]));
+  auto choices = mapped<Choice>(counted_to(shell_.stages), [&](StageId k) { return least_of_stage(k, cut[at(k)]); });
   return together(choices);
 }
 
@@ -179,7 +173,7 @@ std::optional<std::vector<LayerRange>> Workbench::fitting_chunks(std::vector<Lay
     std::vector<StageId> order;  // fullest first
     for (StageId k = 0; k < shell_.stages; ++k)
       needs.push_back(need_of_chunks(0, cut, k)), order.push_back(k);
-    std::stable_sort(order.begin(), order.end(), [&](StageId a, StageId b) { return needs[at(a)] > needs[at(b)]; });
+    std::ranges::stable_sort(order, [&](StageId a, StageId b) { return needs[at(a)] > needs[at(b)]; });
     const StageId stage = order.front();
     const Bytes most = needs[at(stage)];
     if (most <= room(stage)) return cut;
@@ -290,7 +284,7 @@ Workbench::Fit Workbench::together(const std::vector<Choice>& choices) const {
     fit.extra.push_back(choices[k].extra);
     fit.rebuilt.insert(fit.rebuilt.end(), choices[k].rebuilt.begin(), choices[k].rebuilt.end());
   }
-  std::sort(fit.rebuilt.begin(), fit.rebuilt.end());
+  std::ranges::sort(fit.rebuilt);
   if (fixed_) fit.recompute = shell_.recompute, fit.rebuilt = shell_.rebuilt;
   if (!all) fit.recompute.clear(), fit.rebuilt.clear();
   return fit;
@@ -383,9 +377,9 @@ Time Workbench::simulated(const std::vector<LayerRange>& cut, const Fit& fit) {
 // Stages that recompute, fit with full recomputation, and could do that much more work in less than `best`.
 std::vector<StageId> Workbench::may_run_early(const std::vector<LayerRange>& cut, const Fit& fit, Time best) {
   std::vector<StageId> stages;
-  const auto full = std::find(modes_.begin(), modes_.end(), Recompute::Full);
+  const auto full = std::ranges::find(modes_, Recompute::Full);
   if (fixed_ || full == modes_.end()) return stages;
-  const auto mode = static_cast<std::size_t>(full - modes_.begin());
+  const auto mode = at(full - modes_.begin());
   for (StageId k = 0; k < shell_.stages; ++k) {
     if (fit.recompute[at(k)] == Recompute::None || fit.recompute[at(k)] == Recompute::Full) continue;
     std::vector<Time> extra(at(shell_.stages));
@@ -414,7 +408,7 @@ void Workbench::make_full(Fit& fit, const std::vector<LayerRange>& cut, StageId 
 
 // The schedule for a walk over the memory, which repeats itself once the pipeline is full.
 const Schedule& Workbench::walked(const Plan& plan) {
-  const bool full = std::find(plan.recompute.begin(), plan.recompute.end(), Recompute::Full) != plan.recompute.end();
+  const bool full = std::ranges::find(plan.recompute, Recompute::Full) != plan.recompute.end();
   Schedule& known = walked_[full ? 1 : 0];
   if (known.positions.empty()) {
     ScheduleShape shape = schedule_shape(plan, scenario_.model, scenario_.training);

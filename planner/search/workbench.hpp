@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
@@ -107,7 +106,7 @@ class Workbench {
 
   StageNeeds& needs(std::size_t mode);
   Bytes need(std::size_t mode, StageId k, LayerRange range) { return needs(mode).need(k, range); }
-  Bytes set_aside(StageId k) const { return set_aside_.empty() ? Bytes{} : set_aside_[static_cast<std::size_t>(k)]; }
+  Bytes set_aside(StageId k) const { return set_aside_.empty() ? Bytes{} : set_aside_[at(k)]; }
   Bytes room(StageId k) const { return level_ - set_aside(k); }
   void count(Fit& fit, StageId k, Bytes need) const;
   CutProblem problem_of(std::size_t mode);

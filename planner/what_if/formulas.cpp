@@ -12,7 +12,7 @@ namespace pipewright::planner {
 namespace {
 
 Time time_of(const StepCosts& costs, VirtualStageId v, Kind kind) {
-  return costs.duration[static_cast<std::size_t>(v) * kKinds + static_cast<std::size_t>(kind)];
+  return costs.duration[at(v) * kKinds + at(kind)];
 }
 
 // In the kinds of ops that the formula knows.
@@ -28,7 +28,7 @@ PassTimes times_of_first_stage(const StepCosts& costs) {
 }
 
 bool free_messages(const StepCosts& costs) {
-  return std::all_of(costs.messages.begin(), costs.messages.end(), [](const Message& message) {
+  return std::ranges::all_of(costs.messages, [](const Message& message) {
     return message.channel == -1 || (message.occupancy.value == 0 && message.latency.value == 0);
   });
 }
@@ -43,22 +43,21 @@ bool free_collectives(const StepCosts& costs) {
 // Every stage but the first uses something of the one before it: the stages run one after the other.
 bool has_chain(const StepCosts& costs) {
   const auto joins = [](const Edge& edge) { return edge.to == edge.from + 1; };
-  return std::count_if(costs.edges.begin(), costs.edges.end(), joins) == costs.shape.chunks() - 1;
+  return std::ranges::count_if(costs.edges, joins) == costs.shape.chunks() - 1;
 }
 
 // What keeps a formula for equal full micro-batches and plain ops from holding exactly.
 std::vector<std::string> differences(const Answer& answer) {
   const StepCosts& costs = answer.costs;
   std::vector<std::string> list;
-  if (std::any_of(answer.plan.recompute.begin(), answer.plan.recompute.end(),
-                  [](Recompute recompute) { return recompute == Recompute::Full; }))
+  if (std::ranges::any_of(answer.plan.recompute, [](Recompute recompute) { return recompute == Recompute::Full; }))
     list.push_back("activations are recomputed");
   if (answer.plan.barrier.value != Barrier::Flush) list.push_back("no barrier stands between steps");
   if (!costs.loads.empty()) list.push_back("ops take less while fewer workers compute");
   if (!costs.slices.empty()) list.push_back("slices take unequal times");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");
-  if (std::any_of(costs.moves.begin(), costs.moves.end(), [](const Collective& one) { return one.time > Time{}; }))
+  if (std::ranges::any_of(costs.moves, [](const Collective& one) { return one.time > Time{}; }))
     list.push_back("moves of activations take time");
   if (costs.shape.weights_on_host()) list.push_back("copies from the host take time");
   for (VirtualStageId v = 0; v < costs.shape.chunks(); ++v)
@@ -66,8 +65,7 @@ std::vector<std::string> differences(const Answer& answer) {
       list.push_back("the optimizer step takes time");
       break;
     }
-  if (std::any_of(answer.plan.replicas.begin(), answer.plan.replicas.end(), [](int r) { return r > 1; }))
-    list.push_back("stages are replicated");
+  if (std::ranges::any_of(answer.plan.replicas, [](int r) { return r > 1; })) list.push_back("stages are replicated");
   return list;
 }
 
@@ -98,7 +96,7 @@ FormulaReport gpipe_step(const Answer& answer, std::vector<std::string> missing)
     forward = std::max(forward, f);
     backward = std::max(backward, b);
   }
-  for (std::size_t edge = 0; edge + 1 < static_cast<std::size_t>(stages); ++edge)
+  for (std::size_t edge = 0; edge + 1 < at(stages); ++edge)
     for (const Direction direction : {Direction::Forward, Direction::Backward}) {
       const Message& message = costs.message(edge, direction, 0, 0);
       if (message.channel == -1) continue;
@@ -156,7 +154,7 @@ void add_host_efficiency(const Answer& answer, std::vector<FormulaReport>& list)
 
 // The rule's words; with replicas 1F1B's count is PipeDream's, of one replica, as in `peak_in_flight`.
 std::string in_flight_words(const ScheduleRule& rule, const ScheduleShape& shape) {
-  const bool replicated = std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
+  const bool replicated = std::ranges::any_of(shape.replicas, [](int r) { return r > 1; });
   if (!replicated || !rule.flush) return std::string(rule.memory);
   if (!rule.bounded_in_flight) return "ceil(M/r_k) micro-batches on a replica of stage k";
   return "min(ceil(M/r_k), ceil(sum of r_j from k on / r_k)) on a replica of stage k";
@@ -183,8 +181,8 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
     list.push_back({"bubble", in_words(*bubble, of_times), 100 * value, 100 * answer.report.bubble_fraction, "%",
                     source, joined(misses)});
   }
-  const bool one_chain = shape.virtual_stages == 1 && has_chain(answer.costs) &&
-                         answer.costs.edges.size() + 1 == static_cast<std::size_t>(shape.stages);
+  const bool one_chain =
+      shape.virtual_stages == 1 && has_chain(answer.costs) && answer.costs.edges.size() + 1 == at(shape.stages);
   if (rule->bound == StepBound::Phases && one_chain) list.push_back(gpipe_step(answer, missing));
   for (const StageId k : {0, shape.stages - 1}) {
     if (k == 0 && shape.stages == 1 && !list.empty() && list.back().quantity == "peak in flight, stage 0") break;
@@ -192,8 +190,8 @@ std::vector<FormulaReport> formulas(const Answer& answer) {
       list.push_back(
           {fmt::format("peak in flight, stage {}", k),
            in_flight_words(*rule, shape) + (shape.units > 1 ? fmt::format(", {} units of each", shape.units) : ""),
-           static_cast<double>(*peak) * shape.units,
-           static_cast<double>(answer.report.stages[static_cast<std::size_t>(k)].in_flight), "", source, ""});
+           static_cast<double>(*peak) * shape.units, static_cast<double>(answer.report.stages[at(k)].in_flight), "",
+           source, ""});
   }
   add_host_efficiency(answer, list);
   return list;

@@ -39,19 +39,19 @@ std::string known(const std::optional<double>& band, double assumed, const std::
 
 std::array<bool, kOperatorKinds> kinds_of(const Scenario& scenario) {
   std::array<bool, kOperatorKinds> used{};
-  used[static_cast<std::size_t>(OperatorKind::Memory)] = true;  // the update, too
+  used[at(OperatorKind::Memory)] = true;  // the update, too
   const LowPrecisionRule* const low = low_precision(scenario.training);
   for (const Work& work : scenario.model.works)
     for (const Operator& each : work.operators) {
-      used[static_cast<std::size_t>(each.kind)] = true;
-      if (each.sent.tokens > 0) used[static_cast<std::size_t>(OperatorKind::Permutation)] = true;
-      if (low && low_precision_product(each)) used[static_cast<std::size_t>(low->kind)] = true;
+      used[at(each.kind)] = true;
+      if (each.sent.tokens > 0) used[at(OperatorKind::Permutation)] = true;
+      if (low && low_precision_product(each)) used[at(low->kind)] = true;
     }
   return used;
 }
 
 Device& device_of(Cluster& cluster, int device_class) {
-  return device_class == 0 ? cluster.device : cluster.others[static_cast<std::size_t>(device_class - 1)].device;
+  return device_class == 0 ? cluster.device : cluster.others[at(device_class - 1)].device;
 }
 
 struct KnownBand {
@@ -235,7 +235,7 @@ std::vector<RangeSource> range_sources(const Scenario& scenario) {
     add_device(sources, scenario, c);
   add_links(sources, scenario.cluster);
   add_host_bandwidth(sources, scenario);
-  if (std::none_of(sources.begin(), sources.end(), [](const RangeSource& each) { return each.stated; })) return {};
+  if (std::ranges::none_of(sources, [](const RangeSource& each) { return each.stated; })) return {};
   return sources;
 }
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "core/answers/report.hpp"
 #include "core/question/profile.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/price.hpp"
@@ -37,7 +36,7 @@ Plan one_stage(const Plan& plan, const Model& model, const std::vector<DeviceId>
 }
 
 Time pass(const std::vector<Time>& durations) {
-  return checked_sum(durations[static_cast<std::size_t>(Kind::F)], durations[static_cast<std::size_t>(Kind::BW)]);
+  return checked_sum(durations[at(Kind::F)], durations[at(Kind::BW)]);
 }
 
 // D * ((M - 1) full micro-batches + the last one) + one update. An asynchronous schedule updates once per micro-batch.
@@ -52,7 +51,7 @@ Time one_device(const Answer& answer, const CostModel& cost, DeviceId device) {
   const std::vector<Time>& last = costs.loads.empty() ? costs.duration_last : costs.loads.front().duration_last;
   const Time copy = checked_sum(times(pass(full), plan.micro_batches - 1), pass(last));
   const std::int64_t updates = answer.schedule.flush ? 1 : plan.micro_batches * plan.data_parallel;
-  return checked_sum(times(copy, plan.data_parallel), times(full[static_cast<std::size_t>(Kind::Update)], updates));
+  return checked_sum(times(copy, plan.data_parallel), times(full[at(Kind::Update)], updates));
 }
 
 std::vector<DeviceId> all_devices(const Plan& plan) {

@@ -33,7 +33,7 @@ StepCosts halved_compute(const Answer& answer, const CostModel& cost) {
     for (std::size_t i = 0; i < table->size(); ++i) {
       Time& time = (*table)[i];
       const Time overhead = overheads[i / kKinds];
-      if (i % kKinds == static_cast<std::size_t>(Kind::Update) || time <= overhead) continue;
+      if (i % kKinds == at(Kind::Update) || time <= overhead) continue;
       time = overhead + Time{(time.value - overhead.value + 1) / 2};
     }
   for (auto* table : readies)
@@ -59,8 +59,7 @@ void double_flop_rate(Scenario& scenario) {
 
 class Runs {
  public:
-  Runs(const Answer& answer, Engine engine)
-      : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {}
+  Runs(const Answer& answer, Engine engine) : answer_(answer), engine_(engine) {}
 
   void add(const char* what, const StepCosts& costs) {
     const Time time = repeated_step_time(answer_, costs, engine_);
@@ -87,7 +86,7 @@ class Runs {
  private:
   const Answer& answer_;
   Engine engine_;
-  std::shared_ptr<Scenario> changed_;
+  std::shared_ptr<Scenario> changed_ = std::make_shared<Scenario>(*answer_.scenario);
   std::vector<Sensitivity> rows_;
 };
 
@@ -128,8 +127,8 @@ SensitivityAnswer sensitivity(const Answer& answer, Engine engine) {
   const Cluster& cluster = scenario.cluster;
   Runs runs(answer, engine);
   if (scenario.cost == CostSourceKind::Roofline && !cluster.device.measured) {
-    const bool stated = std::any_of(scenario.model.layers.begin(), scenario.model.layers.end(),
-                                    [](const Layer& layer) { return layer.forward || layer.backward; });
+    const bool stated =
+        std::ranges::any_of(scenario.model.layers, [](const Layer& layer) { return layer.forward || layer.backward; });
     runs.add_scenario(stated ? "2x FLOP rate (stated times halved)" : "2x FLOP rate", double_flop_rate);
     if (cluster.device.memory_bandwidth)
       runs.add("2x memory bandwidth", [](Cluster& changed) {

@@ -28,13 +28,7 @@ std::string counted(int nodes) {
 class Sizes {
  public:
   Sizes(const Scenario& scenario, const SizingQuestion& question, const SearchOptions& options)
-      : scenario_(scenario),
-        question_(question),
-        options_(options),
-        limit_(options.time_limit, question.clock),
-        halvings_(!question.looks_between ? 0
-                  : question.deadline     ? 2
-                                          : 1) {
+      : scenario_(scenario), question_(question), options_(options) {
     options_.top = 1, options_.remedies = false, options_.proof = true;
     sizing_.deadline = question.deadline;
   }
@@ -133,8 +127,8 @@ class Sizes {
       row.known = too_few(changed), refused_ = !row.known;
       row.why = words(error.first());
     }
-    const auto behind = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
-                                     [&](const SizedNodes& other) { return other.nodes > nodes; });
+    const auto behind =
+        std::ranges::find_if(sizing_.rows, [&](const SizedNodes& other) { return other.nodes > nodes; });
     return *sizing_.rows.insert(behind, std::move(row));
   }
 
@@ -179,8 +173,7 @@ class Sizes {
   bool in_time(const SizedNodes& row) const { return row.best && row.days && *row.days <= *question_.deadline; }
 
   bool any_in_time() const {
-    return std::any_of(sizing_.rows.begin(), sizing_.rows.end(),
-                       [this](const SizedNodes& row) { return in_time(row); });
+    return std::ranges::any_of(sizing_.rows, [this](const SizedNodes& row) { return in_time(row); });
   }
 
   // Whether the last rows bring nothing, and there is no deadline that is not met yet: it may still be.
@@ -212,7 +205,7 @@ class Sizes {
   // Between the last row that does not and the first one that does: the fewest nodes that do.
   void look_between(const auto& does) {
     --halvings_;
-    const auto first = std::find_if(sizing_.rows.begin(), sizing_.rows.end(), does);
+    const auto first = std::ranges::find_if(sizing_.rows, does);
     if (first == sizing_.rows.end() || first == sizing_.rows.begin()) return;
     int high = first->nodes, low = std::prev(first)->nodes;
     while (high - low > 1 && !stopped()) {
@@ -229,9 +222,7 @@ class Sizes {
         sizing_.notes.push_back(fmt::format(
             "on {}: failures come faster than checkpoints and restarts: the training never ends", counted(row.nodes)));
       const auto of = [&](int nodes) -> const Found& {
-        return *std::find_if(sizing_.rows.begin(), sizing_.rows.end(), [&](const SizedNodes& other) {
-                  return other.nodes == nodes;
-                })->best;
+        return *std::ranges::find_if(sizing_.rows, [&](const SizedNodes& other) { return other.nodes == nodes; })->best;
       };
       const auto device_time = [](const Found& found) { return found.plan.devices() / found.report.samples_per_s; };
       const auto rate = [](const Found& found) { return found.report.samples_per_s; };
@@ -303,8 +294,8 @@ class Sizes {
   void say_what_lies_between() {
     const auto gap = [&](std::optional<int> nodes, const char* what) {
       if (!nodes || (question_.looks_between && nodes != sizing_.rows.front().nodes)) return;
-      const auto row = std::find_if(sizing_.rows.begin(), sizing_.rows.end(),
-                                    [&](const SizedNodes& other) { return other.nodes == *nodes; });
+      const auto row =
+          std::ranges::find_if(sizing_.rows, [&](const SizedNodes& other) { return other.nodes == *nodes; });
       const int before = row == sizing_.rows.begin() ? 0 : std::prev(row)->nodes;
       if (*nodes - before > 1)
         sizing_.notes.push_back(fmt::format("{} not tried: fewer than {} may {}",
@@ -315,8 +306,7 @@ class Sizes {
     };
     gap(sizing_.smallest, "do");
     if (sizing_.in_time != sizing_.smallest) gap(sizing_.in_time, "meet the deadline");
-    const bool fail =
-        std::any_of(sizing_.rows.begin(), sizing_.rows.end(), [](const SizedNodes& row) { return row.failures; });
+    const bool fail = std::ranges::any_of(sizing_.rows, [](const SizedNodes& row) { return row.failures; });
     if (fail && question_.looks_between && sizing_.in_time && sizing_.in_time != sizing_.rows.front().nodes)
       sizing_.notes.push_back(
           fmt::format("more devices fail more often, so more nodes need not be done earlier: of fewer than {} only the "
@@ -327,8 +317,8 @@ class Sizes {
   const Scenario& scenario_;
   const SizingQuestion& question_;
   SearchOptions options_;
-  SharedLimit limit_;
-  int halvings_;  // that are still to come
+  SharedLimit limit_ = SharedLimit(options_.time_limit, question_.clock);
+  int halvings_ = !question_.looks_between ? 0 : question_.deadline ? 2 : 1;  // that are still to come
   Sizing sizing_;
   bool refused_ = false;       // a number of nodes could not be asked, and so can no larger one
   std::ptrdiff_t failed_ = 0;  // rows that could not be asked

@@ -8,6 +8,7 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/folds.hpp"
 #include "planner/price.hpp"
 #include "planner/what_if/range_sources.hpp"
 #include "planner/what_if/sensitivity.hpp"
@@ -27,8 +28,7 @@ bool has_alike_copies(const Answer& answer) {
 // The answer's step under changed figures.
 class Repeated {
  public:
-  Repeated(const Answer& answer, Engine engine, std::int64_t largest_run)
-      : answer_(answer), engine_(engine), changed_(std::make_shared<Scenario>(*answer.scenario)) {
+  Repeated(const Answer& answer, Engine engine, std::int64_t largest_run) : answer_(answer), engine_(engine) {
     if (run_size(answer.schedule, answer.costs) > largest_run && has_alike_copies(answer)) alike_ = of_alike_copies();
   }
 
@@ -52,7 +52,7 @@ class Repeated {
 
   const Answer& answer_;
   Engine engine_;
-  std::shared_ptr<Scenario> changed_;
+  std::shared_ptr<Scenario> changed_ = std::make_shared<Scenario>(*answer_.scenario);
   Time alike_;  // of the copies that run alike, as stated; 0: each copy is repeated
 };
 
@@ -108,11 +108,8 @@ RangeCause left_out() {
 
 SpeedRange combined(Time stated, double samples_per_s, std::vector<RangeCause> causes) {
   std::erase_if(causes, [](const RangeCause& each) { return squares(each) < kNothing * kNothing; });
-  std::stable_sort(causes.begin(), causes.end(),
-                   [](const RangeCause& a, const RangeCause& b) { return squares(a) > squares(b); });
-  double sum = 0;
-  for (const RangeCause& each : causes)
-    sum += squares(each);
+  std::ranges::stable_sort(causes, [](const RangeCause& a, const RangeCause& b) { return squares(a) > squares(b); });
+  auto sum = sum_over<double>(causes, [&](const RangeCause& each) { return squares(each); });
   for (std::size_t i = 0; i < causes.size(); ++i) {
     causes[i].share = squares(causes[i]) / sum;
     std::tie(causes[i].fastest, causes[i].slowest) = ends(stated, causes, i);

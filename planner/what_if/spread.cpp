@@ -11,6 +11,7 @@
 #include "core/cluster/bands.hpp"
 #include "core/cluster/measured_device.hpp"
 #include "core/cost/cost_model.hpp"
+#include "core/folds.hpp"
 #include "core/question/profile.hpp"
 #include "core/random.hpp"
 #include "planner/price.hpp"
@@ -157,9 +158,8 @@ class Trials {
     const Seating seating = answer_.plan.seating();
     for (StageId stage = 0; stage < answer_.plan.stages; ++stage) {
       const int devices = answer_.plan.replicas[stage] * answer_.plan.tensor_parallel;
-      double slowest = 0;
-      for (int i = 0; i < devices; ++i)
-        slowest = std::max(slowest, factor(random, sources_.device_spread));
+      auto slowest =
+          most_over<double>(counted_to(devices), [&](int) { return factor(random, sources_.device_spread); });
       for (VirtualStageId v = 0; v < seating.chunks(); ++v)
         for (std::size_t kind = 0; kind < kKinds && seating.stage_of(v) == stage; ++kind)
           scale(costs, at(v), kind, slowest);
@@ -204,9 +204,7 @@ void draw_steps(SpreadReport& report, const Answer& answer, Engine engine) {
   }
   report.trials = std::min(answer.scenario->campaign->trials, most);
   Trials trials(answer, sources, engine);
-  std::vector<double> steps;
-  for (std::int64_t trial = 0; trial < report.trials; ++trial)
-    steps.push_back(trials.step(trial));
+  auto steps = mapped<double>(counted_to(report.trials), [&](std::int64_t trial) { return trials.step(trial); });
   report.step_time = quantiles(std::move(steps));
   report.step_distribution = in_words(sources, answer.schedule.flush);
 }
@@ -255,7 +253,7 @@ std::shared_ptr<const Campaign> whole_training(const Answer& answer, Engine engi
   if (!found) return nullptr;
   found->spread = spread(answer, engine);
   const auto& ask = scenario.campaign->ask;
-  if (!found->spread->step_time && std::find(ask.begin(), ask.end(), CampaignQuestion::Spread) != ask.end())
+  if (!found->spread->step_time && std::ranges::find(ask, CampaignQuestion::Spread) != ask.end())
     throw InputError(scenario.campaign->place, "campaign", "asks for spread, but " + found->spread->step_distribution);
   return std::make_shared<const Campaign>(std::move(*found));
 }

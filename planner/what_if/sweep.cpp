@@ -14,11 +14,9 @@
 #include <fmt/format.h>
 
 #include "core/answers/campaign.hpp"
-#include "core/plan/plan.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
-#include "planner/search/search.hpp"
 
 namespace pipewright::planner {
 namespace {
@@ -120,7 +118,7 @@ class Worker {
   // without a figure that a condition asks for stays, with its reason.
   bool wanted(const Scenario& scenario, const SweepRow* row) const {
     const auto is_figure = [](const std::string& key) { return find_sweep_figure(key) != nullptr; };
-    return std::all_of(question_.where.begin(), question_.where.end(), [&](const Comparison& comparison) {
+    return std::ranges::all_of(question_.where, [&](const Comparison& comparison) {
       if (comparison.asks_for(is_figure) != (row != nullptr)) return true;
       bool missing = false;
       const bool answer = holds(comparison, [&](const std::string& key) -> std::optional<Magnitude> {
@@ -258,10 +256,10 @@ std::string plan_in_words(const Plan& plan) {
   if (plan.expert_parallel > 1) text += fmt::format(" EP{}", plan.expert_parallel);
   if (plan.tensor_parallel > 1)
     text += fmt::format(" TP{}{}", plan.tensor_parallel, plan.sequence_parallel ? "+SP" : "");
-  if (std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; }))
+  if (std::ranges::any_of(plan.replicas, [](int r) { return r > 1; }))
     text += fmt::format(" {}", fmt::join(plan.replicas, "-"));
   text += fmt::format(" MBS{} x {} {}", plan.micro_batch_size, plan.micro_batches, plan.schedule);
-  const auto with = [&](Recompute kind) { return std::count(plan.recompute.begin(), plan.recompute.end(), kind); };
+  const auto with = [&](Recompute kind) { return std::ranges::count(plan.recompute, kind); };
   const auto stages = static_cast<std::ptrdiff_t>(plan.recompute.size());
   if (const auto full = with(Recompute::Full); full > 0)
     text += full == stages ? " recompute" : fmt::format(" recompute on {}", full);

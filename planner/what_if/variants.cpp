@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/folds.hpp"
 #include "planner/find_plan.hpp"
 #include "planner/layer_order.hpp"
 #include "planner/price.hpp"
@@ -72,14 +73,11 @@ std::optional<Report> tried(const Answer& answer, const Change& change, double l
 }
 
 Bytes largest(const Report& report, Bytes MemoryNeed::*figure) {
-  Bytes need;
-  for (const WorkerReport& worker : report.workers)
-    need = std::max(need, worker.need.*figure);
-  return need;
+  return most_over<Bytes>(report.workers, [&](const WorkerReport& worker) { return worker.need.*figure; });
 }
 
 bool all_stages(const Plan& plan, Recompute mode) {
-  return std::all_of(plan.recompute.begin(), plan.recompute.end(), [&](Recompute each) { return each == mode; });
+  return std::ranges::all_of(plan.recompute, [&](Recompute each) { return each == mode; });
 }
 
 bool recomputed(Scenario& scenario, const Plan& plan) {
@@ -171,7 +169,7 @@ std::vector<std::string> smaller_set(const Scenario& scenario, const Plan& plan,
 }
 
 bool more_stages(Scenario& scenario, const Plan& plan, std::int64_t stages) {
-  const bool replicated = std::any_of(plan.replicas.begin(), plan.replicas.end(), [](int r) { return r > 1; });
+  const bool replicated = std::ranges::any_of(plan.replicas, [](int r) { return r > 1; });
   if (replicated || stages <= plan.stages) return false;
   scenario.plan.stages.value = stages;
   scenario.plan.partition.value = Balanced{};
@@ -324,8 +322,7 @@ std::vector<Remedy> first_of_families(const Answer& answer, const std::vector<Va
     if (variant.text != "recompute: knapsack") done = family(variant);
     found.push_back(std::move(*fits));
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Remedy& a, const Remedy& b) { return a.samples_per_s > b.samples_per_s; });
+  std::ranges::stable_sort(found, [](const Remedy& a, const Remedy& b) { return a.samples_per_s > b.samples_per_s; });
   return found;
 }
 
@@ -400,9 +397,7 @@ struct Hint {
 
 // No order of the same work is faster than its busiest worker.
 double most_gain(const Answer& answer) {
-  Time busiest;
-  for (const WorkerReport& worker : answer.report.workers)
-    busiest = std::max(busiest, worker.busy);
+  auto busiest = most_over<Time>(answer.report.workers, &WorkerReport::busy);
   return answer.schedule.flush && busiest > Time{} ? ratio(answer.report.step_time, busiest) : kWorthAHint;
 }
 
@@ -439,13 +434,23 @@ std::optional<Hint> one_change(const Answer& answer, const Variant& variant) {
                                 set_text(variant.set))};
 }
 
-}  // namespace
-
-namespace {
-
 bool fits_by_estimate(const Report& report) {
-  return std::all_of(report.workers.begin(), report.workers.end(),
-                     [](const WorkerReport& worker) { return worker.need.with_reserve <= worker.need.capacity; });
+  return std::ranges::all_of(
+      report.workers, [](const WorkerReport& worker) { return worker.need.with_reserve <= worker.need.capacity; });
+}
+
+// A found order that fills the room it may take: with more there may be a shorter one. "": it does not, or none is.
+std::string more_room(const Answer& answer) {
+  const Plan& plan = answer.plan;
+  if (find_schedule(plan.schedule)->made_for == nullptr) return "";
+  const std::int64_t most = plan.most_in_flight ? plan.most_in_flight->value : plan.stages;
+  const bool full = std::ranges::any_of(
+      answer.report.stages, [&](const StageReport& stage) { return stage.in_flight >= most * plan.virtual_stages; });
+  if (!full || most >= plan.micro_batches || answer.report.bubble_fraction <= 0) return "";
+  return fmt::format(
+      "the order of {} keeps to {} micro-batches in flight; more room (plan.most_in_flight) may allow a "
+      "shorter one, for more memory: --set plan.most_in_flight={}",
+      plan.schedule, most, std::min(2 * most, plan.micro_batches));
 }
 
 }  // namespace
@@ -454,9 +459,7 @@ std::vector<std::string> remedies(const Answer& answer) {
   if (too_long(answer)) return {"the run is too long to try others at once: try fewer micro-batches"};
   std::vector<Remedy> found = first_of_families(answer, single_changes(answer));
   if (found.empty()) found = first_combination(answer);
-  std::vector<std::string> lines;
-  for (Remedy& each : found)
-    lines.push_back(std::move(each.line));
+  auto lines = mapped<std::string>(found, [&](Remedy& each) { return std::move(each.line); });
   if (fit_asked(*answer.scenario) > 0 && fits_by_estimate(answer.report))
     lines.push_back("by the estimate alone it fits: --set plan.fit=50%");
   if (lines.empty())
@@ -466,25 +469,6 @@ std::vector<std::string> remedies(const Answer& answer) {
         "stages, and these together): use devices with more memory or more of them");
   return lines;
 }
-
-namespace {
-
-// A found order that fills the room it may take: with more there may be a shorter one. "": it does not, or none is.
-std::string more_room(const Answer& answer) {
-  const Plan& plan = answer.plan;
-  if (find_schedule(plan.schedule)->made_for == nullptr) return "";
-  const std::int64_t most = plan.most_in_flight ? plan.most_in_flight->value : plan.stages;
-  const bool full =
-      std::any_of(answer.report.stages.begin(), answer.report.stages.end(),
-                  [&](const StageReport& stage) { return stage.in_flight >= most * plan.virtual_stages; });
-  if (!full || most >= plan.micro_batches || answer.report.bubble_fraction <= 0) return "";
-  return fmt::format(
-      "the order of {} keeps to {} micro-batches in flight; more room (plan.most_in_flight) may allow a "
-      "shorter one, for more memory: --set plan.most_in_flight={}",
-      plan.schedule, most, std::min(2 * most, plan.micro_batches));
-}
-
-}  // namespace
 
 std::vector<std::string> hints(const Answer& answer) {
   if (!answer.report.fits || answer.report.samples_per_s <= 0 || too_long(answer)) return {};
@@ -501,10 +485,8 @@ std::vector<std::string> hints(const Answer& answer) {
                                scenario.plan.partition.value = Balanced{};
                                return true;
                              }}));
-  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.gain > b.gain; });
-  std::vector<std::string> lines;
-  for (const Hint& hint : found)
-    lines.push_back(hint.text);
+  std::ranges::stable_sort(found, [](const Hint& a, const Hint& b) { return a.gain > b.gain; });
+  auto lines = mapped<std::string>(found, &Hint::text);
   if (std::string line = more_room(answer); !line.empty()) lines.push_back(std::move(line));
   return lines;
 }

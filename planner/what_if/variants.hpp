@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/answers/report.hpp"
-#include "sim/simulate.hpp"
 
 namespace pipewright::planner {
 

@@ -21,7 +21,7 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
   const std::vector<LayerRange> chunks = plan.uncut();
   const auto chunk_of = [&](LayerId layer) {
     const auto holds = [&](const LayerRange& range) { return layer < range.end; };
-    return std::find_if(chunks.begin(), chunks.end(), holds) - chunks.begin();
+    return std::ranges::find_if(chunks, holds) - chunks.begin();
   };
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     for (const LayerId input : model.layers[i].inputs)
@@ -32,8 +32,7 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
 // Lines of options without effect, by topic.
 class WithoutEffect {
  public:
-  WithoutEffect(const Scenario& scenario, const Plan& plan)
-      : scenario_(scenario), plan_(plan), sent_(plan.split().sends_tokens()) {
+  WithoutEffect(const Scenario& scenario, const Plan& plan) : scenario_(scenario), plan_(plan) {
     add_schedule();
     add_recomputation();
     add_division();
@@ -80,8 +79,8 @@ class WithoutEffect {
                 "none"
               : "plan.recompute: selective has no effect: the model has none of plan.recompute_modules; it is the same "
                 "as none");
-    if (recomputes(Recompute::Blocks) && std::none_of(scenario_.model.layers.begin(), scenario_.model.layers.end(),
-                                                      [](const Layer& layer) { return layer.block; }))
+    if (recomputes(Recompute::Blocks) &&
+        std::ranges::none_of(scenario_.model.layers, [](const Layer& layer) { return layer.block; }))
       lines_.push_back(
           "plan.recompute: blocks has no effect: the model has no blocks of a Transformer; it is the same as none");
   }
@@ -211,13 +210,11 @@ class WithoutEffect {
           offloads ? "what is offloaded to the host goes by " : "for what is offloaded to the host write "));
   }
 
-  bool recomputes(Recompute how) const {
-    return std::find(plan_.recompute.begin(), plan_.recompute.end(), how) != plan_.recompute.end();
-  }
+  bool recomputes(Recompute how) const { return std::ranges::find(plan_.recompute, how) != plan_.recompute.end(); }
 
   const Scenario& scenario_;
   const Plan& plan_;
-  bool sent_;  // tokens to their experts
+  bool sent_ = plan_.split().sends_tokens();  // tokens to their experts
   std::vector<std::string> lines_;
 };
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -115,7 +114,7 @@ class CpuBackend final : public Backend {
   void input_gradient(const StepArguments& arguments) override {
     const CpuOperation<S>& operation = known(*arguments.step);
     const auto asked = [](void* gradient) { return gradient != nullptr; };
-    const bool any = std::any_of(arguments.input_gradients.begin(), arguments.input_gradients.end(), asked);
+    const bool any = std::ranges::any_of(arguments.input_gradients, asked);
     if (any && operation.input_gradient != nullptr) operation.input_gradient(checked(arguments));
   }
   void weight_gradient(const StepArguments& arguments) override {

@@ -1,9 +1,7 @@
 #include "runtime/backends/cpu_operations.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,10 +1,8 @@
 #include "runtime/backends/gpu.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,9 +45,7 @@ class Stream {
  public:
   Stream(std::shared_ptr<VirtualDevices> devices, int group, int number)
       : devices_(std::move(devices)),
-        device_(devices_->device()),
-        queue_(grid_kernels::queue_of(devices_->stream(group, number), devices_->sms(group))),
-        done_(device_) {}
+        queue_(grid_kernels::queue_of(devices_->stream(group, number), devices_->sms(group))) {}
 
   int device() const { return device_; }
   // How products are computed that are asked of it: with factors in tf32; by the library, or null.
@@ -71,9 +67,9 @@ class Stream {
 
  private:
   std::shared_ptr<VirtualDevices> devices_;  // whose group's own the event may be
-  int device_;
+  int device_ = devices_->device();
   grid_kernels::Queue queue_;
-  GpuEvent done_;
+  GpuEvent done_{device_};
   bool behind_ = true;  // `done` has no moment yet
 };
 
@@ -201,13 +197,7 @@ template <class S>
 class GpuBackend final : public backends::GridBackend<grid_kernels::Queue, S> {
  public:
   GpuBackend(std::shared_ptr<VirtualDevices> devices, int group, DeviceFacts facts, const GpuArithmetic& how)
-      : precision_(how.precision),
-        devices_(std::move(devices)),
-        group_(group),
-        facts_(std::move(facts)),
-        stream_(stream(0)),
-        clock_(devices_->device()),
-        probe_begin_(devices_->device()) {
+      : precision_(how.precision), devices_(std::move(devices)), group_(group), facts_(std::move(facts)) {
     facts_.sms = devices_->sms(group);
     gpu_use(devices_->device());
     check_kernels_run();
@@ -288,11 +278,11 @@ class GpuBackend final : public backends::GridBackend<grid_kernels::Queue, S> {
   std::unique_ptr<LibraryProducts> library_;
   int group_;
   DeviceFacts facts_;
-  std::shared_ptr<Stream> stream_;
-  EventClock clock_;
+  std::shared_ptr<Stream> stream_ = stream(0);
+  EventClock clock_{devices_->device()};
   std::vector<GpuEvent> marks_;
   std::unique_ptr<DeviceMemory> probe_block_;
-  GpuEvent probe_begin_;
+  GpuEvent probe_begin_{devices_->device()};
 };
 
 }  // namespace

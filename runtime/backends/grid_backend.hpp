@@ -377,7 +377,7 @@ class GridBackend : public Backend {
   void input_gradient(const StepArguments& a) override {
     const auto& operation = known(*a.step);
     const auto asked = [](void* gradient) { return gradient != nullptr; };
-    const bool any = std::any_of(a.input_gradients.begin(), a.input_gradients.end(), asked);
+    const bool any = std::ranges::any_of(a.input_gradients, asked);
     if (any && operation.input_gradient != nullptr) operation.input_gradient(queue(), GridCall<S>(a));
   }
   void weight_gradient(const StepArguments& a) override {

@@ -30,9 +30,9 @@ struct StepView {
   std::size_t inputs() const { return step.inputs.size(); }
   const Shape& in(std::size_t i = 0) const {
     PP_CHECK(i < inputs());
-    return program.tensors[static_cast<std::size_t>(step.inputs[i])].shape;
+    return program.tensors[at(step.inputs[i])].shape;
   }
-  const Shape& out() const { return program.tensors[static_cast<std::size_t>(step.output)].shape; }
+  const Shape& out() const { return program.tensors[at(step.output)].shape; }
   std::int64_t values() const { return samples * count(out()); }
   std::int64_t rows(const Shape& shape) const { return samples * (count(shape) / width(shape)); }
   template <class Spec>

@@ -1,18 +1,17 @@
 #include "runtime/transports/local.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "core/check.hpp"
+#include "core/folds.hpp"
 #include "runtime/clock.hpp"
 
 namespace pipewright::runtime {
@@ -53,20 +52,19 @@ class World {
         workers_(run.plan->workers()),
         positions_(run.plan->positions()) {
     const std::size_t channels = run.channels.size();
-    slots_.resize(channels * static_cast<std::size_t>(run.plan->copies()));
+    slots_.resize(channels * at(run.plan->copies()));
     for (std::size_t c = 0; c < slots_.size(); ++c) {
       const RunChannel& channel = run.channels[c % channels];
-      slots_[c] = std::vector<Slot>(static_cast<std::size_t>(channel.slots));
+      slots_[c] = std::vector<Slot>(at(channel.slots));
       const int copy = static_cast<int>(c / channels);
       ends_.push_back({run.sender(channel, copy), copy * positions_ + channel.to});
       target_.push_back(run.receiver(channel, copy) / positions_);
     }
     channels_ = static_cast<int>(channels);
     // Of chunks, then of the experts of each device.
-    for (std::size_t v = 0; v < run.chunks.size() * (1 + static_cast<std::size_t>(run.plan->expert_parallel)); ++v)
+    for (std::size_t v = 0; v < run.chunks.size() * (1 + at(run.plan->expert_parallel)); ++v)
       groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
-    link_free_ =
-        std::vector<std::atomic<std::int64_t>>(static_cast<std::size_t>(workers_) * static_cast<std::size_t>(workers_));
+    link_free_ = std::vector<std::atomic<std::int64_t>>(at(workers_) * at(workers_));
   }
 
   // Waits until `done`; `what` says what for. `beside`: in a meeting of threads beside the workers'.
@@ -112,21 +110,16 @@ class World {
   }
 
   // At the receiver's copy.
-  Slot& slot(int copy, const MessageSlot& message) {
-    return slots_[index(copy, message.channel)][static_cast<std::size_t>(message.slot)];
-  }
+  Slot& slot(int copy, const MessageSlot& message) { return slots_[index(copy, message.channel)][at(message.slot)]; }
   int receiver(int copy, int channel) const { return target_[index(copy, channel)]; }
-  std::size_t index(int copy, int channel) const {
-    return static_cast<std::size_t>(copy) * static_cast<std::size_t>(channels_) + static_cast<std::size_t>(channel);
-  }
+  std::size_t index(int copy, int channel) const { return at(copy) * at(channels_) + at(channel); }
   // Who sends, and who receives in that copy.
   const std::pair<WorkerId, WorkerId>& ends(int copy, int channel) const { return ends_[index(copy, channel)]; }
 
   // When a message that is copied now may be read. Besides the sender's thread those that move activations use a link.
   std::int64_t readable(WorkerId from, WorkerId to, std::int64_t bytes) {
     if (throttles_.empty() || from == to) return 0;
-    const std::size_t link =
-        static_cast<std::size_t>(from) * static_cast<std::size_t>(workers_) + static_cast<std::size_t>(to);
+    const std::size_t link = at(from) * at(workers_) + at(to);
     const Throttle& throttle = throttles_[link];
     const std::int64_t taken = throttle.bandwidth.value > 0 ? transfer_time(Bytes{bytes}, throttle.bandwidth).value : 0;
     std::int64_t free = link_free_[link], until = 0;
@@ -136,8 +129,8 @@ class World {
     return until + throttle.latency.value;
   }
 
-  Group& group(int id) { return *groups_[static_cast<std::size_t>(id)]; }
-  Group& gathers(int id) { return *gathers_[static_cast<std::size_t>(id)]; }
+  Group& group(int id) { return *groups_[at(id)]; }
+  Group& gathers(int id) { return *gathers_[at(id)]; }
   int workers() const { return workers_; }
   int positions() const { return positions_; }
 
@@ -175,8 +168,7 @@ class World {
 
 class Endpoint : public Transport {
  public:
-  Endpoint(std::shared_ptr<World> world, WorkerId self)
-      : world_(std::move(world)), self_(self), copy_(self / world_->positions()) {}
+  Endpoint(std::shared_ptr<World> world, WorkerId self) : world_(std::move(world)), self_(self) {}
 
   void bind(std::vector<std::vector<std::byte*>> slots, Movers movers) override {
     movers_ = movers;
@@ -229,7 +221,7 @@ class Endpoint : public Transport {
     PP_CHECK(slot.filled.load(std::memory_order_acquire) == message.number);
     std::int64_t bytes = 0;
     for (const Room& room : rooms) {
-      std::memcpy(room.to, slot.memory + room.offset, static_cast<std::size_t>(room.bytes));
+      std::memcpy(room.to, slot.memory + room.offset, at(room.bytes));
       bytes += room.bytes;
     }
     const auto& [to, keeper] = world_->ends(world_->receiver(copy_, message.channel), message.channel);
@@ -241,9 +233,7 @@ class Endpoint : public Transport {
     // Each member sums one segment over all, then fetches the others' segments.
     // Segments begin at multiples of 16 bytes, which a GPU moves by one instruction.
     const auto count = static_cast<std::int64_t>(members.size());
-    std::vector<std::int64_t> begin;
-    for (std::int64_t r = 0; r < count; ++r)
-      begin.push_back(elements * r / count / 4 * 4);
+    auto begin = mapped<std::int64_t>(counted_to(count), [&](std::int64_t r) { return elements * r / count / 4 * 4; });
     begin.push_back(elements);
     reduce_scatter(id, members, data, begin);
     for (std::size_t r = 0; r < members.size(); ++r)
@@ -293,7 +283,7 @@ class Endpoint : public Transport {
 
   // Tells the other members where this one's data lie; its place among them.
   std::size_t bring(Group& group, std::span<const WorkerId> members, const std::byte* data) {
-    const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), self_) - members.begin());
+    const auto rank = at(std::ranges::find(members, self_) - members.begin());
     const std::lock_guard lock(world_->group_mutex);
     group.data.resize(members.size());
     group.data[rank] = data;
@@ -302,7 +292,7 @@ class Endpoint : public Transport {
 
   std::shared_ptr<World> world_;
   WorkerId self_;
-  int copy_;
+  int copy_ = self_ / world_->positions();
   Movers movers_;
 };
 
@@ -310,13 +300,10 @@ class Endpoint : public Transport {
 
 std::vector<std::unique_ptr<Transport>> local_transport(const RunPlan& run, WaitSettings settings,
                                                         Throttles throttles) {
-  PP_CHECK(throttles.empty() || throttles.size() == static_cast<std::size_t>(run.plan->workers()) *
-                                                        static_cast<std::size_t>(run.plan->workers()));
+  PP_CHECK(throttles.empty() || throttles.size() == at(run.plan->workers()) * at(run.plan->workers()));
   const auto world = std::make_shared<World>(run, settings, std::move(throttles));
-  std::vector<std::unique_ptr<Transport>> endpoints;
-  for (WorkerId worker = 0; worker < run.plan->workers(); ++worker)
-    endpoints.push_back(std::make_unique<Endpoint>(world, worker));
-  return endpoints;
+  return mapped<std::unique_ptr<Transport>>(counted_to(run.plan->workers()),
+                                            [&](WorkerId worker) { return std::make_unique<Endpoint>(world, worker); });
 }
 
 }  // namespace pipewright::runtime

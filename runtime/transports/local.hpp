@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "core/plan/plan.hpp"
 #include "runtime/run_plan.hpp"
 #include "runtime/transport.hpp"
 

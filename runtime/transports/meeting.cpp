@@ -13,6 +13,7 @@
 #include <netinet/in.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "core/plain_words.hpp"
 #include "runtime/transports/proof.hpp"
 #include "runtime/transports/reception.hpp"
@@ -63,13 +64,13 @@ Socket meeting_place(const MeetingPoint& point) {
 
 std::vector<Socket> met_as_first(const Launch& launch, const MeetingPoint& point, double timeout_s, Deadline end) {
   const Socket listener = meeting_place(point);
-  std::vector<Socket> peers(static_cast<std::size_t>(launch.size));
-  std::vector<Address> addresses(static_cast<std::size_t>(launch.size));
+  std::vector<Socket> peers(at(launch.size));
+  std::vector<Address> addresses(at(launch.size));
   take_calls(listener.get(), {.launch = launch, .first = 1, .key = point.secret, .end = end, .timeout_s = timeout_s},
              peers, &addresses);
   const Roster roster{random_digest()};
   for (int r = 1; r < launch.size; ++r) {
-    const int peer = peers[static_cast<std::size_t>(r)].get();
+    const int peer = peers[at(r)].get();
     if (!write_whole(peer, &roster, sizeof roster, end) ||
         !write_whole(peer, addresses.data(), addresses.size() * sizeof(Address), end))
       throw InputError(fmt::format("rank {} went away while the ranks met", r));
@@ -142,13 +143,7 @@ void pause_behind(const Silence& silence) {
 class OtherRank {
  public:
   OtherRank(const Launch& launch, const MeetingPoint& point, double timeout_s, Deadline end)
-      : launch_(launch),
-        point_(point),
-        timeout_s_(timeout_s),
-        end_(end),
-        places_(resolved(point)),
-        peers_(static_cast<std::size_t>(launch.size)),
-        addresses_(static_cast<std::size_t>(launch.size)) {
+      : launch_(launch), point_(point), timeout_s_(timeout_s), end_(end) {
     check_secret(point, places_.front());
   }
 
@@ -211,12 +206,12 @@ class OtherRank {
   }
 
   void call(int rank, std::string_view key) {
-    const Address address = seen_from_here(addresses_[static_cast<std::size_t>(rank)], other_end(peers_[0].get()));
+    const Address address = seen_from_here(addresses_[at(rank)], other_end(peers_[0].get()));
     check_secret(point_, address);
     const auto no_port = [](const Socket&) { return 0; };
     for (Silence silence;;) {
       Socket peer = reached(address, {launch_, rank, key}, no_port, end_, silence);
-      if (peer) return void(peers_[static_cast<std::size_t>(rank)] = std::move(peer));
+      if (peer) return void(peers_[at(rank)] = std::move(peer));
       if (silence.unreachable || seconds_to(end_) <= 0)
         throw InputError(fmt::format(
             "rank {} cannot reach rank {} at {}: {}; the machines of all ranks must reach one another, at any port",
@@ -229,9 +224,9 @@ class OtherRank {
   const MeetingPoint& point_;
   double timeout_s_;
   Deadline end_;
-  std::vector<Address> places_;  // of rank 0
-  std::vector<Socket> peers_;
-  std::vector<Address> addresses_;  // where they listen, by rank
+  std::vector<Address> places_ = resolved(point_);  // of rank 0
+  std::vector<Socket> peers_ = std::vector<Socket>(at(launch_.size));
+  std::vector<Address> addresses_ = std::vector<Address>(at(launch_.size));  // where they listen, by rank
   Socket listener_;
 };
 
@@ -241,8 +236,7 @@ std::vector<Address> places_to_listen(const MeetingPoint& point, const std::vect
   if (point.secret.empty() || means_loopback(point.host) || !is_loopback(named.front())) return named;
   std::vector<Address> places;
   for (const Address& address : named)
-    if (std::none_of(places.begin(), places.end(),
-                     [&](const Address& one) { return one.at.ss_family == address.at.ss_family; }))
+    if (std::ranges::none_of(places, [&](const Address& one) { return one.at.ss_family == address.at.ss_family; }))
       places.push_back(everywhere(address));
   return places;
 }

@@ -17,7 +17,6 @@
 // Tests: tests/runtime/meeting_test.cpp, tests/runtime/strangers_test.cpp
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "runtime/launch.hpp"

@@ -29,10 +29,8 @@ class NcclEndpoint final : public Transport {
                std::shared_ptr<const NcclLibrary> library, const std::vector<NcclId>& ids, NcclQueueMaker queue,
                double timeout_s)
       : words_(std::move(words)),
-        watch_(dynamic_cast<RunWatch*>(words_.get())),
         run_(run),
         self_(self),
-        copy_(self / run.plan->positions()),
         library_(std::move(library)),
         ids_(ids),
         queue_of_(std::move(queue)),
@@ -172,7 +170,7 @@ class NcclEndpoint final : public Transport {
     std::map<Mover*, std::shared_ptr<NcclQueue>> queues;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::vector<WorkerId>& members = groups[g].members;
-      const auto found = std::find(members.begin(), members.end(), self_);
+      const auto found = std::ranges::find(members, self_);
       if (found == members.end()) continue;
       const auto rank = static_cast<int>(found - members.begin());
       const bool receives = groups[g].pair && rank == 1;
@@ -324,10 +322,10 @@ class NcclEndpoint final : public Transport {
   }
 
   std::unique_ptr<Transport> words_;
-  RunWatch* watch_;
+  RunWatch* watch_ = dynamic_cast<RunWatch*>(words_.get());
   const RunPlan& run_;
   WorkerId self_;
-  int copy_;
+  int copy_ = self_ / run_.plan->positions();
   std::shared_ptr<const NcclLibrary> library_;
   std::vector<NcclId> ids_;
   NcclQueueMaker queue_of_;

@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include "core/check.hpp"
+#include "core/ids.hpp"
 #include "runtime/transports/proof.hpp"
 
 namespace pipewright::runtime {
@@ -85,7 +86,7 @@ class Reception {
       if (r != awaited_.launch.rank && !of(r)) ranks.push_back(r);
     return ranks;
   }
-  Socket& of(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  Socket& of(int rank) const { return peers_[at(rank)]; }
 
   InputError late() const {
     const Launch& launch = awaited_.launch;
@@ -135,7 +136,7 @@ class Reception {
     }
   }
   bool make_room() {
-    const auto oldest = std::find_if(callers_.begin(), callers_.end(), [](const Caller& one) { return !one.proven; });
+    const auto oldest = std::ranges::find_if(callers_, [](const Caller& one) { return !one.proven; });
     if (oldest == callers_.end()) return false;
     callers_.erase(oldest);
     return true;
@@ -149,7 +150,7 @@ class Reception {
     caller.gone = got <= 0;
     if (caller.gone) return;
     if (caller.proven) return welcome(caller);
-    caller.have += static_cast<std::size_t>(got);
+    caller.have += at(got);
     if (caller.have == sizeof caller.claim) judge(caller);
   }
 
@@ -190,8 +191,7 @@ class Reception {
     const int rank = caller.claim.caller;
     if (is_taken(rank)) throw InputError(twice(rank));
     without_delay(caller.socket.get());
-    if (addresses_ != nullptr)
-      (*addresses_)[static_cast<std::size_t>(rank)] = with_port(caller.from, caller.claim.port);
+    if (addresses_ != nullptr) (*addresses_)[at(rank)] = with_port(caller.from, caller.claim.port);
     of(rank) = std::move(caller.socket);
     caller.gone = true;  // from here: it is a peer now
   }

@@ -11,7 +11,6 @@
 // Tests: tests/runtime/strangers_test.cpp
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -55,9 +55,8 @@ std::vector<Address> resolved(const MeetingPoint& point) {
   }
   ::freeaddrinfo(list);
   // Both sides take IPv4 first, so that a host with both finds itself.
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Address& a, const Address& b) { return a.at.ss_family < b.at.ss_family; });
-  if (!std::all_of(all.begin(), all.end(), is_loopback)) std::erase_if(all, is_loopback);
+  std::ranges::stable_sort(all, [](const Address& a, const Address& b) { return a.at.ss_family < b.at.ss_family; });
+  if (!std::ranges::all_of(all, is_loopback)) std::erase_if(all, is_loopback);
   return all;
 }
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/folds.hpp"
+
 namespace pipewright::runtime {
 namespace {
 
@@ -51,9 +53,7 @@ class Staged final : public Transport {
 
   Sent send(const MessageSlot& message, std::span<const Piece> pieces) override {
     if (takes_ == Takes::WithMover) return within_->send(message, pieces);
-    std::int64_t end = 0;
-    for (const Piece& piece : pieces)
-      end = std::max(end, piece.offset + piece.bytes);
+    auto end = most_over<std::int64_t>(pieces, [](const Piece& piece) { return piece.offset + piece.bytes; });
     std::byte* const base = grown(out_, {end}, *movers_.worker);
     std::vector<Piece> here;
     for (const Piece& piece : pieces) {
@@ -72,11 +72,11 @@ class Staged final : public Transport {
   void fetch(const MessageSlot& message) override {
     Slot& slot = slots_.at({message.channel, message.slot});
     if (std::exchange(slot.fetched, message.number) == message.number) return;
-    const RunChannel& channel = run_.channels[static_cast<std::size_t>(message.channel)];
+    const RunChannel& channel = run_.channels[at(message.channel)];
     if (channel.between_copies())
       return movers_.worker->upload(slot.memory, slot.stage, {channel.bytes[0]});  // of any length
     const auto in_step = static_cast<std::int64_t>(channel.micro_batches.size());
-    const MicroBatchId m = channel.micro_batches[static_cast<std::size_t>((message.number - 1) % in_step)];
+    const MicroBatchId m = channel.micro_batches[at((message.number - 1) % in_step)];
     movers_.worker->upload(slot.memory, slot.stage, {channel.bytes[run_.size_of(m)]});
   }
 

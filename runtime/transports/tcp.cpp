@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -34,7 +33,7 @@ class TcpWire : public Wire {
   int size() const override { return launch_.size; }
 
   void send(int to, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) override {
-    Peer& peer = peers_[static_cast<std::size_t>(to)];
+    Peer& peer = peers_[at(to)];
     const std::lock_guard lock(peer.sending);
     if (peer.broken) return;
     std::vector<iovec> list = {{const_cast<FrameHeader*>(&header), sizeof header}};
@@ -66,7 +65,7 @@ class TcpWire : public Wire {
         put -= static_cast<ssize_t>(list[first++].iov_len);
       if (put > 0) {
         list[first].iov_base = static_cast<char*>(list[first].iov_base) + put;
-        list[first].iov_len -= static_cast<std::size_t>(put);
+        list[first].iov_len -= at(put);
       }
     }
   }
@@ -102,7 +101,7 @@ class TcpWire : public Wire {
 
   // Everything that is there, or until the socket has no more.
   void read_from(int rank, FrameReader& reader) {
-    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    Peer& peer = peers_[at(rank)];
     try {
       for (;;) {
         const bool in_header = peer.of_header < sizeof peer.header;
@@ -116,7 +115,7 @@ class TcpWire : public Wire {
         if (got < 0 || (got == 0 && !into.empty()))
           throw std::runtime_error(got == 0 ? "its process has ended" : system_words(errno));
         if (in_header) {
-          peer.of_header += static_cast<std::size_t>(got);
+          peer.of_header += at(got);
           if (peer.of_header < sizeof peer.header) continue;
           if (peer.header.from != rank) throw std::runtime_error("it sent what is not a message of ours");
           reader.begin(peer.header);

@@ -72,7 +72,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
   for (const LinkWeight& use : links)
     flow.uses.push_back({use.link, 0, use.weight});
   // Sums of doubles depend on their order: with the links in one order, the order of a route never shows in a result.
-  std::sort(flow.uses.begin(), flow.uses.end(), [](const Use& a, const Use& b) { return a.link < b.link; });
+  std::ranges::sort(flow.uses, [](const Use& a, const Use& b) { return a.link < b.link; });
   for (std::uint32_t i = 0; i < flow.uses.size(); ++i) {
     Use& use = flow.uses[i];
     Link& link = links_[use.link];
@@ -126,8 +126,8 @@ std::span<const SharedLinks::Done> SharedLinks::take_finished(Time now) {
   if (next_end_ != now) return {};
   for (const FlowId id : ending_)
     done_.push_back({id, flows_[id].owner, flows_[id].begin});
-  std::sort(done_.begin(), done_.end(),
-            [this](const Done& a, const Done& b) { return flows_[a.flow].order < flows_[b.flow].order; });
+  std::ranges::sort(done_,
+                    [this](const Done& a, const Done& b) { return flows_[a.flow].order < flows_[b.flow].order; });
   for (const Done& done : done_) {
     detach(flows_[done.flow]);
     end_[done.flow] = kNever;
@@ -302,9 +302,8 @@ void SharedLinks::settle_fifo(Time now) {
   std::size_t kept = 0;
   for (const FlowId id : queue_) {
     Flow& flow = flows_[id];
-    const bool free = std::none_of(flow.uses.begin(), flow.uses.end(), [this](const Use& use) {
-      return marks_[use.link].busy || marks_[use.link].asked == stamp_;
-    });
+    const bool free = std::ranges::none_of(
+        flow.uses, [this](const Use& use) { return marks_[use.link].busy || marks_[use.link].asked == stamp_; });
     for (const Use& use : flow.uses) {
       if (free) marks_[use.link].busy = true;
       marks_[use.link].asked = stamp_;

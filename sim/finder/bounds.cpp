@@ -26,7 +26,7 @@ struct Passes {
 // The longest that passes which hold `cap` together can take; the last of them may be taken in part.
 std::int64_t longest(std::vector<Passes> passes, std::int64_t cap) {
   std::erase_if(passes, [](const Passes& each) { return each.time == 0; });
-  std::stable_sort(passes.begin(), passes.end(), [](const Passes& a, const Passes& b) {
+  std::ranges::stable_sort(passes, [](const Passes& a, const Passes& b) {
     return static_cast<WideProduct>(a.time) * b.held > static_cast<WideProduct>(b.time) * a.held;
   });
   std::int64_t sum = 0;
@@ -237,10 +237,6 @@ bool first_inputs_fit(const OrderProblem& problem, const std::vector<StageBound>
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 // Either direction alone is a problem of its own: the passes of the other one only take time and room. A stage has the
 // work of both, and its memory the passes of both.
 OrderBound bound_both_ways(const OrderProblem& problem) {
@@ -275,7 +271,7 @@ std::int64_t saved_by_cells(const OrderProblem& problem, StageId stage) {
                                  problem.pair[forward * at(v) + at(b)];
       by_forward[at(f)] = std::max(by_forward[at(f)], saved), by_backward[at(b)] = std::max(by_backward[at(b)], saved);
     }
-  const std::int64_t first = problem.two_ways ? *std::min_element(by_forward.begin(), by_forward.end())
+  const std::int64_t first = problem.two_ways ? *std::ranges::min_element(by_forward)
                                               : std::accumulate(by_forward.begin(), by_forward.end(), std::int64_t{0});
   const auto all = [&](const std::vector<std::int64_t>& saved) {
     return problem.micro_batches * std::accumulate(saved.begin(), saved.end(), std::int64_t{0});

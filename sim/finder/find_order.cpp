@@ -117,7 +117,7 @@ class OrderFinder {
       }
       if (ops.empty()) continue;
       const auto whole = [](const Op& op) { return op.kind == Kind::BW; };
-      const bool some_whole = std::any_of(ops.front().begin(), ops.front().end(), whole);
+      const bool some_whole = std::ranges::any_of(ops.front(), whole);
       std::string name = std::string(rule.name) + (some_whole ? ", split" : "");
       if (auto codes = codes_of(problem_, ops, shape.seating())) price_and_take(std::move(name), std::move(*codes));
     }

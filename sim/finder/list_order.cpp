@@ -156,11 +156,11 @@ void ListScheduler::end_input(VirtualStageId chunk, std::int64_t end) {
 bool ListScheduler::run(const ListRule& rule, std::int64_t limit, PricedOrder& order) {
   const OrderProblem& problem = pricer_.problem();
   const int v = problem.virtual_stages;
-  std::fill(forward_at_.begin(), forward_at_.end(), kUnknown);
+  std::ranges::fill(forward_at_, kUnknown);
   for (VirtualStageId chunk = 0; chunk < problem.chunks(); ++chunk)
     if (problem.first(chunk))
       std::fill_n(forward_at_.begin() + chunk * problem.micro_batches, problem.micro_batches, 0);
-  std::fill(input_at_.begin(), input_at_.end(), kUnknown);
+  std::ranges::fill(input_at_, kUnknown);
   for (auto* const counts : {&forwards_, &inputs_, &weights_})
     std::fill(counts->begin(), counts->end(), 0);
   order.codes.resize(stages_.size());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/folds.hpp"
+
 namespace pipewright::sim {
 
 std::int64_t OrderProblem::work(StageId stage) const {
@@ -59,19 +61,16 @@ OrderProblem OrderProblem::direction(bool upward) const {
     part(*each, stages);
   if (!again.empty()) part(one.again, stages);
   part(one.down, stages - 1), part(one.up, stages - 1);
-  if (upward) std::reverse(one.cap.begin(), one.cap.end());
+  if (upward) std::ranges::reverse(one.cap);
   return one;
 }
 
 std::int64_t PricedOrder::span() const {
-  std::int64_t longest = 0;
-  for (std::size_t k = 0; k < end.size(); ++k)
-    longest = std::max(longest, end[k] - begin[k]);
-  return longest;
+  return most_over<std::int64_t>(counted_to(end.size()), [&](std::size_t k) { return end[k] - begin[k]; });
 }
 
 std::int64_t PricedOrder::step() const {
-  return end.empty() ? 0 : *std::max_element(end.begin(), end.end());
+  return end.empty() ? 0 : *std::ranges::max_element(end);
 }
 
 OrderPricer::OrderPricer(const OrderProblem& problem) : problem_(problem) {
@@ -90,13 +89,13 @@ OrderPricer::OrderPricer(const OrderProblem& problem) : problem_(problem) {
 // Nothing has run: what the first chunks wait for is there, and each stage is asked.
 void OrderPricer::set_out(PricedOrder& order) {
   const std::int64_t M = problem_.micro_batches, chunks = problem_.chunks();
-  std::fill(forward_at_.begin(), forward_at_.end(), -1);
+  std::ranges::fill(forward_at_, -1);
   for (VirtualStageId chunk = 0; chunk < chunks; ++chunk)
     if (problem_.first(chunk)) std::fill_n(forward_at_.begin() + chunk * M, M, 0);
-  std::fill(input_at_.begin(), input_at_.end(), -1);
-  std::fill(position_.begin(), position_.end(), 0);
-  std::fill(count_.begin(), count_.end(), 0);
-  std::fill(waits_for_.begin(), waits_for_.end(), -1);
+  std::ranges::fill(input_at_, -1);
+  std::ranges::fill(position_, 0);
+  std::ranges::fill(count_, 0);
+  std::ranges::fill(waits_for_, -1);
   order.begin.assign(at(problem_.stages), -1), order.end.assign(at(problem_.stages), 0);
   ready_.clear();
   for (StageId k = problem_.stages - 1; k >= 0; --k)
@@ -229,9 +228,8 @@ OrderPricer::Place OrderPricer::sender(const PricedOrder& order, Place of, std::
     const int row = !cell ? codes[at(of.index)] % v : kind == 0 ? cell->forward : cell->backward;
     const VirtualStageId chunk = chunk_at(of.stage, row), from = chunk + (kind == 0 ? -1 : 1);
     if (kind == 0 ? problem_.first(chunk) : problem_.last(chunk)) continue;
-    std::int64_t turn = 0;
-    for (int i = 0; i < of.index; ++i)
-      turn += runs(codes[at(i)], kind, row) ? 1 : 0;
+    auto turn =
+        sum_over<std::int64_t>(counted_to(of.index), [&](int i) { return runs(codes[at(i)], kind, row) ? 1 : 0; });
     if ((kind == 0 ? forward_at_ : input_at_)[at(chunk * M + turn)] != begin) continue;
     const PassCodes& theirs = order.codes[at(stage_of(from))];
     for (int i = 0; i < static_cast<int>(theirs.size()); ++i)

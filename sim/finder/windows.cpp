@@ -139,9 +139,9 @@ bool PassWindows::edge_finding() {
   const std::size_t n = begins_.size();
   by_begin_.resize(n), found_ = begins_, latest_of_.resize(n);
   std::iota(by_begin_.begin(), by_begin_.end(), 0);
-  std::sort(by_begin_.begin(), by_begin_.end(), [&](auto x, auto y) { return begins_[x] < begins_[y]; });
+  std::ranges::sort(by_begin_, [&](auto x, auto y) { return begins_[x] < begins_[y]; });
   by_end_ = by_begin_;
-  std::sort(by_end_.begin(), by_end_.end(), [&](auto x, auto y) { return ends_[x] < ends_[y]; });
+  std::ranges::sort(by_end_, [&](auto x, auto y) { return ends_[x] < ends_[y]; });
   for (std::size_t i = 0; i < n; ++i) {
     const std::int64_t end = ends_[by_end_[i]];
     if (i + 1 < n && ends_[by_end_[i + 1]] == end) continue;
@@ -217,7 +217,7 @@ bool PassWindows::try_order(std::size_t x, std::size_t y, bool& changed) {
   const Windows kept = now_;
   const bool possible = follow(x, y) && narrow();
   now_ = kept;
-  std::fill(changed_.begin(), changed_.end(), 0);
+  std::ranges::fill(changed_, 0);
   if (possible) return true;
   if (!follow(y, x) || !narrow()) return false;
   changed = changed || now_.earliest != kept.earliest || now_.latest != kept.latest;
@@ -259,7 +259,7 @@ bool PassWindows::refutes(std::int64_t target, bool both_orders, std::int64_t& e
     const std::int64_t begin = begins_vary_ ? target : begin_[at(k)];  // at the latest: some stage begins at 0
     std::fill_n(now_.latest.begin() + first, n, target + (problem_.measure == OrderMeasure::Span ? begin : 0));
   }
-  std::fill(changed_.begin(), changed_.end(), static_cast<char>(kPairs | kEdges));
+  std::ranges::fill(changed_, static_cast<char>(kPairs | kEdges));
   const bool fits = narrow() && (!both_orders || try_both_orders());
   effort = effort_;
   return !fits;

@@ -12,7 +12,6 @@
 // memory of both sides included.
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"

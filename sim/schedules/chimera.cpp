@@ -68,7 +68,7 @@ std::vector<ChimeraSlot> chimera_slots(const ScheduleShape& shape, StageId k, in
     all.push_back({first + stage, stage, m, false});
     all.push_back({first + std::int64_t{2 + which} * K - 1 - stage, stage, m, true});
   }
-  std::sort(all.begin(), all.end(), [](const ChimeraSlot& a, const ChimeraSlot& b) {
+  std::ranges::sort(all, [](const ChimeraSlot& a, const ChimeraSlot& b) {
     return std::tie(a.at, a.micro_batch) < std::tie(b.at, b.micro_batch);
   });
   return all;

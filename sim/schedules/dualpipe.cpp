@@ -44,10 +44,8 @@ class DualPipeWriter {
   }
 
  private:
-  VirtualStageId chunk(int p) const { return phases_[static_cast<std::size_t>(p)].chunk; }
-  MicroBatchId next(std::array<int, 2>& counts, int p) {
-    return phases_[static_cast<std::size_t>(p)].first + counts[static_cast<std::size_t>(p)]++;
-  }
+  VirtualStageId chunk(int p) const { return phases_[at(p)].chunk; }
+  MicroBatchId next(std::array<int, 2>& counts, int p) { return phases_[at(p)].first + counts[at(p)]++; }
 
   Lane& lane_;
   std::array<DualPhase, 2> phases_;
@@ -69,7 +67,7 @@ Schedule dualpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipe", shape, true);
   const int K = shape.stages, half = K / 2, count = shape.micro_batches / 2;
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    Lane& lane = schedule.positions[at(k)];
     const int outside = std::min<int>(k, K - 1 - k);  // how far from the nearer end
     const MicroBatchId near = k < half ? 0 : count;
     append_dualpipe(lane, {{{outside, near}, {K - 1 - outside, count - near}}}, count, outside, half);

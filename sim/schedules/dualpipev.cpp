@@ -3,7 +3,6 @@
 //
 // [PyTorchPP26] ScheduleDualPipeV, by the authors' dualpipev.py; cells of a forward and a backward are made to overlap and
 // priced one after the other.                                                 tests/papers/published_orders_test.cpp
-#include <algorithm>
 
 #include "sim/schedules/dualpipe.hpp"
 #include "sim/schedules/rules.hpp"
@@ -22,7 +21,7 @@ std::string dualpipev_refusal(const ScheduleShape& shape) {
 Schedule dualpipev_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipev", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    Lane& lane = schedule.positions[at(k)];
     const Seating seating = shape.seating();
     append_dualpipe(lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
                     shape.stages);

@@ -52,7 +52,7 @@ void append_flush(const ScheduleShape& shape, Lane& lane, StageId stage) {
   // A replica without a micro-batch (M < r) takes part in the flush all the same.
   for (int chunk = 0; chunk < seating.held(); ++chunk)
     if (!met[static_cast<std::size_t>(chunk)]) ready.push_back(seating.chunk_of(stage, chunk));
-  std::reverse(ready.begin(), ready.end());
+  std::ranges::reverse(ready);
   if (both_ways(shape.chunk_order)) std::sort(ready.rbegin(), ready.rend());
 
   if (shape.reduce_each) append_reductions_of_each(shape, lane);
@@ -98,7 +98,7 @@ void add_gathers(Lane& lane, const Resharding& when) {
     return std::find_if(from, lane.compute.end(), [](const Op& op) { return rule(op.kind).weights; });
   };
   for (auto op = first_reader(lane.compute.begin()); op != lane.compute.end();) {
-    const auto here = std::find(held.begin(), held.end(), op->virtual_stage);
+    const auto here = std::ranges::find(held, VirtualStageId{op->virtual_stage});
     if (here == held.end()) {
       const std::uint32_t from = std::erase(few, VirtualStageId{op->virtual_stage}) > 0 ? kFromFew : 0;
       lane.communication[kGathers].push_back({Kind::AllGather, op->virtual_stage, op->micro_batch,
@@ -150,7 +150,7 @@ void share_memory(Lane& lane, StageId k, int limit) {
     if (read_next(i) && away[lane.compute[i + 1].micro_batch] != 0) {
       const std::uint32_t back = lane.compute[i + 1].micro_batch;
       lane.communication[kIn].push_back({Kind::Reload, static_cast<std::uint16_t>(k), back, 0});
-      here.insert(std::lower_bound(here.begin(), here.end(), back), back);
+      here.insert(std::ranges::lower_bound(here, back), back);
     }
     if (std::ssize(here) + (forward ? 1 : 0) > limit) {
       const std::uint32_t newest = here.back();
@@ -249,7 +249,7 @@ void add_recomputation(Schedule& schedule) {
     return rule(op.kind).backward && shape.recomputes(shape.stage_of(op.virtual_stage)) && !keeps_all;
   };
   for (Lane& lane : schedule.positions) {
-    const auto more = std::count_if(lane.compute.begin(), lane.compute.end(), rebuilt);
+    const auto more = std::ranges::count_if(lane.compute, rebuilt);
     if (more == 0) continue;
     std::vector<Op>& ops = lane.compute;
     std::size_t from = ops.size(), to = from + static_cast<std::size_t>(more);

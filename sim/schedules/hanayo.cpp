@@ -8,7 +8,6 @@
 // two slots, a stage that is free runs the backward of the oldest micro-batch that has one ready, else the oldest forward,
 // and K micro-batches are in flight at most, or plan.most_in_flight: with 2 K those behind the first K hardly wait.
 // No outside oracle: checked by closed form and brute force in tests/sim/schedule_brute_force_test.cpp.
-#include <algorithm>
 #include <optional>
 
 #include "sim/schedules/lists.hpp"
@@ -29,11 +28,7 @@ constexpr int kForwardSlots = 1, kBackwardSlots = 2;
 class Waves {
  public:
   explicit Waves(const ScheduleShape& shape)
-      : shape_(shape),
-        seating_(shape.seating()),
-        forward_(at(shape.chunks())),
-        backward_(at(shape.chunks())),
-        busy_until_(at(shape.stages)) {}
+      : shape_(shape), forward_(at(shape.chunks())), backward_(at(shape.chunks())) {}
 
   Schedule schedule() {
     Schedule schedule = empty_schedule("hanayo", shape_, true);
@@ -82,9 +77,9 @@ class Waves {
   }
 
   const ScheduleShape& shape_;
-  const Seating seating_;
+  const Seating seating_ = shape_.seating();
   std::vector<std::vector<std::int64_t>> forward_, backward_;  // [chunk][micro-batch]: slot behind the pass
-  std::vector<std::int64_t> busy_until_;                       // [stage]
+  std::vector<std::int64_t> busy_until_ = std::vector<std::int64_t>(at(shape_.stages));  // [stage]
 };
 
 Schedule hanayo_schedule(const ScheduleShape& shape) {

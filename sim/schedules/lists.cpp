@@ -37,8 +37,7 @@ Schedule empty_schedule(std::string_view name, const ScheduleShape& shape, bool 
     // F and BW of every micro-batch, R where the stage recomputes, an update behind each where there is no flush.
     const int ops = 2 + (shape.recomputes(seat.stage) ? 1 : 0) + (flush ? 0 : 1);
     Lane& lane = schedule.positions.emplace_back();
-    lane.compute.reserve((static_cast<std::size_t>(seat.count) * static_cast<std::size_t>(ops) + 2) *
-                         static_cast<std::size_t>(seat.seating.held()));
+    lane.compute.reserve((at(seat.count) * at(ops) + 2) * at(seat.seating.held()));
   }
   return schedule;
 }
@@ -115,8 +114,7 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
   if (!fits(shape.replicas, shape.stages) || !fits(shape.recompute, shape.stages) || !fits(shape.buckets, chunks))
     return "replicas and recompute have one entry per stage, buckets one per virtual stage";
   const auto below_one = [](int count) { return count < 1; };
-  if (std::any_of(shape.replicas.begin(), shape.replicas.end(), below_one) ||
-      std::any_of(shape.buckets.begin(), shape.buckets.end(), below_one))
+  if (std::ranges::any_of(shape.replicas, below_one) || std::ranges::any_of(shape.buckets, below_one))
     return "replicas and buckets are counted from 1";
   if (both_ways(shape.chunk_order) && (shape.stages % 2 != 0 || shape.virtual_stages != 1))
     return "both ways each rank has one stage for each direction, so their number is even; use " +
@@ -136,11 +134,11 @@ std::string shape_refusal(const ScheduleShape& shape, ChunkOrder order) {
 }
 
 bool has_replicas(const ScheduleShape& shape) {
-  return std::any_of(shape.replicas.begin(), shape.replicas.end(), [](int r) { return r > 1; });
+  return std::ranges::any_of(shape.replicas, [](int r) { return r > 1; });
 }
 
 bool has_recompute(const ScheduleShape& shape) {
-  return std::find(shape.recompute.begin(), shape.recompute.end(), true) != shape.recompute.end();
+  return std::ranges::find(shape.recompute, true) != shape.recompute.end();
 }
 
 }  // namespace pipewright::sim

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/plan/given_schedule.hpp"

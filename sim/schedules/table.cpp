@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/folds.hpp"
 #include "sim/schedules/expand.hpp"
 #include "sim/schedules/lists.hpp"
 #include "sim/schedules/rules.hpp"
@@ -63,7 +64,7 @@ const ScheduleRule* find_schedule(std::string_view name) {
   static const ScheduleRule given = given_order();
   if (name == given.name) return &given;
   const auto all = schedules();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const ScheduleRule& rule) { return rule.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -91,10 +92,7 @@ std::optional<Formula> textbook_bubble(const ScheduleRule& rule, const ScheduleS
 }
 
 std::vector<std::string_view> schedule_names() {
-  std::vector<std::string_view> names;
-  for (const ScheduleRule& rule : schedules())
-    names.push_back(rule.name);
-  return names;
+  return mapped<std::string_view>(schedules(), &ScheduleRule::name);
 }
 
 std::vector<std::string> schedule_names(const std::function<bool(const ScheduleRule&)>& has) {
@@ -106,7 +104,7 @@ std::vector<std::string> schedule_names(const std::function<bool(const ScheduleR
 
 std::vector<std::string> searched_schedules(int ScheduleRule::*place) {
   std::vector<std::string> names = schedule_names([&](const ScheduleRule& rule) { return rule.*place > 0; });
-  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+  std::ranges::sort(names, [&](const std::string& a, const std::string& b) {
     return find_schedule(a)->*place < find_schedule(b)->*place;
   });
   return names;

@@ -20,7 +20,7 @@ namespace {
 // front.
 Schedule v_1f1b_schedule(const ScheduleShape& shape) {
   const int K = shape.stages;
-  std::vector<BlockSlots> block(static_cast<std::size_t>(K));
+  std::vector<BlockSlots> block(at(K));
   int slot = 7;
   for (BlockSlots& stage : block)
     stage[0] = slot++;

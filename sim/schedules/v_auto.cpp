@@ -14,6 +14,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/folds.hpp"
 #include "sim/finder/bounds.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
@@ -58,10 +59,7 @@ std::int64_t v_longest_span(const VInputs& inputs, const VRows& rows, int micro_
       ends[at(k)] = begin + (*lengths[at(slot)])[at(v_chunk(k, slot, stages))];
       met.add(k, slot, ends[at(k)]);
     }
-  std::int64_t longest = 0;
-  for (std::size_t k = 0; k < rows.size(); ++k)
-    longest = std::max(longest, ends[k] - begins[k]);
-  return longest;
+  return most_over<std::int64_t>(counted_to(rows.size()), [&](std::size_t k) { return ends[k] - begins[k]; });
 }
 
 std::vector<std::vector<Op>> v_orders(const VRows& rows, int more) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/folds.hpp"
 #include "sim/schedules/lists.hpp"
 
 namespace pipewright::sim {
@@ -62,9 +63,7 @@ SlotRows repeated_block(const std::vector<BlockSlots>& block, int micro_batches,
 // Calls visit(stage, slot) for every op, slot by slot.
 template <class Visit>
 void visit_by_slot(const SlotRows& rows, Visit&& visit) {
-  std::size_t length = 0;
-  for (const SlotRow& row : rows)
-    length = std::max(length, row.size());
+  auto length = most_over<std::size_t>(rows, [](const SlotRow& row) { return row.size(); });
   for (std::size_t slot = 0; slot < length; ++slot)
     for (std::size_t k = 0; k < rows.size(); ++k)
       if (slot < rows[k].size() && rows[k][slot].pass != Free) visit(static_cast<int>(k), static_cast<int>(slot));
@@ -143,8 +142,7 @@ void fill_weights(SlotRows& rows, bool chunk_by_chunk) {
 // now.                                                                                        [ControllableMemory24]
 class BlockReordering {
  public:
-  explicit BlockReordering(SlotRows& rows, bool weights)
-      : rows_(rows), weights_(weights), places_(static_cast<int>(rows.size())) {
+  explicit BlockReordering(SlotRows& rows, bool weights) : rows_(rows), weights_(weights) {
     for (const SlotRow& row : rows) {
       State state;
       std::vector<State>& states = states_.emplace_back();
@@ -176,7 +174,7 @@ class BlockReordering {
     places_.add(k, op, slot);
     if (!is_block_backward(op.pass)) return;
     std::vector<int>& done = backwards_[at(k)];
-    done.insert(std::upper_bound(done.begin(), done.end(), slot), slot);
+    done.insert(std::ranges::upper_bound(done, slot), slot);
   }
 
  private:
@@ -239,7 +237,7 @@ class BlockReordering {
 
   SlotRows& rows_;
   const bool weights_;  // the rows hold Ws
-  BlockPlaces places_;
+  BlockPlaces places_{static_cast<int>(rows_.size())};
   std::vector<std::vector<State>> states_;   // after each slot
   std::vector<std::vector<int>> backwards_;  // slots of those met so far, in order: the n-th W follows the n-th of them
   int most_ = 0;
@@ -249,9 +247,7 @@ class BlockReordering {
 // first backward of stage 0's chunk there, and ends with the last forward of it.
 void reorder_rows(SlotRows& rows, bool weights) {
   enum { WarmUp, Steady, Tail } phase = WarmUp;
-  int forwards = 0;
-  for (const SlotOp op : rows[0])
-    forwards += op.pass == ForwardThere;
+  auto forwards = sum_over<int>(rows[0], [](const SlotOp op) { return op.pass == ForwardThere; });
   BlockReordering reordering(rows, weights);
   visit_by_slot(rows, [&](StageId k, int slot) {
     const SlotOp op = rows[at(k)][at(slot)];

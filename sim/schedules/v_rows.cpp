@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/folds.hpp"
+
 namespace pipewright::sim {
 namespace {
 
@@ -22,10 +24,7 @@ int v_peak(const VRow& row) {
   return peak;
 }
 int v_peak(const VRows& rows) {
-  int peak = 0;
-  for (const VRow& row : rows)
-    peak = std::max(peak, v_peak(row));
-  return peak;
+  return most_over<int>(rows, [&](const VRow& row) { return v_peak(row); });
 }
 
 // The Ws take the first residues that are free from their B on.
@@ -60,9 +59,8 @@ VBlock v_first_slots(const VBlock& block) {
 }
 
 VRows v_repeated(const VBlock& slots, int micro_batches) {
-  int length = 0;
-  for (const VBlockRow& row : slots)
-    length = std::max(length, *std::max_element(row.begin(), row.end()) + kVPeriod * (micro_batches - 1) + 1);
+  auto length = most_over<int>(
+      slots, [&](const VBlockRow& row) { return *std::ranges::max_element(row) + kVPeriod * (micro_batches - 1) + 1; });
   VRows rows(slots.size(), VRow(at(length), VFree));
   for (std::size_t k = 0; k < slots.size(); ++k)
     for (const VSlot slot : kVSlots)
@@ -82,7 +80,7 @@ std::optional<VRows> v_squeezed(const VInputs& inputs, const VRows& rows, int mi
     const std::int64_t input = columns.input(k, slot);
     if (input == VMet::kNone) return false;
     VRow& row = squeezed[at(k)];
-    row.resize(std::max(row.size(), static_cast<std::size_t>(input + 1)), VFree);
+    row.resize(std::max(row.size(), at(input + 1)), VFree);
     columns.add(k, slot, static_cast<std::int64_t>(row.size()));
     row.push_back(slot);
     return true;
@@ -97,9 +95,7 @@ std::optional<VRows> v_squeezed(const VInputs& inputs, const VRows& rows, int mi
         const VSlot slot = rows[at(k)][at(column)];
         if (slot != VFree && goes_there(slot) == there && !put(k, slot)) return std::nullopt;
       }
-  std::size_t longest = 0;
-  for (const VRow& row : squeezed)
-    longest = std::max(longest, row.size());
+  auto longest = most_over<std::size_t>(squeezed, [](const VRow& row) { return row.size(); });
   for (VRow& row : squeezed)
     row.resize(longest, VFree);
   return squeezed;
@@ -138,7 +134,7 @@ bool v_warm_up(VRows& rows) {
       put_first(VForwardThere, more_there);
     for (int i = 0; i <= k; ++i)
       put_first(VForwardThere, more_there), put_first(VForwardBack, more_back);
-    while (std::any_of(left.begin(), left.end(), [](int count) { return count > 0; })) {
+    while (std::ranges::any_of(left, [](int count) { return count > 0; })) {
       for (const VSlot slot : {VInputBack, VWeightsBack}) {
         if (left[at(slot)] > 0) put(slot);
         ++place;
@@ -165,10 +161,8 @@ void v_shorten(VRows& rows, int micro_batches) {
 
 // With few micro-batches there is room for more chunks: the first Ws go to the end, up to that peak.
 void v_delay_weights(VRows& rows, int peak) {
-  std::vector<int> peaks;
-  for (const VRow& row : rows)
-    peaks.push_back(v_peak(row));
-  const int longer = std::max(0, peak - *std::min_element(peaks.begin(), peaks.end()));
+  auto peaks = mapped<int>(rows, [&](const VRow& row) { return v_peak(row); });
+  const int longer = std::max(0, peak - *std::ranges::min_element(peaks));
   for (std::size_t k = 0; k < rows.size(); ++k) {
     VRow late;
     for (VSlot& slot : rows[k])
@@ -260,7 +254,7 @@ void v_reorder(const VInputs& inputs, VRows& rows, int micro_batches) {
     std::array<bool, kVPeriod> open{};
     for (const VSlot slot : kVSlots)
       open[at(slot)] = last_places[at(k)][at(slot)] > column;
-    int kinds = static_cast<int>(std::count(open.begin(), open.end(), true));
+    int kinds = static_cast<int>(std::ranges::count(open, true));
     int more = 0, most = 0;  // held, by the ops between
     for (int from = column + 1; from < length && kinds > 0; ++from) {
       const VSlot slot = row[at(from)];

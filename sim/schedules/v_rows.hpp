@@ -47,7 +47,7 @@ class VMet {
   static constexpr std::int64_t kNone = -2;  // not met
   bool has_all(StageId k, VSlot slot) const { return counts_[at(k)][at(slot)] == micro_batches_; }
   bool has_all() const {
-    return std::none_of(values_.begin(), values_.end(), [](std::int64_t value) { return value == kNone; });
+    return std::ranges::none_of(values_, [](std::int64_t value) { return value == kNone; });
   }
   void add(StageId k, VSlot slot, std::int64_t value) { values_[index(k, slot, counts_[at(k)][at(slot)]++)] = value; }
   // Of the input of the next op of that kind, kNone if that has not been met; -1 if it needs none.

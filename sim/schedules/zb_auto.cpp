@@ -16,6 +16,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/folds.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -44,17 +45,11 @@ class ZeroBubbleRun {
   }
 
   std::int64_t longest_span() const {
-    std::int64_t longest = 0;
-    for (const Stage& stage : stages_)
-      longest = std::max(longest, stage.end - stage.begin);
-    return longest;
+    return most_over<std::int64_t>(stages_, [](const Stage& stage) { return stage.end - stage.begin; });
   }
 
   std::vector<std::vector<Op>> orders() && {
-    std::vector<std::vector<Op>> orders;
-    for (Stage& stage : stages_)
-      orders.push_back(std::move(stage.order));
-    return orders;
+    return mapped<std::vector<Op>>(stages_, [&](Stage& stage) { return std::move(stage.order); });
   }
 
  private:

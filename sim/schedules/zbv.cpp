@@ -37,7 +37,7 @@ class ZbvWriter {
   int weights_done(int i) const { return weights_[at(i)]; }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  static std::size_t at(int i) { return core::at(i); }
   bool runs(int m) const { return m < shape_.micro_batches; }
 
   const ScheduleShape& shape_;
@@ -50,7 +50,7 @@ Schedule zbv_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zbv", shape, true);
   const int K = shape.stages, n = std::max(2 * K - 1, shape.micro_batches);
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    Lane& lane = schedule.positions[at(k)];
     ZbvWriter write(shape, lane, k);
     const auto backward = [&](int i) { write.input(i), write.weights(i); };
     for (int i = 0; i < 2 * (K - k) - 1; ++i)

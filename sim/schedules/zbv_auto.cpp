@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/folds.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -44,7 +45,7 @@ class ZbvAutoRun {
              const std::vector<std::int64_t>& known_idle = {})
       : micro_batches_(micro_batches), times_(times), choice_(choice), stages_(times.cap.size()) {
     if (known_idle.empty()) return;
-    const std::int64_t most = *std::max_element(known_idle.begin(), known_idle.end());
+    const std::int64_t most = *std::ranges::max_element(known_idle);
     for (std::size_t k = 0; k < stages_.size(); ++k)
       stages_[k].allowed_idle = most - known_idle[k];
   }
@@ -64,24 +65,13 @@ class ZbvAutoRun {
   }
 
   std::int64_t longest_span() const {
-    std::int64_t longest = 0;
-    for (const Stage& stage : stages_)
-      longest = std::max(longest, stage.end - stage.begin);
-    return longest;
+    return most_over<std::int64_t>(stages_, [](const Stage& stage) { return stage.end - stage.begin; });
   }
 
-  std::vector<std::int64_t> idle() const {
-    std::vector<std::int64_t> idle;
-    for (const Stage& stage : stages_)
-      idle.push_back(stage.idle);
-    return idle;
-  }
+  std::vector<std::int64_t> idle() const { return mapped<std::int64_t>(stages_, &Stage::idle); }
 
   std::vector<std::vector<Op>> orders() && {
-    std::vector<std::vector<Op>> orders;
-    for (Stage& stage : stages_)
-      orders.push_back(std::move(stage.order));
-    return orders;
+    return mapped<std::vector<Op>>(stages_, [&](Stage& stage) { return std::move(stage.order); });
   }
 
  private:

@@ -14,7 +14,7 @@ import report
 
 # Room -> what it may include besides itself. A room is a folder; an entry that ends in .hpp is that one header.
 # The longest matching folder decides, so sim/des has a rule of its own.
-BASICS = ["core/check.hpp", "core/check_handler.hpp", "core/divisors.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
+BASICS = ["core/check.hpp", "core/check_handler.hpp", "core/divisors.hpp", "core/folds.hpp", "core/ending.hpp", "core/ids.hpp", "core/plain_words.hpp", "core/random.hpp",
           "core/rooms.hpp", "core/units.hpp"]
 ROOMS = {
     "core": [],

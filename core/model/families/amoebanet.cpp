@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/folds.hpp"
 #include "core/model/families/model_builder.hpp"
 
 namespace pipewright::core {
@@ -77,14 +78,11 @@ Value cell(LayerBuilder& b, In in, const CellRecipe& recipe, std::int64_t c, boo
   else if (older_shape[0] != c)
     states[1] = conv1x1(b, older, c);
   const auto through = [&](const CellStep& step) {
-    return apply(b, states[static_cast<std::size_t>(step.state)], step.operation, c, reduces && step.state < 2 ? 2 : 1,
-                 max_pools);
+    return apply(b, states[at(step.state)], step.operation, c, reduces && step.state < 2 ? 2 : 1, max_pools);
   };
   for (std::size_t i = 0; i < recipe.steps.size(); i += 2)
     states.push_back(b.add(through(recipe.steps[i]), through(recipe.steps[i + 1])));
-  std::vector<Value> parts;
-  for (const int state : recipe.concat)
-    parts.push_back(states[static_cast<std::size_t>(state)]);
+  auto parts = mapped<Value>(recipe.concat, [&](const int state) { return states[at(state)]; });
   return b.concat(parts);
 }
 

@@ -24,7 +24,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "core/model/families/table.hpp"
 

@@ -142,8 +142,8 @@ constexpr std::array kDecoderParameters = {
 // The window of the blocks that have one, and every how many blocks one has none; {0, 0} where there is no such rule.
 std::pair<std::int64_t, std::int64_t> window_rule(const std::vector<std::int64_t>& windows) {
   if (windows.empty()) return {0, 0};
-  const std::int64_t window = *std::max_element(windows.begin(), windows.end());
-  const auto full = std::find(windows.begin(), windows.end(), 0);
+  const std::int64_t window = *std::ranges::max_element(windows);
+  const auto full = std::ranges::find(windows, 0);
   return {window, full == windows.end() ? 0 : full - windows.begin() + 1};
 }
 
@@ -228,7 +228,7 @@ void decoder_form(Form& form, const Transformer& t) {
   form.number("window", window);
   form.number("full_every", full_every);
   expert_keys(form, t.moe);
-  if (const auto first = std::find(t.sparse.begin(), t.sparse.end(), 1); first != t.sparse.end()) {
+  if (const auto first = std::ranges::find(t.sparse, 1); first != t.sparse.end()) {
     const auto next = std::find(first + 1, t.sparse.end(), 1);
     const std::int64_t step = next == t.sparse.end() ? 1 : next - first;
     form.number("dense_layers", step == 1 ? first - t.sparse.begin() : 0);

@@ -1,6 +1,5 @@
 #include "core/model/families/described.hpp"
 
-#include "core/model/families/table.hpp"
 #include "core/model/families/transformer_families.hpp"
 
 namespace pipewright::core {

@@ -33,7 +33,7 @@ void refuse_unshared(const FamilyValues& values, const char* heads, const char* 
 
 void read_hybrid(const FamilyValues& values, Transformer& t) {
   t.pattern = values.choice("pattern");
-  if (!t.pattern.empty() && t.pattern.size() != static_cast<std::size_t>(t.layers))
+  if (!t.pattern.empty() && t.pattern.size() != at(t.layers))
     values.refuse("pattern", "has " + std::to_string(t.pattern.size()) +
                                  " letters for layers: " + std::to_string(t.layers) + "; write one a layer");
   check_letter(values, t.pattern, 'M',

@@ -53,7 +53,7 @@ bool has_dense(const Transformer& t) {
     return t.pattern.find('-') != std::string::npos ||
            (t.pattern.find('E') != std::string::npos && t.moe.shared_feed_forward > 0);
   if (t.moe.experts == 0 || t.moe.shared_feed_forward > 0) return true;
-  return std::find(t.sparse.begin(), t.sparse.end(), 0) != t.sparse.end();
+  return std::ranges::find(t.sparse, 0) != t.sparse.end();
 }
 
 // The linear layers that the model's blocks have; not those of experts, which stay frozen.
@@ -112,8 +112,7 @@ void read_lora(const FamilyValues& values, bool fused, Transformer& t) {
   }
   LoraTargets chosen;
   for (const std::string& word : words_of_list(given)) {
-    const auto named =
-        std::find_if(kNames.begin(), kNames.end(), [&](const NamedTarget& n) { return n.first == word; });
+    const auto named = std::ranges::find_if(kNames, [&](const NamedTarget& n) { return n.first == word; });
     PP_CHECK(named != kNames.end());
     if (!there.has(named->second))
       values.refuse("lora_targets", "names " + word + ", and no block has it; use some of: " + in_words(there));

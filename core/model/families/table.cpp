@@ -1,11 +1,10 @@
 #include "core/model/families/table.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <utility>
-#include <vector>
 
+#include "core/folds.hpp"
 #include "core/model/families/network_families.hpp"
 #include "core/model/families/transformer_families.hpp"
 
@@ -80,15 +79,15 @@ void read_word(const FamilyParameter& parameter, const Placed<std::string>& give
     if (word == "true") word = "yes";
     if (word == "false") word = "no";
   }
-  if (std::find(known.begin(), known.end(), word) == known.end())
+  if (std::ranges::find(known, word) == known.end())
     return errors.add(given.place, parameter.name, unknown_name(word.substr(0, 64), known));
   values.words.emplace(std::string(parameter.name), word);
 }
 
 // Of the character that begins at that byte of a text in UTF-8, from 1 on.
 std::size_t places_of(std::string_view text, std::size_t byte) {
-  return 1 + static_cast<std::size_t>(std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte),
-                                                    [](char c) { return (c & 0xC0) != 0x80; }));
+  return 1 + at(std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte),
+                              [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 void read_letters(const FamilyParameter& parameter, const Placed<std::string>& given, FamilyValues& values,
@@ -109,7 +108,7 @@ void read_list(const FamilyParameter& parameter, const Placed<std::string>& give
   const std::vector<std::string> words = words_of_list(given.value);
   std::string text;
   for (auto word = words.begin(); word != words.end(); ++word) {
-    if (std::find(known.begin(), known.end(), *word) == known.end())
+    if (std::ranges::find(known, *word) == known.end())
       return errors.add(given.place, parameter.name, unknown_name(word->substr(0, 64), known));
     if (std::find(words.begin(), word, *word) != word)
       return errors.add(given.place, parameter.name, "\"" + *word + "\" stands there twice; once is enough");
@@ -173,7 +172,7 @@ std::span<const Family> families() {
 
 const Family* find_family(std::string_view name) {
   const auto all = families();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Family& family) { return family.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Family& family) { return family.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -182,13 +181,10 @@ FamilyValues check_arguments(std::span<const FamilyParameter> parameters, const 
   FamilyValues values;
   values.place = place, values.path = path;
   Lines errors{path, {}};
-  std::vector<std::string_view> names;
-  for (const FamilyParameter& parameter : parameters)
-    names.push_back(parameter.name);
+  auto names = mapped<std::string_view>(parameters, &FamilyParameter::name);
   for (const auto& [name, given] : arguments) {
     values.places.emplace(name, given.place);
-    const auto parameter =
-        std::find_if(parameters.begin(), parameters.end(), [&](const FamilyParameter& p) { return p.name == name; });
+    const auto parameter = std::ranges::find_if(parameters, [&](const FamilyParameter& p) { return p.name == name; });
     if (parameter == parameters.end())
       errors.add(given.place, name.substr(0, 64), unknown_name(name.substr(0, 64), names));
     else if (parameter->is_number())

@@ -363,9 +363,8 @@ void check_pattern(const Transformer& t) {
                                        t.pattern.substr(other == std::string::npos ? 0 : other, 1) +
                                        "\"; use M (Mamba-2), G (gated delta net), * (attention), - (dense "
                                        "feed-forward) and E (experts)");
-  need(t.pattern.size() == static_cast<std::size_t>(t.layers), "pattern has " + std::to_string(t.pattern.size()) +
-                                                                   " letters for layers: " + std::to_string(t.layers) +
-                                                                   "; use one a layer");
+  need(t.pattern.size() == at(t.layers), "pattern has " + std::to_string(t.pattern.size()) +
+                                             " letters for layers: " + std::to_string(t.layers) + "; use one a layer");
   const bool experts = t.pattern.find('E') != std::string::npos;
   need(experts == (t.moe.experts > 0), experts
                                            ? "pattern has E, but the model has no experts; add experts, or use -"
@@ -398,7 +397,7 @@ void check(const Transformer& t) {
     need(longest <= t.position_rows, "sequence_length " + std::to_string(longest) + " is longer than the table of " +
                                          std::to_string(t.position_rows) + " positions; use at most that many tokens");
   for (const std::size_t listed : {t.windows.size(), t.sparse.size()})
-    need(listed == 0 || listed == static_cast<std::size_t>(t.layers),
+    need(listed == 0 || listed == at(t.layers),
          "a list by layer has " + std::to_string(static_cast<std::int64_t>(listed)) + " entries for " +
              std::to_string(t.layers) + " layers; give one entry each");
   if (t.image > 0)
@@ -462,7 +461,7 @@ Model build(const Transformer& t) {
   model.name = t.name;
   const bool pair = t.encoder_layers > 0, image = t.image > 0;
   if (!image) model.tokens = t.sequence_length;
-  model.layers.reserve(static_cast<std::size_t>(t.layers + t.encoder_layers + 3 + 3 * t.modules));
+  model.layers.reserve(at(t.layers + t.encoder_layers + 3 + 3 * t.modules));
   Assembly all(model, t);
   const LayerId embedding = all.add(
       "embedding", all.share(image ? patch_embedding(t) : token_embedding(t, t.sequence_length, Table::Own)), {});
@@ -477,7 +476,7 @@ Model build(const Transformer& t) {
     memory = before;
     const Table table = t.tied_target ? Table::Tied : Table::Own;
     const std::int32_t work = all.share(token_embedding(t, decoder_length(t), table));
-    model.input_amount += model.works[static_cast<std::size_t>(work)].inputs[0];
+    model.input_amount += model.works[at(work)].inputs[0];
     before = all.add("decoder_embedding", work, {}, t.tied_target ? embedding : LayerId{-1});
   }
   const std::string prefix = pair ? "decoder." : "block.";

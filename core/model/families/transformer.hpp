@@ -153,13 +153,9 @@ struct Transformer {
 
   bool operator==(const Transformer&) const = default;
 
-  std::int64_t window(std::int64_t block) const {
-    return windows.empty() ? 0 : windows[static_cast<std::size_t>(block)];
-  }
-  bool is_sparse(std::int64_t block) const {
-    return moe.experts > 0 && (sparse.empty() || sparse[static_cast<std::size_t>(block)] != 0);
-  }
-  char part(std::int64_t block) const { return pattern.empty() ? '\0' : pattern[static_cast<std::size_t>(block)]; }
+  std::int64_t window(std::int64_t block) const { return windows.empty() ? 0 : windows[at(block)]; }
+  bool is_sparse(std::int64_t block) const { return moe.experts > 0 && (sparse.empty() || sparse[at(block)] != 0); }
+  char part(std::int64_t block) const { return pattern.empty() ? '\0' : pattern[at(block)]; }
 };
 
 // The model, for one sample per batch. `Model::source` tells what the description left out (next-token modules).

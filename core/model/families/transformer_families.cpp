@@ -1,9 +1,4 @@
-#include <algorithm>
 #include <array>
-#include <initializer_list>
-#include <string>
-#include <string_view>
-#include <utility>
 
 #include "core/model/families/lora.hpp"
 #include "core/model/families/transformer_keys.hpp"

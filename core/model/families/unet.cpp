@@ -74,7 +74,7 @@ Model build_unet(const FamilyValues& values) {
   for (std::int64_t i = kDepth - 1; i >= 0; --i) {
     const std::string name = "decoder" + std::to_string(i) + "_";
     x = net.add(name + "upsample", {x}, [](LayerBuilder& b, In in) { return b.upsample(in[0], 2); });
-    x = single::concat(net, name + "concat", x, skips[static_cast<std::size_t>(i)]);
+    x = single::concat(net, name + "concat", x, skips[at(i)]);
     x = cell(net, name, x, convolutions, {(c << i) / 2, (c << i) / 2});
   }
   single::conv2d(net, "segment", x, {.channels = 1});
