@@ -1,6 +1,7 @@
 #include "sim/des/shared_link.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -14,38 +15,51 @@ constexpr double kSlack = 1e-3;
 // Rates that differ by less are the same: sums of doubles depend on their order.
 constexpr double kSameRate = 1e-13;
 
-// In place of a link: what limits a flow.
-constexpr std::uint32_t kItself = ~std::uint32_t{0}, kNotYetKnown = kItself - 1, kBeingFilled = kItself - 2;
+constexpr double kNone = HUGE_VAL;  // in place of a level
 
-// Index of one of the least. Two at a time, as each comparison waits for the one before.
-std::size_t least(const std::vector<double>& of) {
-  const double* const begin = of.data();
-  const std::size_t n = of.size();
-  double a = begin[0], b = begin[n - 1];
-  for (std::size_t i = 1; i + 1 < n; i += 2) {
-    a = std::min(a, begin[i]);
-    b = std::min(b, begin[i + 1]);
-  }
-  a = std::min(a, b);
-  std::size_t i = 0;
-  while (begin[i] != a)
-    ++i;
-  return i;
+// As masks and by value, so that no jump is made of them: it would be mispredicted as often as not.
+inline double value_if(bool condition, double value) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) & -std::uint64_t{condition});
+}
+inline double lower_of(double a, double b) {
+  return a < b ? a : b;
+}
+inline double higher_of(double a, double b) {
+  return a > b ? a : b;
+}
+
+inline bool same_rate(double a, double b) {
+  return a == b || std::abs(a - b) <= kSameRate * lower_of(a, b);
 }
 
 }  // namespace
 
-SharedLinks::SharedLinks(std::vector<Bandwidth> capacity, LinkPolicy policy)
-    : links_(capacity.size()), marks_(capacity.size()), policy_(policy) {
+SharedLinks::SharedLinks(std::vector<Bandwidth> capacity, LinkPolicy policy, std::size_t patience)
+    : links_(capacity.size()),
+      policy_(policy),
+      patience_(patience * capacity.size()),
+      level_(capacity.size(), kNone),
+      touched_(capacity.size() + 1) {
   for (std::size_t l = 0; l < capacity.size(); ++l) {
     PP_CHECK(capacity[l].value > 0);
     links_[l].capacity = capacity[l].value / 1e9;
   }
 }
 
+// A link or flow that is in a list already is written behind the end of it, and not counted.
 void SharedLinks::touch(std::uint32_t link) {
-  if (std::exchange(marks_[link].touched, true)) return;
-  touched_.push_back(link);
+  touched_[touches_] = link;
+  touches_ += !std::exchange(links_[link].touched, true);
+}
+
+void SharedLinks::forget_touched() {
+  for (; touches_ > 0; --touches_)
+    links_[touched_[touches_ - 1]].touched = false;
+}
+
+void SharedLinks::change(FlowId id) {
+  changed_[changes_] = id;
+  changes_ += !std::exchange(flows_[id].changed, true);
 }
 
 FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const LinkWeight> links) {
@@ -55,6 +69,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     id = static_cast<FlowId>(flows_.size());
     flows_.emplace_back();
     end_.push_back(kNever);
+    changed_.resize(flows_.size() + 1);
   } else {
     id = free_.back();
     free_.pop_back();
@@ -72,7 +87,7 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
   for (const LinkWeight& use : links)
     flow.uses.push_back({use.link, 0, use.weight});
   // Sums of doubles depend on their order: with the links in one order, the order of a route never shows in a result.
-  std::ranges::sort(flow.uses, [](const Use& a, const Use& b) { return a.link < b.link; });
+  std::sort(flow.uses.begin(), flow.uses.end(), [](const Use& a, const Use& b) { return a.link < b.link; });
   for (std::uint32_t i = 0; i < flow.uses.size(); ++i) {
     Use& use = flow.uses[i];
     Link& link = links_[use.link];
@@ -80,10 +95,15 @@ FlowId SharedLinks::start(Time now, const FlowDemand& demand, std::span<const Li
     touch(use.link);
     if (policy_ == LinkPolicy::Fifo) continue;
     use.place = static_cast<std::uint32_t>(link.flows.size());
-    link.flows.push_back({id, i, use.weight, 0, kNotYetKnown});
+    link.flows.push_back({id, i, use.weight});
   }
   flow.unslowed = flow.full_rate;
-  if (policy_ == LinkPolicy::Fifo) queue_.push_back(id);
+  if (policy_ == LinkPolicy::Fifo) {
+    queue_.push_back(id);
+  } else {
+    tell_links(flow);
+    change(id);
+  }
   ++live_;
   return id;
 }
@@ -94,10 +114,11 @@ void SharedLinks::slow(FlowId id, double slower) {
   if (rate == flow.full_rate) return;
   flow.full_rate = rate;
   flow.at_full_rate = false;
-  for (const Use& use : flow.uses) {
+  for (const Use& use : flow.uses)
     touch(use.link);
-    if (policy_ == LinkPolicy::MaxMin) links_[use.link].flows[use.place].limiter = kNotYetKnown;
-  }
+  if (policy_ == LinkPolicy::Fifo) return;
+  tell_links(flow);
+  change(id);
 }
 
 Time SharedLinks::settle(Time now) {
@@ -108,9 +129,6 @@ Time SharedLinks::settle(Time now) {
     settle_fair(now);
   else
     settle_fifo(now);
-  for (const std::uint32_t link : touched_)
-    marks_[link].touched = false;
-  touched_.clear();
   next_end_ = kNever;
   ending_.clear();
   for (FlowId id = 0; id < end_.size(); ++id) {
@@ -126,8 +144,8 @@ std::span<const SharedLinks::Done> SharedLinks::take_finished(Time now) {
   if (next_end_ != now) return {};
   for (const FlowId id : ending_)
     done_.push_back({id, flows_[id].owner, flows_[id].begin});
-  std::ranges::sort(done_,
-                    [this](const Done& a, const Done& b) { return flows_[a.flow].order < flows_[b.flow].order; });
+  std::sort(done_.begin(), done_.end(),
+            [this](const Done& a, const Done& b) { return flows_[a.flow].order < flows_[b.flow].order; });
   for (const Done& done : done_) {
     detach(flows_[done.flow]);
     end_[done.flow] = kNever;
@@ -142,119 +160,128 @@ void SharedLinks::detach(Flow& flow) {
   for (const Use& use : flow.uses) {
     Link& link = links_[use.link];
     touch(use.link);
-    marks_[use.link].busy = false;
+    link.busy = false;
     if (policy_ == LinkPolicy::Fifo) continue;
     const FlowOnLink moved = link.flows.back();
     link.flows[use.place] = moved;
     flows_[moved.flow].uses[moved.use].place = use.place;
     link.flows.pop_back();
   }
+  flow.uses.clear();
 }
 
 // ----------------------------------------------------------------------------------------------------------- max-min
 
-// The rate at which its open flows will fill it: no less than that up to which all is filled, rounding apart.
-inline void SharedLinks::share_again(Link& link) {
-  if (link.open > 0) {
-    share_[link.part] = std::max(level_, link.left / link.weight);
-    return;
-  }
-  // The last of the list takes its place.
-  links_[links_of_part_.back()].part = link.part;
-  links_of_part_[link.part] = links_of_part_.back();
-  share_[link.part] = share_.back();
-  links_of_part_.pop_back();
-  share_.pop_back();
+// The one with the lowest level: where many flows share many links, each is found again and again in another order.
+inline std::uint32_t SharedLinks::take_touched() {
+  const double* const levels = level_.data();
+  const std::size_t touches = touches_;
+  std::size_t at = 0;
+  double lowest = levels[touched_[0]];
+  for (std::size_t i = 1; i < touches; ++i)
+    if (const double level = levels[touched_[i]]; level < lowest) lowest = level, at = i;
+  return std::exchange(touched_[at], touched_[--touches_]);
 }
 
-// The flow is part of what is filled: it gives its rate back to its links, and grows with the others.
-inline void SharedLinks::join(FlowId id) {
-  Flow& flow = flows_[id];
-  if (std::exchange(flow.seen, stamp_) == stamp_) return;
-  part_.push_back(id);
-  flow.open = true;
-  ++open_;
-  lowest_limit_ = std::min(lowest_limit_, flow.full_rate);
-  for (const Use& use : flow.uses) {
-    Link& link = links_[use.link];
-    FlowOnLink& own = link.flows[use.place];
-    own.rate = 0;
-    own.limiter = kBeingFilled;
-    if (std::exchange(link.seen, stamp_) != stamp_) {
-      link.left = link.capacity;
-      link.weight = 0;
-      link.open = 0;
-      for (const FlowOnLink& on : link.flows)
-        link.left -= on.weight * on.rate;
-    } else {
-      link.left += use.weight * flow.rate;
+// The level at which the link is full; none if it is not with all its flows at the most that they could have.
+// By Newton's method: the level is exact as soon as it is known which flows stay below, and from below after one step.
+inline double SharedLinks::find_level(std::uint32_t index) const {
+  const Link& link = links_[index];
+  bool below = false;
+  for (double level = level_[index];;) {
+    double left = link.capacity, open = 0, last_below = 0, first_above = kNone;
+    for (const FlowOnLink& on : link.flows) {
+      const bool stays = on.most < level;
+      const double kept = value_if(stays, on.most);
+      left -= on.weight * kept;
+      open += value_if(!stays, on.weight);
+      last_below = higher_of(last_below, kept);
+      first_above = lower_of(first_above, on.most + value_if(stays, kNone));
     }
-    link.weight += use.weight;
-    if (link.open++ == 0) {
-      link.part = static_cast<std::uint32_t>(links_of_part_.size());
-      links_of_part_.push_back(use.link);
-      share_.push_back(0);
+    if (open == 0) {
+      if (left >= -kSameRate * link.capacity) return kNone;
+      level = 0;
+      continue;
     }
-    share_again(link);
+    const double next = left / open;
+    if ((last_below <= next && next <= first_above) || (below && next <= level)) return next;
+    level = next;
+    below = true;
   }
 }
 
-// Flows of that link that it limits, or whose limit is `also`.
-inline void SharedLinks::join_limited_by(std::uint32_t link, std::uint32_t also) {
-  if (std::exchange(marks_[link].joined, stamp_) == stamp_) return;
-  for (const FlowOnLink& on : links_[link].flows)
-    if (on.limiter == link || on.limiter == also) join(on.flow);
-}
-
-// The flow keeps `rate`; its links divide what is left among the others. Where the rate is another one than before, what
-// one of these links limited may be limited no longer, or more.
-inline void SharedLinks::fix(Flow& flow, double rate, std::uint32_t limiter) {
-  if (std::abs(rate - flow.rate) <= kSameRate * rate) rate = flow.rate;
-  level_ = std::max(level_, rate);
-  --open_;
-  flow.open = false;
-  flow.fair_rate = rate;
+// Tells each link of the flow what it could have otherwise: the least of its own limit and the levels of the others.
+void SharedLinks::tell_links(const Flow& flow) {
+  double least = flow.full_rate, second = kNone;
+  const Use* limiter = nullptr;
   for (const Use& use : flow.uses) {
-    Link& link = links_[use.link];
-    link.flows[use.place].limiter = limiter;
-    link.flows[use.place].rate = rate;
-    link.left -= use.weight * rate;
-    link.weight -= use.weight;
-    --link.open;
-    share_again(link);
+    const double level = level_[use.link];
+    second = lower_of(second, higher_of(least, level));
+    if (level < least) limiter = &use;
+    least = lower_of(least, level);
   }
-  if (rate == flow.rate) return;
   for (const Use& use : flow.uses)
-    join_limited_by(use.link, use.link);
+    links_[use.link].flows[use.place].most = &use == limiter ? second : least;
 }
 
-// Whether some flow reaches its own limit before any link is full.
-bool SharedLinks::reach_limits(double share) {
-  lowest_limit_ = HUGE_VAL;
-  for (const FlowId id : part_)
-    if (flows_[id].open) lowest_limit_ = std::min(lowest_limit_, flows_[id].full_rate);
-  if (lowest_limit_ > share) return false;
-  const double limit = lowest_limit_;
-  for (std::size_t i = 0; i < part_.size(); ++i)
-    if (Flow& flow = flows_[part_[i]]; flow.open && flow.full_rate == limit) fix(flow, limit, kItself);
-  return true;
+// Another level: other rates, and perhaps other levels of other links. One that has none keeps none as flows slow down.
+inline void SharedLinks::set_level(std::uint32_t index, double level) {
+  const double before = std::exchange(level_[index], level);
+  Flow* const flows = flows_.data();
+  Link* const links = links_.data();
+  std::size_t touches = touches_, changes = changes_;  // as locals: writing to the lists cannot change them
+  for (const FlowOnLink& on : links[index].flows) {
+    Flow& flow = flows[on.flow];
+    const double was = lower_of(on.most, before), is = lower_of(on.most, level);
+    const bool differs = std::abs(is - was) > kSameRate * lower_of(is, was);
+    changed_[changes] = on.flow;
+    changes += differs & !flow.changed;
+    flow.changed |= differs;
+    const auto touch_if = [&](const Use& use) {
+      bool& touched = links[use.link].touched;
+      const bool touches_it = differs & ((is > was) | (level_[use.link] < kNone));
+      touched_[touches] = use.link;
+      touches += touches_it & !touched;
+      touched |= touches_it;
+    };
+    if (flow.uses.size() == 2) {  // the same with less work
+      const Use& other = flow.uses[1 - on.use];
+      links[other.link].flows[other.place].most = lower_of(flow.full_rate, level);
+      touch_if(other);
+    } else {
+      tell_links(flow);
+      std::for_each(flow.uses.begin(), flow.uses.end(), touch_if);
+    }
+  }
+  touches_ = touches;
+  changes_ = changes;
 }
 
-// Progressive filling: all rates grow alike until the next link is full, or the next flow at its limit.
-void SharedLinks::fill() {
-  while (open_ > 0) {
-    const std::size_t fullest = least(share_);
-    const double share = share_[fullest];
-    const std::uint32_t index = links_of_part_[fullest];
-    const Link& link = links_[index];
-    if (share >= lowest_limit_ && reach_limits(share)) continue;
-    // Whoever is faster has to give way first.
-    const std::size_t before = part_.size();
+// Progressive filling: all rates grow alike until the next link is full, whose flows keep their rates.
+void SharedLinks::fill_all() {
+  forget_touched();
+  level_.assign(links_.size(), kNone);
+  for (FlowId id = 0; id < flows_.size(); ++id) {
+    if (flows_[id].uses.empty()) continue;
+    tell_links(flows_[id]);
+    change(id);
+  }
+  std::vector<double> full(links_.size());
+  for (std::uint32_t link = 0; link < links_.size(); ++link)
+    full[link] = find_level(link);
+  while (true) {
+    const auto lowest = std::min_element(full.begin(), full.end());
+    if (*lowest == kNone) return;
+    const Link& link = links_[static_cast<std::size_t>(lowest - full.begin())];
+    level_[static_cast<std::size_t>(lowest - full.begin())] = std::exchange(*lowest, kNone);
     for (const FlowOnLink& on : link.flows)
-      if (on.rate > share * (1 + kSameRate)) join(on.flow);
-    if (part_.size() > before) continue;
+      tell_links(flows_[on.flow]);
     for (const FlowOnLink& on : link.flows)
-      if (on.limiter == kBeingFilled) fix(flows_[on.flow], share, index);
+      for (const Use& use : flows_[on.flow].uses)
+        if (level_[use.link] == kNone) touch(use.link);
+    for (std::size_t i = 0; i < touches_; ++i)
+      full[touched_[i]] = find_level(touched_[i]);
+    forget_touched();
   }
 }
 
@@ -282,31 +309,40 @@ inline void SharedLinks::set_rate(FlowId id, Time now, double rate) {
 }
 
 void SharedLinks::settle_fair(Time now) {
-  ++stamp_;
-  part_.clear();
-  links_of_part_.clear();
-  share_.clear();
-  open_ = 0;
-  level_ = lowest_limit_ = 0;
-  for (const std::uint32_t touched : touched_)
-    join_limited_by(touched, kNotYetKnown);
-  fill();
-  for (const FlowId id : part_)
-    set_rate(id, now, flows_[id].fair_rate);
+  for (std::size_t found = 0; touches_ > 0; ++found) {
+    if (found == patience_) {
+      fill_all();
+      break;
+    }
+    const std::uint32_t link = take_touched();
+    if (const double level = find_level(link); !same_rate(level, level_[link])) set_level(link, level);
+    links_[link].touched = false;
+  }
+  for (std::size_t i = 0; i < changes_; ++i) {
+    Flow& flow = flows_[changed_[i]];
+    flow.changed = false;
+    if (flow.uses.empty()) continue;  // has ended
+    const Use& use = flow.uses[0];
+    const double rate = lower_of(level_[use.link], links_[use.link].flows[use.place].most);
+    if (!same_rate(rate, flow.rate)) set_rate(changed_[i], now, rate);
+  }
+  changes_ = 0;
 }
 
 // -------------------------------------------------------------------------------------------------------------- fifo
 
 void SharedLinks::settle_fifo(Time now) {
+  forget_touched();
   ++stamp_;
   std::size_t kept = 0;
   for (const FlowId id : queue_) {
     Flow& flow = flows_[id];
-    const bool free = std::ranges::none_of(
-        flow.uses, [this](const Use& use) { return marks_[use.link].busy || marks_[use.link].asked == stamp_; });
+    const bool free = std::none_of(flow.uses.begin(), flow.uses.end(), [this](const Use& use) {
+      return links_[use.link].busy || links_[use.link].asked == stamp_;
+    });
     for (const Use& use : flow.uses) {
-      if (free) marks_[use.link].busy = true;
-      marks_[use.link].asked = stamp_;
+      if (free) links_[use.link].busy = true;
+      links_[use.link].asked = stamp_;
     }
     if (!free) {
       queue_[kept++] = id;

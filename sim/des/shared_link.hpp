@@ -4,12 +4,14 @@
 // A plain transfer has weight 1 on every link of its route; a collective is one flow whose weights say how often its
 // ring passes a link. Latency is the caller's business.
 //
-// MaxMin  Rates are max-min fair: no flow can run faster without slowing one that is not faster. Found by progressive
-//         filling: all rates grow alike until a link is full or a flow reaches its own limit; those flows keep their
-//         rate, the others grow on. [BertsekasGallager92] section 6.5.2. Worked numbers in tests/sim/shared_link_test.cpp.
-//         Rates are max-min fair if each flow is at its own limit, or on a full link no flow is faster (the same, 6.5.2),
-//         and there is one such set of rates. So a part of the flows is filled, the others keep theirs: first the flows
-//         limited by a link on which one has begun or ended; on the way those as well for which this no longer holds.
+// MaxMin  Rates are max-min fair: no flow can run faster without slowing one that is not faster [BertsekasGallager92]
+//         section 6.5.2. Worked numbers in tests/sim/shared_link_test.cpp. Each link has a level: the rate of its flows
+//         that have less nowhere else, so high that the link is full; none where it is not full. A flow runs at its own
+//         limit, or the lowest level of its links. Where that holds of all links and flows, each flow is at its own
+//         limit, or on a full link no flow is faster: the rates are max-min fair, and there is one such set of rates. So
+//         a change is followed: a link on which something begins, ends or has another rate finds its level again, and
+//         if it is another one, the rates of its flows, and so on. The lowest levels first, as in progressive filling (the
+//         same, 6.5.2), so that few are found twice. Where it takes long all the same, all levels are filled anew.
 // Fifo    A flow has its links for itself. It begins when all of them are free and no flow asked earlier for one of
 //         them; it never holds some links while it waits for others, so there is no deadlock.
 //
@@ -44,7 +46,8 @@ struct FlowDemand {
 
 class SharedLinks {
  public:
-  SharedLinks(std::vector<Bandwidth> capacity, LinkPolicy policy);
+  // MaxMin: after finding `patience` levels a link in one settling all are filled anew; 0: always.
+  SharedLinks(std::vector<Bandwidth> capacity, LinkPolicy policy, std::size_t patience = 4);
 
   // A flow over `links` (each once, at least one) asks for its rate at `now`. It has none before the next `settle`.
   FlowId start(Time now, const FlowDemand& demand, std::span<const LinkWeight> links);
@@ -53,7 +56,7 @@ class SharedLinks {
   void slow(FlowId flow, double slower);
 
   // Something has begun, ended or slowed since the last `settle`.
-  bool unsettled() const { return !touched_.empty(); }
+  bool unsettled() const { return touches_ > 0; }
 
   // Settles the rates from `now` on. Returns the next end of a flow, kNever if none runs.
   Time settle(Time now);
@@ -76,72 +79,60 @@ class SharedLinks {
     double weight = 1;
   };
   struct Flow {
-    std::vector<Use> uses;
-    double remaining = 0;  // bytes left at `since`
-    double rate = 0, full_rate = 0, fair_rate = 0;
+    std::vector<Use> uses;  // none: a free slot
+    double remaining = 0;   // bytes left at `since`
+    double rate = 0, full_rate = 0;
     double unslowed = 0;  // its full rate
     Time since, begin, alone;
     std::uint64_t order = 0;
-    std::uint64_t seen = 0;  // MaxMin: stamp of the last settling that it was part of
     std::uint32_t owner = 0;
     bool at_full_rate = true;  // all its life
-    bool open = false;         // while filling: without a rate yet
+    bool changed = false;      // MaxMin: is in changed_
   };
   struct FlowOnLink {
     FlowId flow = 0;
     std::uint32_t use = 0;  // index into Flow::uses
     double weight = 1;
-    double rate = 0;            // of the flow; 0 while it has none
-    std::uint32_t limiter = 0;  // a link, or what stands in place of one
+    double most = 0;  // the rate that it could have if this link had no level
   };
-  // What filling looks at, in one cache line.
-  struct alignas(64) Link {
+  struct Link {
     std::vector<FlowOnLink> flows;  // MaxMin: flows that run
     double capacity = 0;            // bytes per nanosecond
-    double left = 0, weight = 0;    // while filling: capacity and weight not yet given away
-    std::uint64_t seen = 0;         // stamp of the settling that filled it
-    std::uint32_t open = 0;         // while filling: flows of the part without a rate yet
-    std::uint32_t part = 0;         // likewise, while there are any: index into links_of_part_
-  };
-  struct LinkMarks {
-    std::uint64_t joined = 0;  // MaxMin: stamp of the settling in which all flows joined that it limited
-    std::uint64_t asked = 0;   // Fifo: stamp of the settling in which an earlier flow waits for it
-    bool touched = false;
-    bool busy = false;  // Fifo: held by a flow
+    std::uint64_t asked = 0;        // Fifo: stamp of the settling in which an earlier flow waits for it
+    bool touched = false;           // is in touched_
+    bool busy = false;              // Fifo: held by a flow
   };
 
   void touch(std::uint32_t link);
+  void forget_touched();
+  void change(FlowId id);
   void detach(Flow& flow);
   void settle_fair(Time now);
-  void join(FlowId flow);
-  void join_limited_by(std::uint32_t link, std::uint32_t also);
-  void share_again(Link& link);
-  bool reach_limits(double share);
-  void fill();
-  void fix(Flow& flow, double rate, std::uint32_t limiter);
+  std::uint32_t take_touched();
+  double find_level(std::uint32_t link) const;
+  void set_level(std::uint32_t link, double level);
+  void tell_links(const Flow& flow);
+  void fill_all();
   void set_rate(FlowId id, Time now, double rate);
   static Time ends(const Flow& flow);
   void settle_fifo(Time now);
 
   std::vector<Link> links_;
-  std::vector<LinkMarks> marks_;
   LinkPolicy policy_;
+  std::size_t patience_;
   std::vector<Flow> flows_;
   std::vector<Time> end_;  // by FlowId; kNever: waits or free slot
   std::vector<FlowId> free_;
-  std::vector<FlowId> queue_;  // Fifo: flows that wait, in the order in which they asked
-  std::vector<std::uint32_t> touched_;
-  std::vector<FlowId> part_;                  // flows that are being filled; the others keep their rates
-  std::size_t open_ = 0;                      // of them, without a rate yet
-  double level_ = 0;                          // up to which rate all is filled
-  double lowest_limit_ = 0;                   // at most the smallest full rate among open flows
-  std::vector<std::uint32_t> links_of_part_;  // that have open flows
-  std::vector<double> share_;                 // of these links: rate at which it will be full, as things stand
+  std::vector<FlowId> queue_;           // Fifo: flows that wait, in the order in which they asked
+  std::vector<double> level_;           // MaxMin: by link; infinite: none
+  std::vector<std::uint32_t> touched_;  // the first `touches_`: links whose level may be another one
+  std::vector<FlowId> changed_;         // MaxMin: the first `changes_`: flows whose rate may be another one
+  std::size_t touches_ = 0, changes_ = 0;
   std::vector<Done> done_;
   Time next_end_ = kNever;
   std::vector<FlowId> ending_;  // that end then
   std::size_t live_ = 0;
-  std::uint64_t orders_ = 0, stamp_ = 0, filling_ = 0;
+  std::uint64_t orders_ = 0, stamp_ = 0;
 };
 
 }  // namespace pipewright::sim

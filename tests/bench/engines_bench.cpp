@@ -194,7 +194,13 @@ void flows(benchmark::State& state) {
   }
   report_rate(state, "flow_events", static_cast<double>(events) / static_cast<double>(state.iterations()), 0);
 }
-BENCHMARK(flows)->ArgNames({"live", "links"})->Args({8, 32})->Args({64, 32})->Args({64, 256})->Args({512, 256});
+BENCHMARK(flows)
+    ->ArgNames({"live", "links"})
+    ->Args({8, 32})
+    ->Args({64, 32})
+    ->Args({64, 256})
+    ->Args({512, 256})
+    ->Args({4000, 100});
 
 // The queue alone: `pending` events, each popped one is pushed again some time later.
 void queue(benchmark::State& state) {

@@ -1,5 +1,6 @@
 #include "sim/des/shared_link.hpp"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <vector>
@@ -236,6 +237,63 @@ TEST_CASE("max-min: every flow has a full link on which none is faster, or runs 
       for (const LinkWeight& use : flow.route)
         held = held || (load[use.link] >= capacity[use.link] * (1 - 1e-9) && rate >= fastest[use.link] * (1 - 1e-9));
       CHECK(held);
+    }
+  }
+}
+
+TEST_CASE("max-min: a change that is followed gives what filling all anew gives, and filling after a while, too") {
+  std::mt19937 dice(23);
+  const auto random = [&dice](std::uint32_t below) { return static_cast<std::uint32_t>(dice()) % below; };
+  for (int round = 0; round < 100; ++round) {
+    const std::uint32_t count = 1 + random(7);
+    std::vector<double> capacity;
+    for (std::uint32_t link = 0; link < count; ++link)
+      capacity.push_back(1 + random(9));
+    std::vector<SharedLinks> all;
+    for (const std::size_t patience : {0, 1, 4})
+      all.emplace_back(capacities(capacity), LinkPolicy::MaxMin, patience);
+    struct Running {
+      FlowId id;
+      std::uint32_t owner;
+    };
+    std::vector<Running> running;
+    Time now;
+    for (std::uint32_t owner = 0; owner < 30 || !running.empty();) {
+      for (std::uint32_t more = random(4); more > 0 && owner < 30; --more) {
+        std::vector<LinkWeight> route;
+        for (std::uint32_t link = random(count); link < count && route.size() < 1 + owner % 4; link += 1 + random(2))
+          route.push_back({link, 1.0 + random(3)});
+        const double bytes = 1 + random(5000), limit = 0.5 + random(6);
+        double full = limit;
+        for (const LinkWeight& use : route)
+          full = std::min(full, capacity[use.link] / use.weight);
+        FlowId id = 0;
+        for (SharedLinks& links : all)
+          id = links.start(now, {bytes, {limit * 1e9}, {rounded(bytes / full, "test")}, owner}, route);
+        running.push_back({id, owner++});
+      }
+      if (!running.empty() && random(4) == 0) {
+        const FlowId slowed = running[random(static_cast<std::uint32_t>(running.size()))].id;
+        const double slower = 1 + random(3);
+        for (SharedLinks& links : all)
+          links.slow(slowed, slower);
+      }
+      const Time next = all[0].settle(now);
+      for (SharedLinks& links : all) {
+        CHECK(links.settle(now) == next);
+        for (const Running& flow : running)
+          CHECK(links.rate(flow.id) == doctest::Approx(all[0].rate(flow.id)).epsilon(1e-12));
+      }
+      now = owner < 30 ? std::min(next, now + Time{random(300)}) : next;
+      std::vector<std::uint32_t> ended;
+      for (SharedLinks& links : all) {
+        std::vector<std::uint32_t> owners;
+        for (const SharedLinks::Done& done : links.take_finished(now))
+          owners.push_back(done.owner);
+        if (&links == &all[0]) ended = owners;
+        CHECK(owners == ended);
+      }
+      std::erase_if(running, [&](const Running& flow) { return std::ranges::count(ended, flow.owner) > 0; });
     }
   }
 }
