@@ -211,7 +211,7 @@ inline double SharedLinks::find_level(std::uint32_t index) const {
 }
 
 // Tells each link of the flow what it could have otherwise: the least of its own limit and the levels of the others.
-void SharedLinks::tell_links(const Flow& flow) {
+void SharedLinks::tell_links(Flow& flow) {
   double least = flow.full_rate, second = kNone;
   const Use* limiter = nullptr;
   for (const Use& use : flow.uses) {
@@ -220,6 +220,7 @@ void SharedLinks::tell_links(const Flow& flow) {
     if (level < least) limiter = &use;
     least = lower_of(least, level);
   }
+  flow.second = second;
   for (const Use& use : flow.uses)
     links_[use.link].flows[use.place].most = &use == limiter ? second : least;
 }
@@ -248,9 +249,9 @@ inline void SharedLinks::set_level(std::uint32_t index, double level) {
       const Use& other = flow.uses[1 - on.use];
       links[other.link].flows[other.place].most = lower_of(flow.full_rate, level);
       touch_if(other);
-    } else {
+    } else if (lower_of(before, level) <= flow.second) {  // else it is told the same
       tell_links(flow);
-      std::for_each(flow.uses.begin(), flow.uses.end(), touch_if);
+      if (differs) std::for_each(flow.uses.begin(), flow.uses.end(), touch_if);
     }
   }
   touches_ = touches;
@@ -272,13 +273,16 @@ void SharedLinks::fill_all() {
   while (true) {
     const auto lowest = std::min_element(full.begin(), full.end());
     if (*lowest == kNone) return;
-    const Link& link = links_[static_cast<std::size_t>(lowest - full.begin())];
-    level_[static_cast<std::size_t>(lowest - full.begin())] = std::exchange(*lowest, kNone);
-    for (const FlowOnLink& on : link.flows)
-      tell_links(flows_[on.flow]);
-    for (const FlowOnLink& on : link.flows)
-      for (const Use& use : flows_[on.flow].uses)
+    const auto index = static_cast<std::size_t>(lowest - full.begin());
+    const double level = level_[index] = std::exchange(*lowest, kNone);
+    for (const FlowOnLink& on : links_[index].flows) {
+      Flow& flow = flows_[on.flow];
+      if (level > flow.second) continue;  // its links are told the same
+      tell_links(flow);
+      if (level >= on.most) continue;  // its rate is as before
+      for (const Use& use : flow.uses)
         if (level_[use.link] == kNone) touch(use.link);
+    }
     for (std::size_t i = 0; i < touches_; ++i)
       full[touched_[i]] = find_level(touched_[i]);
     forget_touched();

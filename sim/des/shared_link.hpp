@@ -83,6 +83,7 @@ class SharedLinks {
     double remaining = 0;   // bytes left at `since`
     double rate = 0, full_rate = 0;
     double unslowed = 0;  // its full rate
+    double second = 0;    // MaxMin: the second lowest of its full rate and the levels of its links
     Time since, begin, alone;
     std::uint64_t order = 0;
     std::uint32_t owner = 0;
@@ -111,7 +112,7 @@ class SharedLinks {
   std::uint32_t take_touched();
   double find_level(std::uint32_t link) const;
   void set_level(std::uint32_t link, double level);
-  void tell_links(const Flow& flow);
+  void tell_links(Flow& flow);
   void fill_all();
   void set_rate(FlowId id, Time now, double rate);
   static Time ends(const Flow& flow);
