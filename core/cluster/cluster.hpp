@@ -111,6 +111,7 @@ struct Device {
   HostTimes host;                        // roofline, layers built from operators
   KernelContention contention;
   bool fp8_any_layout = false;  // fp8 products read either operand along either side; else transposed copies are made
+  double spread = 0;            // of the speeds of such devices, relative standard deviation; 0: all alike
   double compute_efficiency = 1.0;  // share of the peak that a layer reaches (roofline source), 0 < e <= 1
   double memory_efficiency = 1.0;   // share of the memory bandwidth, likewise
   // By OperatorKind; absent: compute_efficiency, or for Memory memory_efficiency.

@@ -17,6 +17,7 @@
 #include "core/cost/low_precision.hpp"
 #include "core/cost/messages.hpp"
 #include "core/cost/moves.hpp"
+#include "core/cost/slowest_device.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
 #include "core/cost/tensor_flows.hpp"
@@ -238,6 +239,10 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     row[of(Kind::W)] = checked_sum(op(times.weight), reduced);
     row[of(Kind::Update)] =
         checked_sum(update_time(plan, plan.stage_of(v), cost.scenario(), source, range), source.copy(copies.step));
+    const double spread = cost.scenario().cluster.device_of(device_class).spread;
+    if (const double slowest = slowest_of(plan.devices(), spread); slowest > 1)
+      for (int kind = 0; kind < kKinds; ++kind)
+        row[kind] = Time{rounded(slowest * static_cast<double>(row[kind].value), "an op's time")};
   }
   return duration;
 }

@@ -279,6 +279,11 @@ void complete(Scenario& scenario, const Yaml& root) {
         training.amax_reduction.place, "training.amax_reduction",
         "no other recipe than fp8_delayed has largest values of earlier passes; write low_precision: fp8_delayed, or "
         "leave this out");
+  if (scenario.campaign && scenario.campaign->device_spread.value_or(0) > 0 && scenario.cluster.device.spread > 0)
+    throw InputError(
+        scenario.cluster.device.place, "cluster.node.device.spread",
+        "the slowest device is in every op already, so campaign.device_spread would count it twice; leave one "
+        "of them out");
   settle(scenario.model, weight_bytes(training.precision), scenario.plan.split(), scenario.plan.tensor_parallel.place);
   if (scenario.model.order != scenario.plan.order.value.layers) {
     scenario.model = as_given(scenario.model);

@@ -122,9 +122,10 @@ std::vector<std::string> provenance(const Answer& answer, const CostModel& cost)
   const bool by_size = scenario.cost == CostSourceKind::Roofline && products && products->tiles;
   const auto& corrected = scenario.training.framework.correction;
   const bool fragments = cluster.device.fragmentation > 0 || (corrected && corrected->fragmentation);
-  lines.push_back(fmt::format("not modelled: data loading, {}{}stragglers{}",
+  lines.push_back(fmt::format("not modelled: data loading, {}{}{}{}",
                               by_size ? "" : "kernels that slow down at small micro-batches, ",
                               fragments ? "" : "memory fragmentation, ",
+                              cluster.device.spread > 0 ? "devices that fall behind for a while" : "stragglers",
                               answer.plan.devices() == 1 || !(inside || between) ? ""
                               : inside && between ? ", latencies of links and network (0: none is stated)"
                               : inside            ? ", latency of links inside a node (0: none is stated)"

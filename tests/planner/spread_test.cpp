@@ -140,3 +140,21 @@ TEST_CASE("the probability of not fitting is the share of the band beyond the ca
   CHECK(tight.spread().memory->p5 == doctest::Approx(at(0.05)).epsilon(0.01));
   CHECK(tight.spread().memory->p95 == doctest::Approx(at(0.95)).epsilon(0.01));
 }
+
+// 1F1B on two stages, eight micro-batches: 9 * 3 = 27 ms, if all devices are alike. Of eight the slowest is expected to be
+// 1.4236 standard deviations behind.
+TEST_CASE("device.spread: every op takes what it takes on the slowest device") {
+  const auto step = [](const std::string& spread, int copies) {
+    std::string yaml = plain("{length: 1000 samples}", 2, copies);
+    yaml.replace(yaml.find("memory: 1 GB"), 12, "memory: 1 GB" + spread);
+    return drawn(yaml).answer.report.step_time;
+  };
+  CHECK(step("", 4) == Time{27'000'000});
+  CHECK(seconds(step(", spread: 0.1", 4)) == doctest::Approx(27e-3 * 1.14236).epsilon(1e-5));
+  CHECK(seconds(step(", spread: 0.1", 1)) == doctest::Approx(27e-3 * 1.05642).epsilon(1e-5));
+  std::string both = plain("{length: 1000 samples, device_spread: 0.05}", 2, 1);
+  both.replace(both.find("memory: 1 GB"), 12, "memory: 1 GB, spread: 0.1");
+  CHECK(message_of([&] {
+          drawn(both);
+        }).find("cluster.node.device.spread: the slowest device is in every op already") != std::string::npos);
+}
