@@ -521,6 +521,11 @@ void check_whole_plan(const Scenario& scenario) {
         fmt::format("{} divides gradients among copies, but {} makes replicas, which run different micro-batches; "
                     "use 0 or 1, or another partition",
                     scenario.training.zero, partition));
+  if (plan.overlap_param_gather.value)
+    contradiction(plan.overlap_param_gather.place, "overlap_param_gather",
+                  fmt::format("{} makes replicas, which run different micro-batches; leave this out, or write another "
+                              "partition",
+                              partition));
   if (plan.offload_layers)
     contradiction(plan.offload_layers->place, "offload_layers",
                   fmt::format("{} does not know what waits in another memory; write another partition", partition));

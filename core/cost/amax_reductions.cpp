@@ -1,5 +1,6 @@
 #include "core/cost/amax_reductions.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -10,11 +11,17 @@ namespace {
 
 constexpr Bytes kAmaxesOfLayer{48};  // four linear layers with three values
 
-// From the first device of a period of the topology on, so that groups that lie alike are equal.
+// From the first device of a period of the topology on, so that groups that lie alike are equal. Those that share a sequence
+// are copies that follow one another.
 std::vector<DeviceId> amax_group(const Plan& plan, StageId stage, AmaxReduction among, int period) {
-  std::vector<DeviceId> leaders = members(plan, plan.seating().chunk_of(stage, 0));
-  if (among == AmaxReduction::TensorParallel) leaders.resize(1);
-  const int before = leaders.front() / period * period;
+  const std::vector<DeviceId> all = members(plan, plan.seating().chunk_of(stage, 0));
+  std::vector<DeviceId> leaders = all;
+  if (among == AmaxReduction::TensorParallel) {
+    leaders.resize(at(plan.context_parallel));
+    for (std::size_t i = 0; i < leaders.size(); ++i)
+      leaders[i] = all[i * (all.size() / at(plan.copies()))];
+  }
+  const int before = *std::ranges::min_element(leaders) / period * period;
   std::vector<DeviceId> group;
   for (const DeviceId leader : leaders)
     for (int i = 0; i < plan.tensor_parallel; ++i)

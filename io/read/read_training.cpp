@@ -78,7 +78,8 @@ constexpr Field<Training> kTraining[] = {
      changed<&Training::low_precision>},
     {"amax_reduction", "all | tensor_parallel | none",
      "of the largest values that low_precision: fp8_delayed scales by, behind every pass of a chunk: among all devices "
-     "that hold it, those of tensor parallelism (Megatron-LM's --tp-only-amax-red), or nobody; default: all",
+     "that hold it, those of tensor and context parallelism (Megatron-LM's --tp-only-amax-red), or nobody; default: "
+     "all",
      changed<&Training::amax_reduction>},
     {"low_precision_weights", "true | false",
      "weights of those layers are kept and gathered in the fewer bits alone (Megatron-LM's --fp8-param-gather); "

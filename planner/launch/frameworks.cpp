@@ -203,7 +203,8 @@ void settle_zero(Scenario& scenario, const FrameworkWords& words, bool stages, c
             fmt::format("reshard_after_forward: {} is not there; true", plan.reshard_over));
   const bool titan = words.framework == Framework::Torchtitan;
   if (titan && stages && plan.open.contains("reshard_after_forward")) plan.reshard_always = true;
-  if (!titan && std::exchange(plan.reshard_always, false)) differs("reshard_after_forward: always is not there; true");
+  if (!titan && std::exchange(plan.reshard_always, false) && plan.reshard_after_forward)
+    differs("reshard_after_forward: always is not there; true");
   if (titan && stages && plan.reshard_after_forward && plan.reshard_after_forward->value && !plan.reshard_always)
     replace(plan.reshard_always, true, differs,
             "reshard_after_forward: in a pipeline the last unit of a stage is given away, too; always");

@@ -49,6 +49,10 @@ Scenario narrowed(const Scenario& scenario) {
           fmt::format("{}, but replicas that are left open make one pipeline with one chunk per stage; leave "
                       "plan.{} out, or write replicas as a list",
                       count->value, key));
+  if (plan.overlap_param_gather.value)
+    throw InputError(
+        plan.overlap_param_gather.place, "plan.overlap_param_gather",
+        "replicas run different micro-batches, and are left open; leave this out, or write replicas as a list");
   result.plan.stages.value = 1;
   if (by_suffix_dp(scenario)) result.plan.partition.value = Balanced{};
   if (scenario.cluster.classes() > 1) result.plan.partition.value = EqualLayers{};  // balanced knows one class

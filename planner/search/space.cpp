@@ -385,6 +385,7 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   number(training.micro_batch_size, layout.micro_batch_size);
   training.micro_batches.reset();
   training.zero = layout.zero;
+  if (is_open(scenario, "zero") && layout.zero != kOptimizerSharded) request.overlap_param_gather.value = false;
   if (layout.zero >= kGradientsSharded && request.sync_of_scattered) request.gradient_sync = *request.sync_of_scattered;
   if (plan != nullptr) {
     LayerCounts counts;

@@ -88,3 +88,14 @@ TEST_CASE("every forward and backward of a chunk waits once, a repeated forward 
   CHECK(pricer.costs(std::vector<LayerRange>(same.layers.begin(), same.layers.end()), same.recompute).duration ==
         costs.duration);
 }
+
+TEST_CASE("copies may lie anywhere, and those that share sequences belong to tensor parallelism's group") {
+  // The first copy on the last of them: 32 devices on four nodes, 6.8 + 2 (7 * 0.6 + 2 * 5) = 35.2 us, as in order.
+  const std::string copies = "data_parallel: 4, tensor_parallel: 8, placement: ";
+  const std::vector<Time> anywhere = reductions(blocks(kDelayed, copies + "[160, 8, 16, 24]"));
+  CHECK(anywhere == reductions(blocks(kDelayed, copies + "[0, 8, 16, 24]")));
+  CHECK(seconds(anywhere[0]) == doctest::Approx(35.2e-6).epsilon(0.005));
+  const std::string shared = "data_parallel: 4, context_parallel: 2, tensor_parallel: 4";
+  CHECK(reductions(blocks(kTensor, shared)) == reductions(blocks(kTensor)));  // eight of a node
+  CHECK(reductions(blocks(kTensor, shared)) > reductions(blocks(kTensor, "data_parallel: 8, tensor_parallel: 4")));
+}

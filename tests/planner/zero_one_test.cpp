@@ -3,9 +3,12 @@
 
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "io/read/read_scenario.hpp"
 #include "planner/price.hpp"
+#include "planner/search/search.hpp"
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/planner/plan_of.hpp"
 #include "tests/planner/sharded_scenario.hpp"
 
@@ -180,4 +183,26 @@ TEST_CASE("ZeRO-1 both ways: every holder gathers what it holds, behind its upda
   for (const Lane& lane : answer.schedule.positions)
     CHECK(lane.communication[kGathers].size() == 2);
   CHECK(validate(answer.schedule) == "");
+}
+
+// Copies that divide nothing, and one copy, would else be refused, and the fastest plan, four stages, with them.
+TEST_CASE("overlap_param_gather with zero left open holds where optimizer states are divided, and leaves nothing out") {
+  const auto fastest = [](const std::string& zero, const std::string& overlap) {
+    const Scratch scratch;
+    const Scenario scenario = read_scenario(
+        scratch.write(
+            "x.yaml",
+            "model: {layers: [{name: a, repeat: 4, forward: 300 us, backward: 600 us, activation: 1 kB, "
+            "parameters: 40000000}]}\n"
+            "cluster: {nodes: 1, node: {devices: 4, device: {memory: 16 GB, memory_bandwidth: 1 TB/s}, links: "
+            "{kind: mesh, bandwidth: 5 GB/s}}}\n"
+            "training: {micro_batch_size: 8, global_batch_size: 64, optimizer: adam, zero: " +
+                zero + "}\nplan: {stages: auto, data_parallel: auto, schedule: 1f1b, overlap_param_gather: " + overlap +
+                "}\n"),
+        {});
+    const auto found = search(scenario, {.objective = Objective::StepTime, .gap = 0});
+    return std::get<SearchAnswer>(found).plans.front().report.step_time;
+  };
+  CHECK(fastest("auto", "true") == fastest("1", "true"));
+  CHECK(fastest("auto", "true") <= fastest("auto", "false"));
 }
