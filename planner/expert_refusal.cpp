@@ -134,7 +134,7 @@ std::optional<Refusal> tensor_refusal(const Scenario& scenario) {
   const PlanRequest& plan = scenario.plan;
   if (auto refused = tensor_links_refusal(scenario)) return refused;
   const bool ring = plan.tensor_overlap.value == TensorOverlap::Ring;
-  if (plan.tensor_overlap.value == TensorOverlap::None || plan.sequence_parallel.value ||
+  if ((!ring && plan.tensor_overlap.value != TensorOverlap::Beside) || plan.sequence_parallel.value ||
       plan.open.contains("sequence_parallel"))
     return {};
   return Refusal{"tensor_overlap", std::string(ring ? "ring" : "true") +

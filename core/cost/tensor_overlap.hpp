@@ -18,6 +18,11 @@
 // g = 8 ms, t = 4: x = 4 ms takes 9 ms in parts, 8 in one piece; x = 12: 14 and 12.
 // Waiting counts one exchange x of the two, since the second gathering is hidden there; so no more is left of both than x. Where the
 // gradients of the weights come later, or are none, nothing runs beside the scattering: in parts, or waited for.
+//
+// `backward` is Megatron-LM's own layers, and Transformer Engine's without userbuffers: the same two exchanges beside the same
+// two gradients, and everything else is waited for. Without sequence parallelism the all-reduce of the input's gradient runs
+// beside the gradient of the weights.                                          [Megatron26] [TransformerEngine26]
+//     left = max(0, x - g)                                g = 2 ms: x = 3 ms leaves 1 ms, x = 1 ms none
 //                                                    tests/core/tensor_overlap_test.cpp
 #pragma once
 
@@ -66,12 +71,19 @@ struct LeftOfBackward {
     return *this;
   }
 };
-inline LeftOfBackward left_in_bulk(const ColumnGradients& of, double exchange, double sent, int t) {
+// Of the exchange of an input's gradient and, where halves of it are exchanged, of the second gathering. Apart: it is waited for.
+inline LeftOfBackward left_of_gradients(const ColumnGradients& of, double exchange, double sent, bool halves) {
   if (of.weight <= 0) return {exchange, 0, 0};
-  const double gather = std::clamp(std::max(of.input_beside, sent) - of.input.whole, 0.0, exchange);
+  const double gather = halves ? std::clamp(std::max(of.input_beside, sent) - of.input.whole, 0.0, exchange) : 0;
   const double scatter = std::clamp(std::max(of.weight_beside, sent) - of.weight, 0.0, exchange - gather);
+  return {gather, scatter, exchange - gather - scatter};
+}
+inline LeftOfBackward left_in_bulk(const ColumnGradients& of, double exchange, double sent, int t) {
+  LeftOfBackward left = left_of_gradients(of, exchange, sent, true);
+  if (of.weight <= 0) return left;
   const double in_parts = left_in_parts(of.input, exchange, exchange, t);
-  return {gather, scatter, std::clamp(in_parts - scatter, 0.0, exchange - gather - scatter)};
+  left.apart = std::clamp(in_parts - left.weight, 0.0, left.apart);
+  return left;
 }
 
 // Of as many exchanges there and back: those before gradients of inputs that read them, and those above.
@@ -81,6 +93,15 @@ inline LeftOfBackward left_of_backward(const std::vector<DividedProduct>& gather
   LeftOfBackward left{left_of_exchanges(gathers, times, exchange, exchange, t), 0, 0};
   for (std::size_t i = 0; i < static_cast<std::size_t>(times); ++i)
     left += i < columns.size() ? left_in_bulk(columns[i], exchange, sent, t) : LeftOfBackward{exchange, 0, 0};
+  return left;
+}
+
+// Of as many all-reduces, or pairs of halves of which the first is waited for; an exchange each.
+inline LeftOfBackward left_without_parts(const std::vector<ColumnGradients>& columns, int times, double exchange,
+                                         double sent, bool halves) {
+  LeftOfBackward left{halves ? times * exchange : 0, 0, 0};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(times); ++i)
+    left += i < columns.size() ? left_of_gradients(columns[i], exchange, sent, halves) : LeftOfBackward{exchange, 0, 0};
   return left;
 }
 

@@ -55,7 +55,8 @@ enum class ContextExchange : std::uint8_t {
 enum class TensorOverlap : std::uint8_t {
   None,  // "false"
   Beside,  // "true": in parts where the product needs what is exchanged or makes it, whole kernels at once where it does not
-  Ring  // always in parts
+  Ring,     // always in parts
+  Backward  // what is made of the input's gradient beside the weights', and nothing else
 };
 // Whether what tensor-parallel groups exchange may be slowed by other traffic.           core/cost/tensor_flows.hpp
 enum class TensorLinks : std::uint8_t {

@@ -95,8 +95,12 @@ void parallel_flags(Flags& flags, const Answer& written) {
   const Training& training = written.scenario->training;
   flags.add("--tensor-model-parallel-size {}", plan.tensor_parallel);
   if (plan.sequence_parallel) flags.line("--sequence-parallel");
-  if (plan.tensor_overlap.value != TensorOverlap::None) flags.line("--tp-comm-overlap");
-  if (plan.tensor_overlap.value == TensorOverlap::Ring) flags.line("--tp-comm-overlap-rs-dgrad");
+  switch (plan.tensor_overlap.value) {
+    case TensorOverlap::None:
+    case TensorOverlap::Backward: break;  // what its layers do without a flag
+    case TensorOverlap::Beside: flags.line("--tp-comm-overlap"); break;
+    case TensorOverlap::Ring: flags.line("--tp-comm-overlap"), flags.line("--tp-comm-overlap-rs-dgrad"); break;
+  }
   context_flags(flags, written);
   flags.add("--pipeline-model-parallel-size {}", plan.stages);
   if (plan.stages > 1 && described(written.scenario->model)->pattern.empty())

@@ -143,7 +143,7 @@ std::string recipe(const Answer& written, const std::string& base, bool traced) 
   set("parallel.tensor_parallel_degree", plan.tensor_parallel);
   if (plan.tensor_parallel > 1) set("parallel.enable_sequence_parallel", plan.sequence_parallel ? "True" : "False");
   // Which the next line needs, and converters.
-  const bool overlaps = plan.tensor_overlap.value != TensorOverlap::None;
+  const bool overlaps = plan.tensor_overlap.value == TensorOverlap::Ring;
   if (overlaps || !converters.list.empty()) set("config.compile.enable", "True");
   if (plan.tensor_parallel > 1) set("config.compile.enable_async_tensor_parallel", overlaps ? "True" : "False");
   if (plan.context_parallel > 1) set("parallel.context_parallel_degree", plan.context_parallel);

@@ -487,11 +487,13 @@ constexpr Field<PlanRequest> kPlan[] = {
      "them "
      "(Megatron-LM's delay_wgrad_compute, DualPipe); default: false",
      changed<&PlanRequest::delay_wgrad>},
-    {"tensor_overlap", "false | true | ring",
+    {"tensor_overlap", "false | true | ring | backward",
      "what a tensor-parallel group gathers and scatters runs beside the products next to it. true: in parts where the "
      "product needs it or makes it, in one piece beside gradients that do not (Transformer Engine's userbuffers: "
      "Megatron-LM's tp_comm_overlap); ring: always in tensor_parallel parts (torchtitan's async tensor parallelism); "
-     "needs sequence_parallel; default: false",
+     "both need sequence_parallel. backward: what is exchanged of an input's gradient beside the gradient of the "
+     "weights, and with sequence_parallel the second gathering of the input beside the gradient of the input, all else "
+     "waited for (Megatron-LM's and Transformer Engine's layers without tp_comm_overlap). default: false",
      changed<&PlanRequest::tensor_overlap>},
     {"tensor_links", "alone | shared",
      "alone: what a tensor-parallel group exchanges takes the time that it would take alone on its links; shared: it "

@@ -138,8 +138,10 @@ template <>
 inline constexpr Name<ContextSplit> kNames<ContextSplit>[] = {{"zigzag", ContextSplit::Zigzag},
                                                               {"contiguous", ContextSplit::Contiguous}};
 template <>
-inline constexpr Name<TensorOverlap> kNames<TensorOverlap>[] = {
-    {"false", TensorOverlap::None}, {"true", TensorOverlap::Beside}, {"ring", TensorOverlap::Ring}};
+inline constexpr Name<TensorOverlap> kNames<TensorOverlap>[] = {{"false", TensorOverlap::None},
+                                                                {"true", TensorOverlap::Beside},
+                                                                {"ring", TensorOverlap::Ring},
+                                                                {"backward", TensorOverlap::Backward}};
 template <>
 inline constexpr Name<TensorLinks> kNames<TensorLinks>[] = {{"alone", TensorLinks::Alone},
                                                             {"shared", TensorLinks::Shared}};

@@ -57,8 +57,9 @@ void plan(JsonFields& json, const Plan& p) {
   json.field("schedule", p.schedule).field("stages", p.stages).field("virtual_stages", p.virtual_stages);
   json.field("data_parallel", p.data_parallel).field("tensor_parallel", p.tensor_parallel);
   json.field("sequence_parallel", p.sequence_parallel).field("replicas", p.replicas);
-  json.when(p.tensor_overlap.value != TensorOverlap::None, "tensor_overlap", true);
-  json.when(p.tensor_overlap.value == TensorOverlap::Ring, "tensor_overlap_form", p.tensor_overlap.value);
+  const TensorOverlap overlap = p.tensor_parallel > 1 ? p.tensor_overlap.value : TensorOverlap::None;
+  json.when(overlap != TensorOverlap::None, "tensor_overlap", true);
+  json.when(overlap == TensorOverlap::Ring || overlap == TensorOverlap::Backward, "tensor_overlap_form", overlap);
   json.when(p.tensor_links.value != TensorLinks::Alone, "tensor_links", p.tensor_links.value);
   json.when(p.context_parallel > 1, [&] {
     json.field("context_parallel", p.context_parallel).field("context_exchange", p.context_exchange.value);

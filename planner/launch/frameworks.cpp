@@ -258,6 +258,10 @@ void settle_tensor_overlap(PlanRequest& plan, Framework framework, const Told& d
       return replace(asked, TensorOverlap::Ring, differs,
                      "tensor_overlap: true does not go with delay_wgrad, as nothing is left to run beside; ring");
     case Framework::Torchtitan:
+      if (asked == TensorOverlap::Backward)
+        return replace(asked, TensorOverlap::None, differs,
+                       "tensor_overlap: backward is Megatron-LM's; exchanges of tensor parallelism are waited for: "
+                       "false");
       if (asked != TensorOverlap::Beside) return;
       return replace(asked, TensorOverlap::Ring, differs,
                      "tensor_overlap: true is Transformer Engine's; every exchange in parts: ring");

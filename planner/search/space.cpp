@@ -370,8 +370,10 @@ Scenario settled(const Scenario& scenario, const Layout& layout, const Plan* pla
   request.stages.value = layout.stages, request.virtual_stages.value = layout.virtual_stages;
   request.data_parallel.value = layout.data_parallel, request.tensor_parallel.value = layout.tensor_parallel;
   request.sequence_parallel.value = layout.sequence_parallel;
-  if (!layout.sequence_parallel) request.tensor_overlap.value = TensorOverlap::None;
-  if (layout.tensor_parallel == 1) request.tensor_links.value = TensorLinks::Alone;
+  if (!layout.sequence_parallel && request.tensor_overlap.value != TensorOverlap::Backward)
+    request.tensor_overlap.value = TensorOverlap::None;
+  if (layout.tensor_parallel == 1)
+    request.tensor_overlap.value = TensorOverlap::None, request.tensor_links.value = TensorLinks::Alone;
   request.context_parallel.value = layout.context_parallel;
   request.expert_parallel.value = layout.expert_parallel;
   request.schedule.value = layout.schedule;

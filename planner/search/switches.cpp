@@ -31,8 +31,9 @@ constexpr ContextSplit kSplitValues[] = {ContextSplit::Zigzag, ContextSplit::Con
 constexpr std::array<std::string_view, 3> kExperts = {"all_to_all", "all_gather", "per_node"};
 constexpr ExpertExchange kExpertValues[] = {ExpertExchange::AllToAll, ExpertExchange::AllGather,
                                             ExpertExchange::PerNode};
-constexpr std::array<std::string_view, 3> kOverlaps = {"true", "false", "ring"};
-constexpr TensorOverlap kOverlapValues[] = {TensorOverlap::Beside, TensorOverlap::None, TensorOverlap::Ring};
+constexpr std::array<std::string_view, 4> kOverlaps = {"true", "false", "ring", "backward"};
+constexpr TensorOverlap kOverlapValues[] = {TensorOverlap::Beside, TensorOverlap::None, TensorOverlap::Ring,
+                                            TensorOverlap::Backward};
 constexpr std::array<std::string_view, 3> kSyncs = {"overlapped", "blocking", "at_once"};
 constexpr GradientSync kSyncValues[] = {GradientSync::Overlapped, GradientSync::Blocking, GradientSync::AtOnce};
 constexpr std::array<std::string_view, 2> kReductions = {"micro_batch", "step"};
@@ -68,13 +69,14 @@ bool holds(const std::optional<Placed<T>>& field, T value) {
 // A key whose values are names of `Values`.
 template <auto Member, const auto& Values>
 constexpr Switch switch_of(std::string_view key, std::span<const std::string_view> names, std::size_t usual,
-                           bool (*matters)(const Layout&)) {
+                           bool (*matters)(const Layout&), bool (*fits)(const Layout&, std::size_t) = nullptr) {
   return {.key = key,
           .values = names,
           .usual = usual,
           .set = [](PlanRequest& plan, std::size_t i) { assign(plan.*Member, Values[i], plan.place); },
           .is = [](const PlanRequest& plan, std::size_t i) { return holds(plan.*Member, Values[i]); },
-          .matters = matters};
+          .matters = matters,
+          .fits = fits};
 }
 
 bool shares_sequences(const Layout& layout) {
@@ -94,8 +96,11 @@ constexpr Switch kSwitches[] = {
     switch_of<&PlanRequest::expert_exchange, kExpertValues>(
         "expert_exchange", kExperts, 3, [](const Layout& layout) { return layout.expert_parallel > 1; }),
     switch_of<&PlanRequest::tensor_overlap, kOverlapValues>(
-        "tensor_overlap", kOverlaps, 3,
-        [](const Layout& layout) { return layout.tensor_parallel > 1 && layout.sequence_parallel; }),
+        "tensor_overlap", kOverlaps, 3, [](const Layout& layout) { return layout.tensor_parallel > 1; },
+        [](const Layout& layout, std::size_t i) {  // the others want halves
+          return layout.sequence_parallel || kOverlapValues[i] == TensorOverlap::None ||
+                 kOverlapValues[i] == TensorOverlap::Backward;
+        }),
     switch_of<&PlanRequest::gradient_sync, kSyncValues>("gradient_sync", kSyncs, 2, reduces_whole_gradients),
     switch_of<&PlanRequest::bucket_rule, kBucketValues>("bucket", kBuckets, 3, reduces_in_buckets),
     switch_of<&PlanRequest::reshard_after_forward, kYesNoValues>(
@@ -115,17 +120,20 @@ struct Combination {
   struct Chosen {
     const Switch* which;
     std::optional<std::size_t> value;
+    std::vector<std::size_t> open;
   };
   std::vector<Chosen> chosen;
 
-  // Whether a layout is searched with it: with a value where the switch matters, with none where it does not.
+  // Whether a layout is searched with it: with each open value that says something to it, with none where none does.
   bool has(const Layout& layout) const {
-    return std::ranges::all_of(
-        chosen, [&](const Chosen& each) { return each.which->matters(layout) == each.value.has_value(); });
+    return std::ranges::all_of(chosen, [&](const Chosen& each) {
+      const auto says = [&](std::size_t i) { return each.which->says(layout, i); };
+      return each.value ? says(*each.value) : std::ranges::none_of(each.open, says);
+    });
   }
   Scenario of(const Scenario& scenario) const {
     Scenario result = scenario;
-    for (const auto& [which, value] : chosen) {
+    for (const auto& [which, value, open] : chosen) {
       result.plan.open.erase(std::string(which->key));
       if (value) which->set(result.plan, *value);
     }
@@ -133,7 +141,7 @@ struct Combination {
   }
   std::vector<std::pair<std::string, std::string>> in_words() const {
     std::vector<std::pair<std::string, std::string>> words;
-    for (const auto& [which, value] : chosen)
+    for (const auto& [which, value, open] : chosen)
       if (value) words.emplace_back(which->key, which->values[*value]);
     return words;
   }
@@ -150,13 +158,13 @@ std::vector<Combination> combinations(const Scenario& scenario) {
                        "auto is not searched beside stages with replicas of their own; write one value");
     open.push_back("plan." + std::string(each.key));
     std::vector<std::optional<std::size_t>> values = {std::nullopt};
-    for (const std::size_t value : values_of(each, scenario))
-      values.emplace_back(value);
+    const std::vector<std::size_t> among = values_of(each, scenario);
+    values.insert(values.end(), among.begin(), among.end());
     std::vector<Combination> more;
     for (const Combination& before : all)
       for (const auto& value : values) {
         more.push_back(before);
-        more.back().chosen.push_back({&each, value});
+        more.back().chosen.push_back({&each, value, among});
       }
     all = std::move(more);
     if (all.size() > kMostCombinations)

@@ -18,7 +18,10 @@ struct Switch {
   std::size_t usual = 0;                          // `auto` stands for so many of them, the first ones
   void (*set)(PlanRequest& plan, std::size_t i);  // to values[i]
   bool (*is)(const PlanRequest& plan, std::size_t i);
-  bool (*matters)(const Layout& layout);  // other layouts are the same with all values
+  bool (*matters)(const Layout& layout);                        // other layouts are the same with all values
+  bool (*fits)(const Layout& layout, std::size_t i) = nullptr;  // whether it can have values[i]; none: all that matter
+
+  bool says(const Layout& layout, std::size_t i) const { return matters(layout) && (!fits || fits(layout, i)); }
 };
 std::span<const Switch> switches();
 

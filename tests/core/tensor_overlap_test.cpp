@@ -23,11 +23,11 @@ double left(const std::vector<DividedProduct>& products, int times, double excha
 
 // A block of queries, keys and values of 165.191 us, an output of 55.064 and two products of 220.255 at 312 TFLOP/s, each way;
 // exchanges of 2048 x 4096 x 2 B: 3/4 x 16 MiB at 200 GB/s, 62.915 us each.
-Scenario overlapping(TensorOverlap overlap, double bandwidth = 200e9) {
-  const TensorParallel split{.degree = 4, .sequence_parallel = true};
+Scenario overlapping(TensorOverlap overlap, double bandwidth = 200e9, bool halves = true) {
+  const TensorParallel split{.degree = 4, .sequence_parallel = halves};
   Scenario scenario =
       block_scenario({.sequence = 2048, .hidden = 4096, .heads = 32, .inner = 16384, .flash = true}, 1, 4, split);
-  scenario.plan.tensor_parallel.value = 4, scenario.plan.sequence_parallel.value = true;
+  scenario.plan.tensor_parallel.value = 4, scenario.plan.sequence_parallel.value = halves;
   scenario.cluster.links.kind = LinkKind::Nvswitch, scenario.cluster.links.bandwidth = Bandwidth{bandwidth};
   scenario.plan.tensor_overlap.value = overlap;
   return scenario;
@@ -87,6 +87,34 @@ TEST_CASE("beside a gradient that does not need it an exchange takes what the lo
   CHECK(frozen.weight + frozen.apart == 0);
 }
 
+TEST_CASE("with nothing in parts an exchange takes what it is longer than the weights' gradient") {
+  const ColumnGradients product{.input = {4, 4}, .weight = 2, .input_beside = 4, .weight_beside = 2};  // ms
+  for (const bool halves : {true, false}) {
+    CAPTURE(halves);
+    const double waits = halves ? 1 : 0;  // for what another product's gradients read
+    const LeftOfBackward longer = left_without_parts({product}, 1, 3, 3, halves),
+                         shorter = left_without_parts({product}, 1, 1, 1, halves);
+    CHECK(longer.input == 3 * waits);
+    CHECK(longer.weight == 1);
+    CHECK(longer.apart == 2);  // nothing beside it where the weights' gradient comes later: all 3 ms
+    CHECK(shorter.input == waits);
+    CHECK(shorter.weight == 0);
+    CHECK(shorter.apart == 1);
+    const LeftOfBackward two = left_without_parts({product}, 2, 3, 3, halves);  // no product next to the second
+    CHECK(two.input == 2 * 3 * waits + 3);
+    CHECK(two.weight == 1);
+    const LeftOfBackward frozen = left_without_parts({{.input = {4, 4}}}, 1, 3, 3, halves);
+    CHECK(frozen.input == 3 * waits + 3);
+    CHECK(frozen.weight + frozen.apart == 0);
+  }
+  // The second gathering of halves: 6 ms beside 4, and 6 beside 2; an all-reduce has none. Waiting counts 6 for the two.
+  CHECK(left_without_parts({product}, 1, 6, 6, true).input == 6 + 2);
+  CHECK(left_without_parts({product}, 1, 6, 6, true).weight == 4);
+  CHECK(left_without_parts({product}, 1, 6, 6, false).input == 0);
+  // Beside computing it takes half as long again: 4.5 ms beside 2.
+  CHECK(left_without_parts({product}, 1, 3, 4.5, false).weight == 2.5);
+}
+
 TEST_CASE("exchanges beside gradients never take longer than to wait, nor less than the longer of both") {
   for (const double input : {1.0, 5.0, 8.0})
     for (const double weight : {1.0, 6.0, 9.0})
@@ -132,6 +160,30 @@ TEST_CASE("plan.tensor_overlap leaves what its formulas say of a block's exchang
   near(slow.backward_weight - computing.backward_weight, 149'382 + 94'318);
 }
 
+TEST_CASE(
+    "a block's backward hides all-reduces of inputs, or halves, beside gradients of weights, and its forward waits") {
+  for (const bool halves : {true, false}) {
+    CAPTURE(halves);
+    const auto priced = [&](TensorOverlap overlap, double bandwidth) {
+      return price(overlapping(overlap, bandwidth, halves));
+    };
+    const auto computing = price(without_exchanges(overlapping(TensorOverlap::None, 200e9, halves))),
+               whole = priced(TensorOverlap::None, 200e9), fast = priced(TensorOverlap::Backward, 200e9),
+               slow = priced(TensorOverlap::Backward, 40e9);
+    CHECK(fast.forward == whole.forward);
+    CHECK(fast.again.value_or(fast.forward) == whole.again.value_or(whole.forward));
+    // Gradients of 165.191 and 220.255 us are longer than halves of 62.915 and than all-reduces of 125.829.
+    near(fast.backward_input - computing.backward_input, halves ? 125'829 : 0);
+    near(fast.backward_weight - computing.backward_weight, 0);
+    near(fast.apart, halves ? 125'829 : 251'658);
+    // Links of a fifth: halves of 314.573, all-reduces of 629.146. Beyond the gradients of inputs and of weights are 149.382 and
+    // 94.318 of halves; 463.955 and 408.891 of all-reduces.
+    near(slow.backward_input - computing.backward_input, halves ? 629'146 + 149'382 + 94'318 : 0);
+    near(slow.backward_weight - computing.backward_weight, halves ? 149'382 + 94'318 : 463'955 + 408'891);
+    near(slow.apart, halves ? 629'146 - 2 * (149'382 + 94'318) : 165'191 + 220'255);
+  }
+}
+
 TEST_CASE("what a collective takes from computing counts beside products, where a device states it") {
   const auto contending = [](TensorOverlap overlap) {
     Scenario scenario = overlapping(overlap);
@@ -165,7 +217,7 @@ TEST_CASE("a layer with exchanges beside its products takes no longer than witho
         CAPTURE(taken);
         CAPTURE(collective);
         const auto waiting = priced(TensorOverlap::None);
-        for (const TensorOverlap overlap : {TensorOverlap::Beside, TensorOverlap::Ring}) {
+        for (const TensorOverlap overlap : {TensorOverlap::Beside, TensorOverlap::Ring, TensorOverlap::Backward}) {
           const auto beside = priced(overlap);
           CHECK(beside.forward <= waiting.forward);
           const Time both = beside.backward_input + beside.backward_weight;
@@ -174,12 +226,12 @@ TEST_CASE("a layer with exchanges beside its products takes no longer than witho
       }
 }
 
-TEST_CASE("without halves to run beside anything nothing changes") {
-  for (const TensorOverlap overlap : {TensorOverlap::Beside, TensorOverlap::Ring}) {
+TEST_CASE("without halves, or a group, to run beside anything nothing changes") {
+  for (const TensorOverlap overlap : {TensorOverlap::Beside, TensorOverlap::Ring, TensorOverlap::Backward}) {
     Scenario alone = overlapping(TensorOverlap::None), beside = overlapping(overlap);
     beside.plan.sequence_parallel.value = alone.plan.sequence_parallel.value = false;
     CHECK(price(beside).forward == price(alone).forward);
-    CHECK(price(beside).backward_input == price(alone).backward_input);
+    if (overlap != TensorOverlap::Backward) CHECK(price(beside).backward_input == price(alone).backward_input);
     for (Scenario* const of : {&alone, &beside})
       *of = block_scenario({.sequence = 2048, .hidden = 4096, .heads = 32, .inner = 16384, .flash = true}, 1, 1, {});
     beside.plan.tensor_overlap.value = overlap;

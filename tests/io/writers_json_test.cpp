@@ -105,6 +105,7 @@ std::set<std::string> written_paths() {
     chunk.on_host = Bytes{1};
   report.fits = false;
   report.shortfall = {"too large", {"stage 0 needs more"}, {"recompute: full"}};
+  full->answer.plan.tensor_parallel = 2;
   std::set<std::string> paths = paths_of(json_report(full->answer, true));
   paths.merge(paths_of(json_report(small_answer()->answer)));
   paths.merge(paths_of(json_report(small_answer({.schedule = "pipedream"})->answer)));

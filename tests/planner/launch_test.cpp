@@ -340,6 +340,14 @@ TEST_CASE("exchanges beside products: flags of Megatron-LM and torchtitan, and t
   for (const auto& [framework, writer] : {kWriters[0], kWriters[1]})
     CHECK(of(framework, writer).first.empty());
   CHECK(contains(of(Framework::Megatron, megatron_launch).second, "--tp-comm-overlap-rs-dgrad"));
+  keys.replace(keys.find("overlap: ring"), 13, "overlap: backward");  // what Megatron-LM's layers do, without a flag
+  const auto [own, layers] = of(Framework::Megatron, megatron_launch);
+  CHECK(own.empty());
+  CHECK_FALSE(contains(layers, "--tp-comm-overlap"));
+  const auto [waits, waiting] = of(Framework::Torchtitan, torchtitan_launch);
+  CHECK((waits == std::vector<std::string>{"tensor_overlap: backward is Megatron-LM's; exchanges of tensor parallelism "
+                                           "are waited for: false"}));
+  CHECK(contains(waiting, "enable_async_tensor_parallel = False"));
 }
 
 TEST_CASE(

@@ -59,12 +59,12 @@ std::string launched(const Narrowed& narrow, Framework framework) {
 TEST_CASE("of exchanges beside products those forms are searched that a framework has") {
   const std::string base = "{stages: 1, tensor_parallel: 2, sequence_parallel: true, schedule: 1f1b, tensor_overlap: ";
   const auto among = [&](Framework framework) {
-    return narrowed(small_for(base + "{auto: [true, false, ring]}}"), framework)
+    return narrowed(small_for(base + "{auto: [true, false, ring, backward]}}"), framework)
         .scenario.plan.open.at("tensor_overlap")
         .among;
   };
   using List = std::vector<std::string>;
-  CHECK((among(Framework::Megatron) == List{"true", "false", "ring"}));
+  CHECK((among(Framework::Megatron) == List{"true", "false", "ring", "backward"}));
   CHECK((among(Framework::Torchtitan) == List{"false", "ring"}));
   const auto settled = [&](const std::string& value, Framework framework) {
     return narrowed(small_for(base + value + "}"), framework).scenario.plan.tensor_overlap.value;
@@ -72,6 +72,9 @@ TEST_CASE("of exchanges beside products those forms are searched that a framewor
   CHECK(settled("true", Framework::Megatron) == TensorOverlap::Beside);
   CHECK(settled("ring", Framework::Megatron) == TensorOverlap::Ring);
   CHECK(settled("true", Framework::Torchtitan) == TensorOverlap::Ring);
+  CHECK(settled("backward", Framework::Megatron) == TensorOverlap::Backward);
+  for (const Framework other : {Framework::Torchtitan, Framework::Torch, Framework::DeepSpeed})
+    CHECK(settled("backward", other) == TensorOverlap::None);
   // Nothing is put off that runs beside what is scattered.
   CHECK(settled("true, delay_wgrad: true", Framework::Megatron) == TensorOverlap::Ring);
 }

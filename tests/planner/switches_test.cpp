@@ -116,6 +116,26 @@ TEST_CASE("switches alone may be open, and each plan has its own") {
         (values(found.plans.back()).at("context_exchange") == "ring"));
 }
 
+TEST_CASE("exchanges beside products are searched where a group, or halves, are there to run them") {
+  const SearchAnswer found =
+      found_of(four_blocks("{stages: 1, data_parallel: {auto: [2, 4]}, tensor_parallel: {auto: [1, 2]}, "
+                           "sequence_parallel: {auto: [true, false]}, "
+                           "schedule: 1f1b, partition: balanced, tensor_overlap: {auto: [true, false, backward]}}",
+                           "0"));
+  std::map<std::string, std::set<std::string>> seen;
+  for (const Found& each : found.plans) {
+    const Layout& layout = each.layout;
+    const auto own = values(each);
+    seen[layout.tensor_parallel == 1 ? "alone"
+         : layout.sequence_parallel  ? "halves"
+                                     : "whole"]
+        .insert(own.contains("tensor_overlap") ? own.at("tensor_overlap") : "none");
+  }
+  CHECK(
+      (seen == std::map<std::string, std::set<std::string>>{
+                   {"alone", {"none"}}, {"halves", {"true", "false", "backward"}}, {"whole", {"false", "backward"}}}));
+}
+
 TEST_CASE("values that are not there, and too many combinations, are refused with a way out") {
   const auto refused = [](const std::string& plan) {
     return error_of([&] { static_cast<void>(found_of(four_blocks("{" + kRest + plan + "}"))); });

@@ -77,6 +77,14 @@ TEST_CASE("stated layers cannot be shared, and sequence parallelism needs a grou
         "s.yaml:7:3: plan.tensor_overlap: true runs beside products what sequence parallelism gathers and scatters; "
         "write "
         "plan.sequence_parallel: true, or leave it out");
+  for (const TensorParallel split :
+       {TensorParallel{2, false}, TensorParallel{1, false}}) {  // which backward does not want
+    const Scenario without = blocks(2, split);
+    Scenario beside = without;
+    beside.plan.tensor_overlap.value = TensorOverlap::Backward;
+    CHECK((answered(beside).report.step_time < answered(without).report.step_time) == (split.degree > 1));
+    CHECK(answered(beside).report.step_time <= answered(without).report.step_time);
+  }
 }
 
 TEST_CASE("exchanges beside gradients of weights count as in parts where those come later") {
@@ -94,6 +102,10 @@ TEST_CASE("exchanges beside gradients of weights count as in parts where those c
   const LayerCosts layers = CostModel(scenario).layers(2);
   CHECK(missing(TensorOverlap::Beside) == overhead + layers.apart[0] + layers.apart[1]);
   CHECK(layers.apart[0] > Time{});
+  scenario.plan.tensor_overlap.value = TensorOverlap::Backward;  // waited for there
+  const LayerCosts waiting = CostModel(scenario).layers(2);
+  CHECK(missing(TensorOverlap::Backward) == overhead + waiting.apart[0] + waiting.apart[1]);
+  CHECK(waiting.apart[0] > layers.apart[0]);
 }
 
 TEST_CASE("what is left beside products shares links, in the passes over weights, too") {

@@ -31,18 +31,24 @@ bool WorkPasses::host_limits() const {
 }
 
 bool WorkPasses::overlaps() const {
+  const TensorOverlap overlap = scenario_.plan.tensor_overlap.value;
   const TensorParallel& split = times_.split();
-  return scenario_.plan.tensor_overlap.value != TensorOverlap::None && split.sequence_parallel && split.degree > 1;
+  return overlap != TensorOverlap::None && (split.sequence_parallel || overlap == TensorOverlap::Backward) &&
+         split.degree > 1;
+}
+
+bool WorkPasses::in_parts() const {
+  return overlaps() && scenario_.plan.tensor_overlap.value != TensorOverlap::Backward;
 }
 
 bool WorkPasses::in_bulk() const {
-  return overlaps() && scenario_.plan.tensor_overlap.value == TensorOverlap::Beside;
+  return overlaps() && scenario_.plan.tensor_overlap.value != TensorOverlap::Ring;
 }
 
 // Gathering in parts is done by copy engines; scattering in parts sums up, by multiprocessors.       [TransformerEngine26]
 double WorkPasses::left_of(const PassKernels& pass, double exchanged, int count) const {
   const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
-  if (!overlaps() || count == 0 || sent <= 0) return 1;
+  if (!in_parts() || count == 0 || sent <= 0) return 1;
   const double half = sent / count / 2;
   const int t = times_.split().degree;
   const double left = left_of_exchanges(pass.gathers, count, half, half, t) +
@@ -54,9 +60,11 @@ LeftOfBackward WorkPasses::left_of(const PassKernels& input, const std::vector<C
                                    double exchanged, int count) const {
   const double skew = count * static_cast<double>(device_.host.skew.value), sent = exchanged - skew;
   if (!in_bulk() || count == 0 || sent <= 0) return {exchanged * left_of(input, exchanged, count), 0, 0};
-  const double half = sent / count / 2;
-  LeftOfBackward left =
-      left_of_backward(input.scatters, columns, count, half, half * slowed_exchange(), times_.split().degree);
+  const bool halves = times_.split().sequence_parallel;
+  const double one = sent / count / (halves ? 2 : 1), slowed = one * slowed_exchange();
+  LeftOfBackward left = in_parts()
+                            ? left_of_backward(input.scatters, columns, count, one, slowed, times_.split().degree)
+                            : left_without_parts(columns, count, one, slowed, halves);
   left.input += skew;
   return left;
 }

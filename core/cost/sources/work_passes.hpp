@@ -25,6 +25,7 @@ class WorkPasses {
   const OperatorTimes& operators() const { return times_; }
   bool host_limits() const;
   bool overlaps() const;  // exchanges of tensor parallelism, with the products next to them
+  bool in_parts() const;  // those that products need or make, too
   bool in_bulk() const;   // those of a backward that products do not need beside them in one piece
   // Of what runs beside a collective (Device::contention).
   const OperatorTimes& beside_collectives() const { return beside_ ? *beside_ : times_; }
