@@ -693,6 +693,26 @@ Time StepPricer::tail(StageId k, LayerRange layers) {
   return tail;
 }
 
+Time StepPricer::least_gathers_behind() {
+  const Scenario& scenario = cost_.scenario();
+  if (schedule_shape(plan_, scenario.model, scenario.training).updated != UpdatedParts::BehindUpdate) return {};
+  const auto chunks = at(plan_.seating().held());
+  Time least = kNever;
+  for (StageId k = 0; k < plan_.stages; ++k) {
+    if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return {};
+    std::vector<Time> times;
+    for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i)
+      times.push_back(gather(k, gathered_weights(plan_, k, {i, i + 1}, scenario)).time);
+    if (times.size() < chunks) return {};
+    std::ranges::partial_sort(times, times.begin() + static_cast<std::ptrdiff_t>(chunks));
+    Time sum;
+    for (std::size_t i = 0; i < chunks; ++i)
+      sum = checked_sum(sum, times[i]);
+    least = std::min(least, sum);
+  }
+  return least;
+}
+
 StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forward, const std::vector<Time>& backward,
                       Time hop) {
   const auto chunks = static_cast<std::size_t>(shape.chunks());

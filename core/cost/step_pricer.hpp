@@ -39,6 +39,11 @@ class StepPricer {
   // bucket (of all, where gradient_sync is blocking), if any, the update, and the gather of what it has updated in part.
   Time tail(StageId k, LayerRange layers);
 
+  // What stands behind the last op of every worker at least, whatever the cut, with a flush: where weights are gathered behind
+  // their update, one gather for each of its chunks, of no fewer weights than the lightest layers have.
+  //                                                                        tests/planner/zero_one_test.cpp "bound"
+  Time least_gathers_behind();
+
   const LayerCosts& layers() const { return full_; }
   const Plan& shell() const { return plan_; }
 

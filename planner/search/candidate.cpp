@@ -279,17 +279,21 @@ Time Evaluator::raise_bound(const Layout& layout, Time enough, int rounds) {
   *plan = without_exchange(std::move(*plan));
   const LayerCosts& layers = here.layers(layout.micro_batch_size);
   const EqualRunMemory memory(*here.run, *plan, here.cost, layers);
-  const std::vector<Time> hops = StepPricer(*plan, here.cost).fastest_hops();
+  StepPricer pricer(*plan, here.cost);
+  const std::vector<Time> hops = pricer.fastest_hops();
+  const ScheduleRule* const rule = find_schedule(layout.schedule);
+  const Time behind = rule != nullptr && rule->flush ? pricer.least_gathers_behind() : Time{};
   const auto first = hops.begin() + here.run->begin - 1, last = hops.begin() + here.run->end;
   const auto of = [&](const Modes& modes) {
-    return path_bound({.run = *here.run,
-                       .shell = *plan,
-                       .layers = layers,
-                       .memory = memory,
-                       .modes = modes,
-                       .hop = *std::min_element(first, last == hops.end() ? last - 1 : last),
-                       .block = here.scenario.model.layers[here.run->begin].block},
-                      enough, rounds);
+    const Time path = path_bound({.run = *here.run,
+                                  .shell = *plan,
+                                  .layers = layers,
+                                  .memory = memory,
+                                  .modes = modes,
+                                  .hop = *std::min_element(first, last == hops.end() ? last - 1 : last),
+                                  .block = here.scenario.model.layers[here.run->begin].block},
+                                 enough == kNever ? kNever : std::max(Time{1}, enough - behind), rounds);
+    return path > Time{} && path < kNever ? checked_sum(path, behind) : path;
   };
   const Time raised = of_run(here, *plan, of).value_or(known);
   return bounds_[layout] = std::max(known, raised);

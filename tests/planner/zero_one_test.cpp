@@ -130,6 +130,30 @@ TEST_CASE("ZeRO-1: the compiled order and the pricer's tail know the gather") {
   }
 }
 
+// Two chunks on each of two stages, of four blocks: 60 ms are gathered behind the updates of a stage. Of a cut that gives one
+// chunk two blocks more is gathered, not less.
+TEST_CASE("ZeRO-1: the bound knows what is gathered behind the last update") {
+  Scenario scenario = two_stages();
+  scenario.model.layers.insert(scenario.model.layers.end(), 2, scenario.model.layers[0]);
+  for (LayerId i = 0; i < 4; ++i) {
+    scenario.model.layers[i].name += std::to_string(i), scenario.model.layers[i].inputs.clear();
+    if (i > 0) scenario.model.layers[i].inputs = {i - 1};
+  }
+  scenario.plan.virtual_stages.value = 2, scenario.plan.schedule.value = "interleaved_1f1b";
+  scenario.training.micro_batches->value = 2;
+  const auto behind = [&] {
+    const CostModel cost(scenario);
+    return StepPricer(find_plan(scenario, cost), cost).least_gathers_behind();
+  };
+  CHECK(behind() == ms(60));
+  scenario.model.layers[2].parameters = 1'000'000'000;
+  CHECK(behind() == ms(45));
+  scenario.plan.overlap_param_gather.value = true;
+  CHECK(behind() == Time{});
+  scenario.plan.overlap_param_gather.value = false, scenario.training.zero = 0;
+  CHECK(behind() == Time{});
+}
+
 TEST_CASE("ZeRO-1 among half of the copies: gathered inside the groups, reduced between them, too") {
   Scenario scenario = two_stages();
   scenario.plan.shard = Placed<std::int64_t>{2, {}};
