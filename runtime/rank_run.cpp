@@ -30,7 +30,7 @@ std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
   for (const Lane& lane : schedule.positions)
     for (const auto* const ops : {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers],
-                                  &lane.communication[kOut], &lane.communication[kIn]}) {
+                                  &lane.communication[kOut], &lane.communication[kIn], &lane.communication[kTables]}) {
       if (ops->empty() && ops != &lane.compute && ops != &lane.communication[kReductions])
         continue;  // earlier checkpoints have no such list
       if (ops == &lane.communication[kGathers] && schedule.shape.updated != UpdatedParts::None)

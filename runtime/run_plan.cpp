@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/cost/cost_model.hpp"
+#include "core/cost/table_exchange.hpp"
 #include "core/plan/op_index.hpp"
 #include "runtime/cells.hpp"
 #include "runtime/run_channels.hpp"
@@ -182,8 +183,8 @@ class Replay {
   }
 
   void move(const Moved::AtOp& now) {
-    const auto& [reduced, gathered, outs, ins] =
-        run_.schedule->positions[static_cast<std::size_t>(position_)].communication;
+    const auto& streams = run_.schedule->positions[static_cast<std::size_t>(position_)].communication;
+    const std::vector<Op>&outs = streams[kOut], &ins = streams[kIn];
     const auto each = [&](const Op& op, const auto& change) {
       auto& frame = frame_of(op);
       for (const MovedPart& part : moved_parts(run_, op))
@@ -359,6 +360,8 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.synthetic = options.synthetic != nullptr;
   run.code = run.synthetic ? compile_synthetic(plan, *options.synthetic, backend.alignment())
                            : compile(plan, model, training, backend);
+  if (const auto& tied = schedule.shape.tied; run.synthetic && !tied.empty())
+    run.tied_bytes = TableExchange(plan, tied, *options.synthetic).price().bytes.value;
   run.alignment = backend.alignment();
   run.precision = training.precision, run.scaled_by = run.synthetic ? 1 : options.loss_scale;
   run.states = run.synthetic ? 1 : states(training.optimizer);

@@ -104,7 +104,7 @@ class TrafficCompiler {
     code_.state_bytes = memory_.optimizer.value;
     const LayerRange range = figures_.plan.layers[code_.virtual_stage];
     const Bytes each = gradient_bytes(figures_.training);
-    for (const Bucket& bucket : buckets(figures_.plan, code_.virtual_stage, range, figures_.model, figures_.training)) {
+    for (const Bucket& bucket : buckets(figures_.plan, code_.virtual_stage, figures_.model, figures_.training)) {
       std::int64_t before = 0;
       for (LayerId i = range.begin; i < bucket.first_layer; ++i)
         before += figures_.model.layers[at(i)].trained() * each.value;

@@ -103,6 +103,7 @@ class Worker {
   void or_note(void (Worker::*stream)(), FirstFailure& failed);
   void collectives();
   void gathers();
+  void sum_tables();
   void sum_over_members(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end);
   // A bucket of a round's whole gradients: this worker's part of it is added to what it has.
   void sum_own_part(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end);

@@ -46,6 +46,21 @@ void Worker::sum_over_members(std::size_t v, std::byte* gradients, std::int64_t 
   }
 }
 
+// Of a synthetic run, whose values say nothing: as many as the tables have, in every copy between those that hold them.
+void Worker::sum_tables() {
+  std::vector<WorkerId> members;
+  for (const PositionId position : tied_positions(*run_.schedule))
+    members.push_back(copy_ * run_.plan->positions() + position);
+  for (const Op& op : lane_.communication[kReductions])  // none is under way meanwhile
+    wait_until(done_[op.virtual_stage], static_cast<int>(run_.code[op.virtual_stage].bucket_begin.size()));
+  Span& span = record_->times.communication[kTables].front();
+  span.start = {steady_ns()};
+  std::vector<float> values(static_cast<std::size_t>(run_.tied_bytes) / sizeof(float));
+  const auto group = static_cast<int>(run_.code.size()) * (1 + run_.plan->expert_parallel) + copy_;
+  transport_.all_reduce(group, members, values.data(), std::ssize(values));
+  span.end = {steady_ns()};
+}
+
 // Of the part that is updated here; the rest is given up.
 void Worker::sum_own_part(std::size_t v, std::byte* gradients, std::int64_t begin, std::int64_t end) {
   std::vector<std::int64_t> parts = run_.gradient_parts(static_cast<VirtualStageId>(v));

@@ -35,6 +35,10 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
     const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
     wait_until(done_[v], all);
   }
+  if (const auto& tables = lane_.communication[kTables];
+      !tables.empty() && is_tied(run_.schedule->shape, VirtualStageId{op.virtual_stage}) &&
+      record_->times.communication[kTables].front().end == Time{})
+    sum_tables();
   const std::int64_t start = steady_ns();
   if (run_.synthetic) {
     spin_until(start + code.time[static_cast<std::size_t>(Kind::Update)][0].value);

@@ -85,7 +85,7 @@ class CompiledOrder::Compiler {
     const bool gathers = schedule_.shape.updated == UpdatedParts::BehindUpdate;
     for (const Lane& lane : schedule_.positions)
       if (lane.ops() != lane.compute.size() + lane.communication[kReductions].size() +
-                            (gathers ? lane.communication[kGathers].size() : 0))
+                            lane.communication[kTables].size() + (gathers ? lane.communication[kGathers].size() : 0))
         return false;
     if (!schedule_.flush || schedule_.shape.reduce_each ||
         seating_.positions() > std::numeric_limits<std::uint16_t>::max())
@@ -340,6 +340,16 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
           last = std::max(last, reduced[at(v)]);
         }
     }
+  Time tables;  // end of their all-reduce
+  for (const VirtualStageId v : costs.shape.tied) {
+    tables = std::max(tables, reduced[at(v)]);
+    for (const std::uint32_t i : marks_of_[at(v)])
+      for (const Sweep& copy : copies)
+        tables = std::max(tables, copy.gradient[i].end);
+  }
+  tables += costs.tied.time;
+  for (const VirtualStageId v : costs.shape.tied)
+    last = std::max(last, reduced[at(v)] = tables);
   for (Sweep& copy : copies)
     for (std::size_t lane = 0; lane < flushed_.size(); ++lane) {
       Time end{copy.time[lane]};

@@ -6,17 +6,19 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     : copies(schedule.shape.data_parallel),
       positions(static_cast<int>(schedule.positions.size())),
       micro_batches(schedule.shape.micro_batches),
-      seating_(schedule.seating()) {
+      seating_(schedule.seating()),
+      tied_(tied_positions(schedule)) {
   const ScheduleShape& shape = schedule.shape;
   const auto count = at(shape.chunks());
   chunks.resize(count);
   for (std::size_t v = 0; v < count; ++v) {
     const auto chunk = static_cast<VirtualStageId>(v);
-    chunks[v].group = seating_.group_of(chunk);
     chunks[v].first = seating_.position(chunk, 0);
     chunks[v].holders = seating_.holders(chunk);
     replicated = replicated || !chunks[v].one_holder();
   }
+  for (PositionId position = 0; position < positions; ++position)
+    group_at_.push_back(seating_.group_of(seating_.chunk_of(seating_.stage_at(position), 0)));
   for (std::uint32_t edge = 0; edge < costs.edges.size(); ++edge) {
     chunks[costs.edges[edge].from].out.push_back(edge);
     chunks[costs.edges[edge].to].in.push_back(edge);

@@ -18,7 +18,6 @@ class Wiring {
 
   struct Chunk {
     std::vector<std::uint32_t> in, out;  // edges into and out of a virtual stage, ascending
-    StageId group = 0;                   // of the workers that hold it
     PositionId first = 0;                // of its first holder
     int holders = 1;
     bool one_holder() const { return holders == 1; }
@@ -41,17 +40,36 @@ class Wiring {
   }
 
   // Who takes part in an op of a stream of `worker`.
-  int members(StreamId stream, VirtualStageId v) const { return kStreams[stream].alone ? 1 : seating_.members(v); }
+  int members(StreamId stream, VirtualStageId v) const {
+    switch (kStreams[stream].among) {
+      case Among::Worker: return 1;
+      case Among::Tied: return copies * static_cast<int>(tied_.size());
+      case Among::Holders: break;
+    }
+    return seating_.members(v);
+  }
   void for_each_member(StreamId stream, VirtualStageId v, WorkerId worker, const auto& use) const {
-    if (kStreams[stream].alone) return use(worker);
+    if (kStreams[stream].among == Among::Worker) return use(worker);
     const Chunk& chunk = chunks[at(v)];
+    const bool tied = kStreams[stream].among == Among::Tied;
     for (CopyId copy = 0; copy < copies; ++copy)
-      for (int holder = 0; holder < chunk.holders; ++holder)
-        use(copy * positions + seating_.position(v, holder, chunk.first));
+      for (int i = 0, count = tied ? static_cast<int>(tied_.size()) : chunk.holders; i < count; ++i)
+        use(copy * positions + (tied ? tied_[at(i)] : seating_.position(v, i, chunk.first)));
+  }
+  // A number of those who run the ops of a worker's stream together, below that of all workers.
+  std::size_t group(StreamId stream, WorkerId worker) const {
+    switch (kStreams[stream].among) {
+      case Among::Worker: return at(worker);
+      case Among::Tied: return 0;
+      case Among::Holders: break;
+    }
+    return at(group_at_[at(worker % positions)]);
   }
 
  private:
-  Seating seating_;  // of a schedule that stays
+  Seating seating_;                // of a schedule that stays
+  std::vector<PositionId> tied_;   // that hold a table which others hold, too
+  std::vector<StageId> group_at_;  // by position
 };
 
 }  // namespace pipewright::sim

@@ -461,7 +461,7 @@ class EventOrder {
       if (streams_[kStreams.size() * w + after[of.next].stream].next < after[of.next].count) return;
     of.joined = true;
     const Op& op = ops[of.next];
-    const std::size_t group = group_of(w, s, op.virtual_stage);
+    const std::size_t group = kStreams.size() * wiring_.group(s, static_cast<WorkerId>(w)) + s;
     Meeting& meeting = meetings_[group];
     const Collective* const what = &costs_.collective(op, workers_[w].copy);
     PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
@@ -470,12 +470,6 @@ class EventOrder {
     meeting.worker = static_cast<WorkerId>(w);
     if (++meeting.joined == wiring_.members(s, op.virtual_stage))
       queue_.push(now(), Rank::Start, about(What::MeetingStarts, group));
-  }
-
-  // Groups of chunks come first, then those of one worker.
-  std::size_t group_of(std::size_t w, StreamId s, VirtualStageId v) const {
-    const auto groups = at(schedule_.shape.stages);
-    return kStreams.size() * (kStreams[s].alone ? groups + w : at(wiring_.chunks[v].group)) + s;
   }
 
   void meeting_starts(std::uint32_t group) {

@@ -43,8 +43,9 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
       const auto& ops = schedule.positions[position].communication[s];
       for (std::size_t i = 0; i < ops.size(); ++i) {
         // All members have the same span: count the collective once, at the first holder in the first copy.
-        if (!kStreams[s].alone && position != at(seating.position(ops[i].virtual_stage, 0))) continue;
-        const CopyId copies = kStreams[s].alone ? schedule.shape.data_parallel : 1;
+        const bool alone = kStreams[s].among == Among::Worker;
+        if (!alone && position != at(seating.position(ops[i].virtual_stage, 0))) continue;
+        const CopyId copies = alone ? schedule.shape.data_parallel : 1;
         for (CopyId copy = 0; copy < copies; ++copy) {
           const Span span = timeline.workers[at(copy) * schedule.positions.size() + position].communication[s][i];
           if (span.start == span.end) continue;

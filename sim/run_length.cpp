@@ -85,7 +85,7 @@ double collectives(const StepCosts& costs) {
   for (const std::vector<Collective>& buckets : costs.collectives)
     for (const Collective& reduced : buckets)
       sum += ns(reduced.time);
-  return slowed(costs, sum);
+  return slowed(costs, sum + ns(costs.tied.time));
 }
 
 // The event queue's clock ends below kLargest, so that a run of just so long is one too long.

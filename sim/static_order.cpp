@@ -383,16 +383,16 @@ class Relaxation {
   void prepare_streams() {
     for (PositionId position = 0; position < wiring_.positions; ++position)
       stream_links_.push_back(stream_links(schedule_, position));
-    std::vector<std::size_t> first;  // meeting, by group and stream
+    constexpr std::size_t kNotYet = std::numeric_limits<std::size_t>::max();
+    std::vector<std::size_t> first(kStreams.size() * workers_, kNotYet);  // meeting, by group and stream
     std::size_t meetings = 0;
-    const Seating seating = schedule_.seating();
-    for (StageId group = 0; group < schedule_.shape.stages; ++group)
-      for (const auto& ops : schedule_.positions[seating.position(seating.chunk_of(group, 0), 0)].communication)
-        first.push_back(meetings), meetings += ops.size();
-    std::size_t own = meetings;  // of streams of one worker, behind those of groups
+    const auto first_of = [&](std::size_t w, StreamId s) -> std::size_t& {
+      return first[kStreams.size() * wiring_.group(s, static_cast<WorkerId>(w)) + s];
+    };
     for (std::size_t w = 0; w < workers_; ++w)
       for (StreamId s = 0; s < kStreams.size(); ++s)
-        if (kStreams[s].alone) meetings += ops_of(w).communication[s].size();
+        if (const auto& ops = ops_of(w).communication[s]; !ops.empty() && first_of(w, s) == kNotYet)
+          first_of(w, s) = std::exchange(meetings, meetings + ops.size());
     communicates_ = meetings > 0;
     meetings_.resize(meetings);
     streams_.resize(kStreams.size() * workers_);
@@ -400,12 +400,9 @@ class Relaxation {
       LaneState& lane = lanes_[w];
       lane.links = &stream_links_[w % positions()];
       find_stop(lane);
-      const StageId stage = seating.stage_at(static_cast<PositionId>(w % positions()));
-      const auto group = at(seating.group_of(seating.chunk_of(stage, 0)));
       for (StreamId s = 0; s < kStreams.size(); ++s) {
         Stream& stream = streams_[kStreams.size() * w + s];
-        stream.meetings = meetings_.data() + (kStreams[s].alone ? own : first[kStreams.size() * group + s]);
-        if (kStreams[s].alone) own += ops_of(w).communication[s].size();
+        if (first_of(w, s) != kNotYet) stream.meetings = meetings_.data() + first_of(w, s);
         for (const char waits : lane.links->waits[s])
           stream.ready.push_back(waits ? kNotThere : kClockBegin);
       }
@@ -455,7 +452,7 @@ class Relaxation {
   // True when at least one collective of this worker came to its end.
   bool run_streams(WorkerId worker) {
     bool any = false;
-    for (const StreamId s : {kReductions, kOut, kIn, kGathers})  // each behind those whose ops it waits for
+    for (const StreamId s : {kReductions, kTables, kOut, kIn, kGathers})  // each behind those whose ops it waits for
       any |= run_stream(worker, s);
     return any;
   }

@@ -29,6 +29,7 @@ class Linker {
       link_next_forwards();
     else if (!lane_.communication[kGathers].empty())
       link_weights();
+    if (!lane_.communication[kTables].empty()) link_tables();
     if (schedule_.shape.weights_on_host())
       link_shards();
     else if (!lane_.communication[kOut].empty())
@@ -90,6 +91,21 @@ class Linker {
     PP_CHECK(next == gathers.size());  // validate(schedule)
   }
 
+  // After the last gradients of every chunk here that shares the table, and their all-reduces; before the first update of one.
+  void link_tables() {
+    const auto tied = [&](const Op& op) { return is_tied(schedule_.shape, VirtualStageId{op.virtual_stage}); };
+    const std::vector<Op>&ops = lane_.compute, &reduces = lane_.communication[kReductions];
+    std::uint32_t last = kNoOp, reduced = 0;
+    for (std::uint32_t i = 0; i < ops.size(); ++i)
+      if (rule(ops[i].kind).gradients && tied(ops[i])) last = i;
+    for (std::uint32_t i = 0; i < reduces.size(); ++i)
+      if (tied(reduces[i])) reduced = i + 1;
+    trigger(kTables, 0, last, StreamLinks::From::End);
+    if (reduced > 0) links_.after[kTables].push_back({reduced, static_cast<std::uint8_t>(kReductions)});
+    const auto update = std::ranges::find_if(ops, [&](const Op& op) { return op.kind == Kind::Update && tied(op); });
+    links_.gates.push_back({static_cast<std::uint32_t>(update - ops.begin()), 1, static_cast<std::uint8_t>(kTables)});
+  }
+
   void gate(std::uint32_t op, std::uint32_t count) {
     if (op < lane_.compute.size()) links_.gates.push_back({op, count, static_cast<std::uint8_t>(kGathers)});
   }
@@ -125,7 +141,8 @@ class Linker {
   // A shard of weights comes two ops ahead of its reader, and its gather waits for it; one of gradients goes when it is
   // reduced, and the first update waits for all of them. Where the host adds it, the next op waits for that.
   void link_shards() {
-    const auto& [reduces, gathers, outs, ins] = lane_.communication;
+    const std::vector<Op>&reduces = lane_.communication[kReductions], &gathers = lane_.communication[kGathers];
+    const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
     std::uint32_t next = 0, in = 0;
     for (const StreamLinks::Gate& reader : links_.gates) {
       if (reader.stream != kGathers) continue;

@@ -229,8 +229,9 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
   for (PositionId position = 0; position < positions; ++position)
     for (StreamId s = 0; s < kStreams.size(); ++s)
       for (const Op& op : schedule.positions[position].communication[s]) {
-        if (!kStreams[s].alone && schedule.seating().position(op.virtual_stage, 0) != position) continue;
-        for (CopyId copy = 0; copy < (kStreams[s].alone ? schedule.shape.data_parallel : 1); ++copy)
+        const bool alone = kStreams[s].among == Among::Worker;
+        if (!alone && schedule.seating().position(op.virtual_stage, 0) != position) continue;
+        for (CopyId copy = 0; copy < (alone ? schedule.shape.data_parallel : 1); ++copy)
           add(costs.collective(op, copy));
       }
   return bytes;

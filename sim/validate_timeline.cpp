@@ -268,6 +268,8 @@ class Check {
       if (stream == kGathers && span.start < gathered_from(worker, op))
         return fault(op.bucket == kBehindUpdate ? "starts before its update has ended"
                                                 : "starts more than an op ahead");
+      if (stream == kTables && span.start < table_ready(worker))
+        return fault("starts before all gradients of the table are there");
       if (stream == kGathers && on_host_ && span.start < fetched(worker, op))
         return fault("starts before its shard is there");
     }
@@ -387,6 +389,22 @@ class Check {
            (forward ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW);
   }
 
+  // When the worker has the gradients of all its chunks that share a table, and these are reduced.
+  Time table_ready(WorkerId worker) const {
+    Time ready;
+    const Lane& ops = lane(worker);
+    for (std::size_t i = 0; i < ops.compute.size(); ++i)
+      if ((ops.compute[i].kind == Kind::BW || ops.compute[i].kind == Kind::W) && shares_table(ops.compute[i]))
+        ready = std::max(ready, times(worker).compute[i].end);
+    for (std::size_t i = 0; i < ops.communication[kReductions].size(); ++i)
+      if (shares_table(ops.communication[kReductions][i]))
+        ready = std::max(ready, times(worker).communication[kReductions][i].end);
+    return ready;
+  }
+  bool shares_table(const Op& op) const {
+    return std::ranges::find(schedule_.shape.tied, VirtualStageId{op.virtual_stage}) != schedule_.shape.tied.end();
+  }
+
   // When the worker's own part of the bucket is complete; 0 when it has no micro-batch in the round.
   Time gradients_ready(WorkerId worker, const Op& reduce) const {
     Time ready;
@@ -456,7 +474,8 @@ class Check {
         const bool reduced = s == kReductions && op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
                              (schedule_.flush || needed.micro_batch == op.micro_batch);
         const bool stored = s == kOut && on_host_ && op.kind == Kind::Update;
-        if (reduced || stored || (s == kGathers && waits_for(worker, op, needed)))
+        const bool table = s == kTables && op.kind == Kind::Update && shares_table(op);
+        if (reduced || stored || table || (s == kGathers && waits_for(worker, op, needed)))
           ready = std::max(ready, times(worker).communication[s][j].end);
       }
     return {};

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/ids.hpp"
+#include "sim/dependencies.hpp"
 
 namespace pipewright::sim {
 
@@ -144,6 +145,7 @@ class Parts {
         switch (static_cast<Kind>(std::get<2>(key))) {
           case Kind::AllReduce: return CriticalPart::Class::AllReduce;
           case Kind::AllGather: return CriticalPart::Class::AllGather;
+          case Kind::TableReduce: return CriticalPart::Class::AllReduce;
           case Kind::Offload: return CriticalPart::Class::Offload;
           case Kind::Fetch: return CriticalPart::Class::Fetch;
           case Kind::Store: return CriticalPart::Class::Store;
@@ -158,6 +160,7 @@ class Parts {
     switch (static_cast<Kind>(kind)) {
       case Kind::AllReduce: return kStreams[kReductions].op;
       case Kind::AllGather: return kStreams[kGathers].op;
+      case Kind::TableReduce: return kStreams[kTables].op;
       case Kind::Offload: return kStreams[kOut].op;
       case Kind::Fetch: return "weights from the host";
       case Kind::Store: return "gradients to the host";
@@ -285,8 +288,7 @@ class WalkBack {
   Here before_collective(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
     Here best{.worker = here.worker, .until = Time{-1}};
-    const bool alone = kStreams[at(here.stream)].alone;
-    for (const WorkerId worker : alone ? std::vector{here.worker} : holders(schedule_.seating(), op.virtual_stage)) {
+    for (const WorkerId worker : members(here, op)) {
       const auto member = static_cast<PositionId>(position(worker));
       const LaneTimes& times = timeline_.workers[worker];
       if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
@@ -308,6 +310,12 @@ class WalkBack {
     return waited(best, start);
   }
 
+  std::vector<WorkerId> members(const Here& here, const Op& op) const {
+    std::vector<WorkerId> all;
+    wiring_.for_each_member(at(here.stream), op.virtual_stage, here.worker, [&](WorkerId one) { all.push_back(one); });
+    return all;
+  }
+
   Here waited(const Here& next, Time start) {
     parts_.add(Parts::Waiting, start - next.until);
     return next;
@@ -317,6 +325,7 @@ class WalkBack {
   const Timeline& timeline_;
   const Schedule& schedule_;
   const StepCosts& costs_;
+  const Wiring wiring_{schedule_, costs_};
   Parts parts_;
 };
 

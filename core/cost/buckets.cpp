@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/cost/cost_model.hpp"
+#include "core/plan/tied_tables.hpp"
 
 namespace pipewright::core {
 
@@ -60,6 +61,19 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
   return buckets_of(model, layers, per_parameter, {limit, limit});
 }
 
+std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model, const Training& training) {
+  const LayerRange layers = plan.layers[chunk];
+  std::vector<Bucket> all = buckets(plan, chunk, layers, model, training);
+  for (LayerId id = layers.begin; id < layers.end; ++id) {
+    const std::int64_t copied = table_copied(plan, model, chunk, id);
+    if (copied == 0) continue;
+    const Bytes bytes{checked_product(copied, gradient_bytes(training).value, "the size of a gradient")};
+    const auto behind = std::ranges::find_if(all, [id](const Bucket& one) { return one.first_layer <= id; });
+    all.insert(behind, {.bytes = bytes, .of_experts = {}, .first_layer = id});
+  }
+  return all;
+}
+
 std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
                             const Training& training) {
   return buckets_of(model, layers, gradient_bytes(training), limits_of(plan, chunk, training));
@@ -102,6 +116,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   if (training.zero == kOptimizerSharded)
     shape.updated = plan.overlap_param_gather.value ? UpdatedParts::BesideForwards : UpdatedParts::BehindUpdate;
   shape.offloaded = plan.offloaded;
+  shape.tied = tied_chunks(plan, model);
   shape.reduce_each = plan.reduce_each;
   return shape;
 }

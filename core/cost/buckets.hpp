@@ -35,10 +35,9 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
 // 10 layers.                                    tests/core/buckets_test.cpp "Buckets as frameworks cut them"
 std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
                             const Training& training);
-inline std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model,
-                                   const Training& training) {
-  return buckets(plan, chunk, plan.layers[static_cast<std::size_t>(chunk)], model, training);
-}
+// Of the plan's own layers. A copy of a table of other workers (core/plan/tied_tables.hpp) is a bucket of its own, as
+// Megatron-LM has it with ZeRO-1, so that all of them are divided alike.                               [MegatronDDP26]
+std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model, const Training& training);
 // Of a chunk: gradient bytes at which a bucket behind the first is closed.
 Bytes bucket_limit(const Plan& plan, VirtualStageId chunk, const Training& training);
 

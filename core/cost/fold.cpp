@@ -9,7 +9,9 @@
 
 #include "core/cost/cost_model.hpp"
 #include "core/cost/state_exchange.hpp"
+#include "core/cost/table_exchange.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/tied_tables.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -52,12 +54,17 @@ class Loads {
     std::vector<StateExchange> exchanges;
     for (StageId k = 0; k < plan.stages; ++k)
       exchanges.emplace_back(plan, k, cost);
+    std::optional<TableExchange> tables;
+    if (const auto tied = tied_chunks(plan, cost.scenario().model); !tied.empty()) tables.emplace(plan, tied, cost);
     std::vector<const CollectivePhase*> phases;
+    const auto add = [&phases](const AllReduceGroup& group) {
+      for (const auto* algorithm : group.algorithms())
+        for (const CollectivePhase& phase : *algorithm)
+          phases.push_back(&phase);
+    };
     for (const StateExchange& exchange : exchanges)
-      for (const AllReduceGroup& group : exchange.groups())
-        for (const auto* algorithm : group.algorithms())
-          for (const CollectivePhase& phase : *algorithm)
-            phases.push_back(&phase);
+      std::ranges::for_each(exchange.groups(), add);
+    if (tables) add(tables->group());
     for (const CollectivePhase* phase : phases)
       for (const auto& [link, weight] : phase->links)
         ++first_[at(link) + 1];

@@ -13,6 +13,7 @@
 #include "core/cost/host_update.hpp"
 #include "core/cost/low_precision.hpp"
 #include "core/cost/muon.hpp"
+#include "core/plan/tied_tables.hpp"
 #include "core/question/memory_anchor.hpp"
 
 namespace pipewright::core {
@@ -157,22 +158,16 @@ Bytes rounding(Bytes block, Allocator allocator) {
 std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& model, const FrameworkMemory& framework,
                                               VirtualStageId chunk) {
   const LayerRange range = plan.layers[static_cast<std::size_t>(chunk)];
-  const auto group_of_layer = [&](LayerId layer) {
-    const auto holds = [layer](const LayerRange& r) { return layer < r.end; };
-    const auto found = std::find_if(plan.layers.begin(), plan.layers.end(), holds);
-    return plan.seating().group_of(static_cast<VirtualStageId>(found - plan.layers.begin()));
-  };
   std::vector<std::int64_t> held;
   for (LayerId i = range.begin; i < range.end; ++i) {
     const Layer& layer = model.layers[static_cast<std::size_t>(i)];
     held.push_back(layer.held());
     if (layer.work < 0) continue;
-    const bool copy = layer.tied_to >= 0 && group_of_layer(layer.tied_to) != plan.seating().group_of(chunk);
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
-    held.back() = checked_sum(held.back(), padding(work, framework, plan.tensor_parallel, copy), "the parameters");
-    if (!copy) continue;
-    const std::int64_t table = work.tied_parameters;
-    held.back() = checked_sum(held.back(), (table + plan.tensor_parallel - 1) / plan.tensor_parallel, "the parameters");
+    const std::int64_t copied = table_copied(plan, model, chunk, i);
+    held.back() =
+        checked_sum(held.back(), padding(work, framework, plan.tensor_parallel, copied > 0), "the parameters");
+    held.back() = checked_sum(held.back(), copied, "the parameters");
   }
   return held;
 }

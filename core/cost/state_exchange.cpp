@@ -6,6 +6,7 @@
 
 #include "core/cost/low_precision.hpp"
 #include "core/plan/mesh.hpp"
+#include "core/plan/tied_tables.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -144,6 +145,16 @@ StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRang
       sum.of_experts += Bytes{std::llround(static_cast<double>(held.value) * static_cast<double>(of_experts) /
                                            static_cast<double>(parameters))};
   }
+  return sum;
+}
+
+StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, LayerRange layers,
+                                          const Scenario& scenario) {
+  const StageId stage = plan.stage_of(v);
+  StateExchange::Share sum = gathered_weights(plan, stage, layers, scenario);
+  const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, stage));
+  const std::int64_t copied = tables_copied(plan, scenario.model, v, layers);
+  sum.all = checked_sum(sum.all, weight_bytes(copied, 0, scenario.training, device).held);
   return sum;
 }
 

@@ -56,5 +56,8 @@ class StateExchange {
 // Weights of a stage on one device, as they are gathered: of layers that are trained in part what is trained, where the
 // rest lies whole.
 StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRange layers, const Scenario& scenario);
+// Of layers of a chunk of the plan, with the copies of tables that they bring.
+StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, LayerRange layers,
+                                          const Scenario& scenario);
 
 }  // namespace pipewright::core

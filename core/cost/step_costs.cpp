@@ -20,7 +20,9 @@
 #include "core/cost/slowest_device.hpp"
 #include "core/cost/state_exchange.hpp"
 #include "core/cost/step_pricer.hpp"
+#include "core/cost/table_exchange.hpp"
 #include "core/cost/tensor_flows.hpp"
+#include "core/plan/tied_tables.hpp"
 
 namespace pipewright::core {
 namespace {
@@ -29,9 +31,10 @@ constexpr std::size_t of(Kind kind) {
   return static_cast<std::size_t>(kind);
 }
 
-// That a device trains of these layers.
-HeldParameters parameters_of(const Model& model, LayerRange range) {
+// That a device trains of these layers, and of tables that it has copied.
+HeldParameters parameters_of(const Model& model, LayerRange range, std::int64_t copied) {
   HeldParameters sum;
+  sum.all = copied;
   for (LayerId i = range.begin; i < range.end; ++i) {
     sum.all = checked_sum(sum.all, model.layers[i].trained(), "parameters");
     sum.of_experts += model.layers[i].trained_experts();
@@ -205,15 +208,15 @@ OpTimes op_times(const Plan& plan, VirtualStageId v, const Model& model, const L
 }
 
 // The optimizer's step, then the casts of what it has made.
-Time update_time(const Plan& plan, StageId stage, const Scenario& scenario, const CostSource& source,
-                 LayerRange layers) {
+Time update_time(const Plan& plan, StageId stage, const Scenario& scenario, const CostSource& source, LayerRange layers,
+                 std::int64_t copied) {
   const Training& training = scenario.training;
   CostSource::Sharing among;
   if (training.zero >= kOptimizerSharded) among = {plan.sharded_over(stage), plan.expert_copies()};
-  return checked_sum(
-      checked_sum(source.update(updated_parameters(parameters_of(scenario.model, layers), plan, stage, training)),
-                  source.orthogonalise(layers, among)),
-      source.cast(low_precision_parameters(scenario, layers)));
+  return checked_sum(checked_sum(source.update(updated_parameters(parameters_of(scenario.model, layers, copied), plan,
+                                                                  stage, training)),
+                                 source.orthogonalise(layers, among)),
+                     source.cast(low_precision_parameters(scenario, layers)));
 }
 
 std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostModel& cost,
@@ -237,8 +240,9 @@ std::vector<Time> durations(const Plan& plan, const auto& on_stages, const CostM
     row[of(Kind::BW)] = checked_sum(op(times.both), checked_sum(gathered, reduced));
     row[of(Kind::B)] = checked_sum(op(times.input), gathered);
     row[of(Kind::W)] = checked_sum(op(times.weight), reduced);
-    row[of(Kind::Update)] =
-        checked_sum(update_time(plan, plan.stage_of(v), cost.scenario(), source, range), source.copy(copies.step));
+    const std::int64_t copied = tables_copied(plan, model, v, range);
+    row[of(Kind::Update)] = checked_sum(update_time(plan, plan.stage_of(v), cost.scenario(), source, range, copied),
+                                        source.copy(copies.step));
     const double spread = cost.scenario().cluster.device_of(device_class).spread;
     if (const double slowest = slowest_of(plan.devices(), spread); slowest > 1)
       for (int kind = 0; kind < kKinds; ++kind)
@@ -320,7 +324,7 @@ std::pair<Collective, Collective> beside_forward(const Plan& plan, VirtualStageI
   for (auto bucket = all.rbegin(); bucket != all.rend(); ++bucket) {
     const LayerId begin = bucket == all.rbegin() ? layers.begin : bucket->first_layer;
     const LayerId end = bucket + 1 == all.rend() ? layers.end : (bucket + 1)->first_layer;
-    Collective one = gather(stage, gathered_weights(plan, stage, {begin, end}, scenario));
+    Collective one = gather(stage, gathered_with_copies(plan, v, {begin, end}, scenario));
     whole.bytes = whole.bytes + one.bytes;
     whole.time = checked_sum(whole.time, one.time);
     std::move(one.phases.begin(), one.phases.end(), std::back_inserter(whole.phases));
@@ -359,7 +363,7 @@ void add_all_reduces(StepCosts& costs, const Plan& plan, const CostModel& cost, 
         std::tie(costs.gathers[v], costs.other_gathers[v]) = beside_forward(
             plan, v, cost, on_stages, [&](StageId, const auto& weights) { return exchange.gather(weights); });
       if (!gathers_chunks(costs, plan)) continue;
-      const StateExchange::Share weights = gathered_weights(plan, k, plan.layers[v], scenario);
+      const StateExchange::Share weights = gathered_with_copies(plan, v, plan.layers[v], scenario);
       costs.gathers[v] = exchange.gather(weights);
       if (plan.resharding && plan.resharding->over > 0) costs.other_gathers[v] = exchange.gather_of_few(weights.all);
     }
@@ -528,6 +532,11 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost, full);
+  if (!costs.shape.tied.empty()) {
+    TableExchange tables(plan, costs.shape.tied, cost);
+    if (costs.fold != nullptr) tables.group().keep_links(*costs.fold);
+    costs.tied = tables.price();
+  }
   delay_late_gathers(costs, costs.duration, plan, cost, full);
   delay_late_gathers(costs, costs.duration_last, plan, cost, last);
   price_moves(
@@ -592,6 +601,7 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
+  if (!costs.shape.tied.empty()) costs.tied = table(costs.shape.tied);
   for (auto* const duration : {&costs.duration, &costs.duration_last})
     delay_late_gathers(costs, *duration, plan_, cost_, OnAllAlike{full_});
   price_moves(
@@ -657,10 +667,16 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
       costs.gathers[v] = without_phases(std::move(first)), costs.other_gathers[v] = without_phases(std::move(second));
     }
     if (!gathers_chunks(costs, plan_)) continue;
-    const StateExchange::Share weights = gathered_weights(plan_, stage, plan_.layers[v], scenario);
+    const StateExchange::Share weights = gathered_with_copies(plan_, v, plan_.layers[v], scenario);
     costs.gathers[v] = without_phases(gather(stage, weights));
     if (few) costs.other_gathers[v] = without_phases(exchange(stage).gather_of_few(weights.all));
   }
+}
+
+Collective StepPricer::table(const std::vector<VirtualStageId>& tied) {
+  const auto [known, absent] = tables_.try_emplace(tied);
+  if (absent) known->second = without_phases(TableExchange(plan_, tied, cost_).price());
+  return known->second;
 }
 
 Collective StepPricer::gather(StageId k, StateExchange::Share weights) {
@@ -681,7 +697,7 @@ Time StepPricer::all_reduce(StageId k, const Bucket& bucket) {
 
 Time StepPricer::tail(StageId k, LayerRange layers) {
   const Scenario& scenario = cost_.scenario();
-  Time tail = update_time(plan_, k, scenario, cost_.source(), layers);
+  Time tail = update_time(plan_, k, scenario, cost_.source(), layers, 0);
   if (!plan_.seating().reduced(plan_.seating().chunk_of(k, 0))) return tail;
   const std::vector<Bucket> all =  // in order of completion
       buckets(plan_, plan_.seating().chunk_of(k, 0), layers, scenario.model, scenario.training);

@@ -55,6 +55,7 @@ class StepPricer {
   void add_all_reduces(StepCosts& costs);
   Time all_reduce(StageId k, const Bucket& bucket);
   Collective gather(StageId k, StateExchange::Share weights);
+  Collective table(const std::vector<VirtualStageId>& tied);
   const StateExchange& exchange(StageId k);
 
   Plan plan_;
@@ -72,6 +73,7 @@ class StepPricer {
   using Shares = std::pair<std::int64_t, std::int64_t>;
   std::vector<std::map<Shares, Time>> prices_;
   std::vector<std::map<Shares, Collective>> gathers_;
+  std::map<std::vector<VirtualStageId>, Collective> tables_;  // by tied chunks
 };
 
 }  // namespace pipewright::core

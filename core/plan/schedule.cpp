@@ -1,5 +1,8 @@
 #include "core/plan/schedule.hpp"
 
+#include <algorithm>
+#include <set>
+
 #include "core/plan/timeline.hpp"
 
 namespace pipewright::core {
@@ -39,6 +42,18 @@ std::int64_t overlapped_cells(const std::vector<Op>& ops) {
   for (std::size_t i = 0; i < ops.size(); ++i)
     cells += ops[i].with_next && (i == 0 || !ops[i - 1].with_next) ? 1 : 0;
   return cells;
+}
+
+std::vector<PositionId> tied_positions(const Schedule& schedule) {
+  std::set<PositionId> all;
+  for (const VirtualStageId v : schedule.shape.tied)
+    for (const PositionId position : places(schedule.seating(), v))
+      if (schedule.flush) all.insert(position);
+  return {all.begin(), all.end()};
+}
+
+bool is_tied(const ScheduleShape& shape, VirtualStageId v) {
+  return std::ranges::binary_search(shape.tied, v);
 }
 
 std::vector<int> updates_seen(const Schedule& schedule) {

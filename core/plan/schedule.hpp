@@ -30,6 +30,9 @@
 //   Store(v,round)              on the stream out           likewise of gradients: the shard goes, after its AllReduce; the
 //                               updates start after all of them, and the compute op behind the backward that completes
 //                               gradients which the host adds to others                              [PyTorchFSDP26]
+//   TableReduce(v,0)            on the tables' stream       with a flush, once in all copies: gradients of a table that
+//                               chunks of several workers hold (tied embeddings). After the last backward of each of
+//                               these chunks and all their AllReduces; their updates start after it   [Megatron26]
 #pragma once
 
 #include <algorithm>
@@ -46,7 +49,21 @@
 
 namespace pipewright::core {
 
-enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload, Fetch, Store };
+enum class Kind : std::uint8_t {
+  F,
+  B,
+  W,
+  BW,
+  R,
+  AllReduce,
+  AllGather,
+  Update,
+  Offload,
+  Reload,
+  Fetch,
+  Store,
+  TableReduce
+};
 
 // What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
 // checkers (`validate`) know the rules by themselves.
@@ -71,6 +88,7 @@ inline constexpr std::array kKindRules = {
     KindRule{.name = "Reload", .letters = "RELOAD"},
     KindRule{.name = "Fetch", .letters = "FETCH"},
     KindRule{.name = "Store", .letters = "STORE"},
+    KindRule{.name = "TableReduce", .letters = "TR"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
@@ -96,18 +114,23 @@ std::string label(const Op& op);
 // What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
 // another only where the rules above say so, as collectives of two communicators do. A new one is a row here, the rule
 // of its ops in sim/stream_links, and their price in StepCosts::collective.
+enum class Among : std::uint8_t { Holders, Worker, Tied };
 struct StreamRule {
   std::string_view name;  // "gradients"
   std::string_view op;    // what its ops are called: "all-reduce"
-  bool alone = false;     // the worker's own; false: all holders of a chunk take part in each op, in one order
-  bool kernels = false;   // its ops are kernels of the device, which contend with those that compute
+  // Who takes part in each of its ops, all in one order: the holders of a chunk, the worker alone, or the holders of all
+  // chunks that share a table; of all copies.
+  Among among = Among::Holders;
+  bool kernels = false;  // its ops are kernels of the device, which contend with those that compute
 };
-inline constexpr std::array kStreams = {StreamRule{.name = "gradients", .op = "all-reduce", .kernels = true},
-                                        StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
-                                        StreamRule{.name = "out", .op = "offload", .alone = true},
-                                        StreamRule{.name = "in", .op = "reload", .alone = true}};
+inline constexpr std::array kStreams = {
+    StreamRule{.name = "gradients", .op = "all-reduce", .kernels = true},
+    StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
+    StreamRule{.name = "out", .op = "offload", .among = Among::Worker},
+    StreamRule{.name = "in", .op = "reload", .among = Among::Worker},
+    StreamRule{.name = "tables", .op = "all-reduce of tables", .among = Among::Tied, .kernels = true}};
 using StreamId = std::size_t;  // row of kStreams
-inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3;
+inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3, kTables = 4;
 
 // One of a kind for each stream.
 template <class T>
@@ -116,7 +139,7 @@ using ByStream = std::array<T, kStreams.size()>;
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
   std::vector<Op> compute;                  // F, R, B, W, BW, Update
-  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload or Store; Reload or Fetch
+  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload or Store; Reload or Fetch; TableReduce
 
   std::size_t ops() const;  // of all streams
 };
@@ -185,6 +208,8 @@ struct ScheduleShape {
   std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
   UpdatedParts updated = UpdatedParts::None;
   bool reduce_each = false;  // gradients are reduced after every micro-batch; else after the last
+  // Chunks that share a table with chunks of other workers, ascending: its gradients are summed over all of them.
+  std::vector<VirtualStageId> tied{};
   // By chunk: its activations wait in the host's memory, not in a partner's; empty: none do.       [ZeROInfinity21]
   std::vector<bool> offloaded{};
   int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one
@@ -239,6 +264,10 @@ struct Schedule {
   PositionId position_of(WorkerId worker) const { return worker % static_cast<int>(positions.size()); }
   Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
+
+// Positions of one copy that hold a chunk of ScheduleShape::tied, ascending; without a flush none.
+std::vector<PositionId> tied_positions(const Schedule& schedule);
+bool is_tied(const ScheduleShape& shape, VirtualStageId v);
 
 // Without a flush, for each micro-batch: how many updates the weights have seen that stage 0 runs it with, where this is not just
 // what is there, and other stages do likewise (vertical sync, double buffering). Empty: each takes its newest.

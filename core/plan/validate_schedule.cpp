@@ -64,6 +64,7 @@ struct Checker {
   std::string updated_fault(int position) const;
   std::string moves_fault(int position) const;
   std::string shards_fault(int position) const;
+  std::string tables_fault(int position) const;
   std::string run() const;
 };
 
@@ -95,6 +96,8 @@ std::string Checker::shape_fault() {
     return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
     return "reductions after every micro-batch need a flush, and stages without replicas";
+  if (!std::ranges::is_sorted(shape.tied) || std::ranges::any_of(shape.tied, [&](int v) { return v < 0 || v >= all; }))
+    return "tied: virtual stages in ascending order are needed";
   if (!fits(shape.offloaded, all)) return "offloaded: one entry is needed for each virtual stage";
   auto positions = sum_over<std::int64_t>(counted_to(shape.stages), [&](int k) { return shape.replicas_of(k); });
   if (std::ssize(schedule.positions) != positions)
@@ -368,6 +371,30 @@ std::string Checker::moves_fault(int position) const {
   return "";
 }
 
+// With a flush a worker with a chunk of a shared table takes part in one all-reduce of it. Its update of such a chunk waits for
+// passes of other workers, so that no pass stands behind it.
+std::string Checker::tables_fault(int position) const {
+  const Lane& lane = schedule.positions[position];
+  const int k = stage[at(position)];
+  std::vector<Op> expected;
+  for (const VirtualStageId v : shape.tied)
+    if (schedule.flush && seating.holds(k, v))
+      expected = {{Kind::TableReduce, static_cast<std::uint16_t>(shape.tied.front()), 0, 0}};
+  if (lane.communication[kTables] != expected)
+    return worker(position) + ": its tables' stream is not " +
+           (expected.empty() ? "empty" : "the one all-reduce " + label(expected.front()));
+  std::optional<Op> update;
+  for (const Op& op : lane.compute) {
+    if (op.kind == Kind::Update &&
+        std::ranges::find(shape.tied, VirtualStageId{op.virtual_stage}) != shape.tied.end() && !expected.empty())
+      update = op;
+    else if (op.kind != Kind::Update && update)
+      return worker(position) + ": " + label(op) + " stands behind " + label(*update) +
+             ", which waits for a table of other workers";
+  }
+  return "";
+}
+
 // The run without a clock. A group has one list of all-reduces: all its members run the same.
 struct CheckedRun {
   const Checker& check;
@@ -539,7 +566,7 @@ std::string validate(const Schedule& schedule) {
   for (int k = 0; k < schedule.shape.stages; ++k)
     if (std::string fault = check.collective_fault(k); !fault.empty()) return fault;
   for (int position = 0; position < static_cast<int>(check.stage.size()); ++position)
-    for (const auto& look : {&Checker::weights_fault, &Checker::moves_fault})
+    for (const auto& look : {&Checker::weights_fault, &Checker::moves_fault, &Checker::tables_fault})
       if (std::string fault = (check.*look)(position); !fault.empty()) return fault;
   return check.run();
 }

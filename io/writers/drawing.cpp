@@ -54,7 +54,8 @@ Look look(Kind kind) {
     case Kind::W: return Look::WeightGradient;
     case Kind::R: return Look::Recompute;
     case Kind::Update: return Look::Update;
-    case Kind::AllReduce: return Look::AllReduce;
+    case Kind::AllReduce:
+    case Kind::TableReduce: return Look::AllReduce;
     case Kind::AllGather: return Look::AllGather;
     case Kind::Offload:
     case Kind::Reload:

@@ -44,7 +44,8 @@ char symbol(const Op& op) {
     case Kind::R: return static_cast<char>('A' + op.micro_batch % 26);
     case Kind::W: return 'w';
     case Kind::Update: return 'u';
-    case Kind::AllReduce: return '=';
+    case Kind::AllReduce:
+    case Kind::TableReduce: return '=';
     case Kind::AllGather: return '-';
     case Kind::Offload:
     case Kind::Store: return '>';

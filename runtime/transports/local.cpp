@@ -61,8 +61,8 @@ class World {
       target_.push_back(run.receiver(channel, copy) / positions_);
     }
     channels_ = static_cast<int>(channels);
-    // Of chunks, then of the experts of each device.
-    for (std::size_t v = 0; v < run.chunks.size() * (1 + at(run.plan->expert_parallel)); ++v)
+    // Of chunks, then of the experts of each device, then of the tied tables of each copy.
+    for (std::size_t v = 0; v < run.chunks.size() * (1 + at(run.plan->expert_parallel)) + at(run.plan->copies()); ++v)
       groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
     link_free_ = std::vector<std::atomic<std::int64_t>>(at(workers_) * at(workers_));
   }

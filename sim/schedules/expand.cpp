@@ -217,6 +217,13 @@ void copy_shards(Schedule& schedule) {
   }
 }
 
+// One all-reduce behind all gradients, in which every holder of a shared table takes part.    tests/sim/tied_tables_test.cpp
+void reduce_tables(Schedule& schedule) {
+  for (const PositionId position : tied_positions(schedule))
+    schedule.positions[position].communication[kTables] = {
+        shared_op(Kind::TableReduce, schedule.shape.tied.front(), 0)};
+}
+
 std::vector<Op> in_units(const std::vector<Op>& whole, int units) {
   std::vector<Op> ops;
   ops.reserve(whole.size() * at(units));
@@ -272,6 +279,8 @@ void expand(const ScheduleRule& rule, const ScheduleShape& shape, Schedule& pass
   passes.shape.buckets = shape.buckets, passes.shape.offloaded = shape.offloaded;
   if (has_recompute(shape)) add_recomputation(passes);
   add_reductions_and_updates(passes);
+  passes.shape.tied = shape.tied;
+  reduce_tables(passes);
   if (shape.resharding) gather_weights(passes, *shape.resharding);
   passes.shape.updated = shape.updated;
   for (Lane& lane : passes.positions)

@@ -25,8 +25,12 @@ namespace {
 // A small Transformer in four copies of two stages, on a device of which matrix products reach 50 %, give or take 30.
 Scenario banded() {
   Scenario scenario = uniform_scenario({.layers = 3, .devices = 8, .stages = 2, .micro_batches = 4});
-  scenario.model = family_model(
-      "gpt", {{"layers", "6"}, {"hidden", "64"}, {"heads", "4"}, {"sequence_length", "32"}, {"vocabulary", "512"}});
+  scenario.model = family_model("gpt", {{"layers", "6"},
+                                        {"hidden", "64"},
+                                        {"heads", "4"},
+                                        {"sequence_length", "32"},
+                                        {"vocabulary", "512"},
+                                        {"tied", "no"}});
   settle(scenario.model, Bytes{4}, {});
   scenario.cost = CostSourceKind::Roofline;
   scenario.cluster.device.peak[Precision::Fp32] = FlopRate{1e12};

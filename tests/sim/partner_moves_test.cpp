@@ -33,7 +33,8 @@ int most_held(const Schedule& schedule, const Timeline& timeline, int worker) {
   std::vector<Span> away, kept;
   const auto moves = [&](int of, std::vector<Span>& spans, const auto& span) {
     const Lane& lane = schedule.positions[at(of)];
-    const auto& [reduced, gathered, out, in] = timeline.workers[at(of)].communication;
+    const auto& streams = timeline.workers[at(of)].communication;
+    const std::vector<Span>&out = streams[kOut], &in = streams[kIn];
     for (std::size_t i = 0; i < out.size(); ++i)
       for (std::size_t j = 0; j < in.size(); ++j)
         if (lane.communication[kOut][i].micro_batch == lane.communication[kIn][j].micro_batch)

@@ -20,8 +20,8 @@ class Oracle {
       times_.workers.push_back(
           {std::vector<Span>(lane(w).compute.size()),
            {std::vector<Span>(gradients(w).size()), std::vector<Span>(lane(w).communication[kGathers].size()),
-            std::vector<Span>(lane(w).communication[kOut].size()),
-            std::vector<Span>(lane(w).communication[kIn].size())}});
+            std::vector<Span>(lane(w).communication[kOut].size()), std::vector<Span>(lane(w).communication[kIn].size()),
+            std::vector<Span>(lane(w).communication[kTables].size())}});
   }
 
   Timeline solve() {
@@ -31,14 +31,16 @@ class Oracle {
       const Timeline before = times_;
       post_messages();
       meet();
+      share_tables();
       gather();
       for (int w = 0; w < workers(); ++w)
         on_host() ? copy(w) : move(w), run(w);
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
-      for (const auto* stream : {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers],
-                                 &worker.communication[kOut], &worker.communication[kIn]})
+      for (const auto* stream :
+           {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers],
+            &worker.communication[kOut], &worker.communication[kIn], &worker.communication[kTables]})
         for (const Span& span : *stream)
           times_.makespan = std::max(times_.makespan, span.end);
     return times_;
@@ -121,6 +123,23 @@ class Oracle {
         Time& complete = update_[{op.virtual_stage, schedule_.flush ? 0 : static_cast<int>(op.micro_batch), 0, 0}];
         complete = std::max(complete, end);
       }
+  }
+
+  // Tied tables: when everybody who holds one has all its gradients, reduced over its copies.
+  void share_tables() {
+    Time start{0};
+    const auto tied = [&](const Op& op) {
+      return std::ranges::count(shape_.tied, VirtualStageId{op.virtual_stage}) > 0;
+    };
+    for (int w = 0; w < workers(); ++w) {
+      for (std::size_t i = 0; i < lane(w).compute.size(); ++i)
+        if (ends_gradient(lane(w).compute[i]) && tied(lane(w).compute[i])) start = std::max(start, compute(w)[i].end);
+      for (std::size_t i = 0; i < gradients(w).size(); ++i)
+        if (tied(gradients(w)[i])) start = std::max(start, collective(w)[i].end);
+    }
+    for (LaneTimes& worker : times_.workers)
+      for (Span& span : worker.communication[kTables])
+        span = {start, start + costs_.tied.time};
   }
 
   // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The
@@ -313,6 +332,10 @@ class Oracle {
       if (op.kind == Kind::Update && on_host()) start = std::max(start, stored(worker));
       if (on_host() && i > 0) start = std::max(start, added(worker, i - 1));
       if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
+      const auto& tables = times_.workers[static_cast<std::size_t>(worker)].communication[kTables];
+      if (op.kind == Kind::Update && !tables.empty() &&
+          std::ranges::count(shape_.tied, VirtualStageId{op.virtual_stage}) > 0)
+        start = std::max(start, tables[0].end);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};
     }

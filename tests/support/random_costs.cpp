@@ -55,7 +55,7 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
   for (auto* table : {&costs.duration, &costs.duration_last})
     for (int i = 0; i < chunks * kKinds; ++i) {
       const auto kind = static_cast<Kind>(i % kKinds);
-      table->push_back(kind == Kind::Fetch || kind == Kind::Store ? Time{} : Time{below(longest, random)});
+      table->push_back(kind >= Kind::Fetch ? Time{} : Time{below(longest, random)});
     }
   for (int v = 0; v + 1 < chunks; ++v)
     if (wires == Wires::Chain || below(4, random) > 0) add_edge(costs, v, v + 1, random, longest);
@@ -80,6 +80,7 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
     costs.host_copies.push_back({{1}, {below(2 * longest, random)}, {}});
   for (std::int64_t i = 0; i < std::int64_t{4} * chunks * shape.data_parallel; ++i)
     costs.moves.push_back({{1}, {(7 * i + costs.duration.front().value) % (2 * longest)}, {}});
+  if (!shape.tied.empty()) costs.tied = {{1}, {5 * costs.duration.back().value % (2 * longest)}, {}};
   return costs;
 }
 

@@ -120,6 +120,10 @@ Schedule random_schedule(std::mt19937& random) {
       const auto updated = static_cast<UpdatedParts>((shape.stages + shape.micro_batches + shape.data_parallel) % 3);
       shape.updated = updated == UpdatedParts::BesideForwards && !one_order ? UpdatedParts::BehindUpdate : updated;
     }
+    if ((shape.stages + shape.micro_batches / 2 + shape.data_parallel) % 3 == 0)
+      shape.tied = {0, VirtualStageId{shape.chunks() - 1}};
+    if (shape.chunks() > 3 && !shape.tied.empty() && shape.micro_batches % 4 == 0)
+      shape.tied.insert(shape.tied.begin() + 1, 2);
     // Not both at once.
     if (shape.resharding && shape.offloaded.empty())
       shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
@@ -156,6 +160,13 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
       gather.phases = {random_phase(random, {{layout == LinkLayout::Private ? gather_link[group] : 0, 1.0}})};
       gather.time = gather.phases.front().time;
     }
+  }
+  if (costs.tied.time > Time{}) {
+    CollectivePhase phase;
+    phase.bytes = static_cast<double>(costs.tied.time.value), phase.rate = kBytePerNanosecond;
+    phase.time = costs.tied.time;
+    phase.links = {{layout == LinkLayout::Private ? add_link(costs) : 1, 1.0}};
+    costs.tied.phases = {phase};
   }
 }
 

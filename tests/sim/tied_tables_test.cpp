@@ -1,0 +1,115 @@
+// All-reduces of tables that several stages hold: when they begin, and who waits for them.
+#include <doctest/doctest.h>
+
+#include "sim/compiled_order.hpp"
+#include "sim/schedules/table.hpp"
+#include "sim/static_order.hpp"
+#include "tests/support/agreed.hpp"
+
+using namespace pipewright::tests;
+
+namespace {
+
+struct Tied {
+  Schedule schedule;
+  StepCosts costs;
+};
+
+// Forwards of 3, backwards of 6, reductions of 2, updates of 1, the all-reduce of the table 5.
+Tied tied(const char* name, ScheduleShape shape, std::vector<VirtualStageId> chunks) {
+  const ScheduleRule* rule = find_schedule(name);
+  shape.chunk_order = rule->chunk_order, shape.tied = std::move(chunks);
+  REQUIRE(rule->refusal(shape) == "");
+  Schedule schedule = rule->generate(shape);
+  REQUIRE(validate(schedule) == "");
+  const auto count = at(shape.chunks());
+  StepCosts costs =
+      plain_costs(schedule.shape, std::vector<Time>(count, Time{3}), std::vector<Time>(count, Time{6}), {});
+  for (auto& reductions : costs.collectives)
+    for (Collective& reduction : reductions)
+      reduction = Collective{{1}, Time{2}, {}};
+  for (std::size_t v = 0; v < count; ++v)
+    costs.duration[v * kKinds + static_cast<std::size_t>(Kind::Update)] = Time{1};
+  costs.tied = Collective{{1}, Time{5}, {}};
+  return {std::move(schedule), std::move(costs)};
+}
+
+const std::vector<Op>& tables(const Schedule& schedule, int position) {
+  return schedule.positions[position].communication[kTables];
+}
+
+}  // namespace
+
+// One micro-batch: 3 + 3 + 6 + 6 = 18 of passes on stage 0, whose backward is the last; then 5, then the updates of 1.
+TEST_CASE("The table of the first and the last stage: behind the last backward of both") {
+  const auto [schedule, costs] = tied("1f1b", {.stages = 3, .micro_batches = 1}, {0, 2});
+  CHECK(label(tables(schedule, 0).front()) == "0TR0");
+  CHECK(tables(schedule, 2) == tables(schedule, 0));
+  CHECK(tables(schedule, 1).empty());
+  const Timeline timeline = agreed_timeline(schedule, costs);
+  for (const int worker : {0, 2}) {
+    CHECK(timeline.workers[at(worker)].communication[kTables] == std::vector<Span>{{Time{27}, Time{32}}});
+    CHECK(timeline.workers[at(worker)].compute.back() == Span{Time{32}, Time{33}});
+  }
+  CHECK(timeline.workers[1].compute.back() == Span{Time{21}, Time{22}});  // waits for nobody
+  CHECK(timeline.makespan == Time{33});
+  CHECK(CompiledOrder::of(schedule, costs.edges)->makespan(costs) == Time{33});
+}
+
+// Two copies: the reductions of 2 come first; the table is exchanged in both copies at once.
+TEST_CASE("With copies: behind the all-reduce of the gradients") {
+  const auto [schedule, costs] = tied("gpipe", {.stages = 2, .micro_batches = 2, .data_parallel = 2}, {0, 1});
+  const Timeline timeline = agreed_timeline(schedule, costs);
+  const Time last = timeline.workers[0].communication[kReductions].back().end;
+  for (const LaneTimes& worker : timeline.workers)
+    CHECK(worker.communication[kTables] == std::vector<Span>{{last, last + Time{5}}});
+  CHECK(timeline.makespan == last + Time{6});
+  CHECK(CompiledOrder::of(schedule, costs.edges)->makespan(costs) == timeline.makespan);
+}
+
+// Chunks 0 and 3 of a V lie on one worker; the one in between with both.
+TEST_CASE("Chunks of one worker take part once") {
+  const auto [schedule, costs] = tied("zbv", {.stages = 2, .virtual_stages = 2, .micro_batches = 4}, {0, 1, 3});
+  CHECK(tables(schedule, 0).size() == 1);
+  CHECK(tables(schedule, 1).size() == 1);
+  const Timeline timeline = agreed_timeline(schedule, costs);
+  CHECK(timeline.makespan ==
+        timeline.workers[0].communication[kTables].front().end + Time{2});  // updates of two chunks
+}
+
+TEST_CASE("Without a flush no table is exchanged") {
+  const auto [schedule, costs] = tied("pipedream", {.stages = 2, .micro_batches = 4}, {0, 1});
+  for (const Lane& lane : schedule.positions)
+    CHECK(lane.communication[kTables].empty());
+}
+
+TEST_CASE("Lists without the table's all-reduce, or with a pass behind the update that waits for it, are refused") {
+  const auto [good, costs] = tied("1f1b", {.stages = 2, .micro_batches = 2}, {0, 1});
+  Schedule missing = good;
+  missing.positions[1].communication[kTables].clear();
+  CHECK(validate(missing) == "worker 1 (stage 1): its tables' stream is not the one all-reduce 0TR0");
+  Schedule early = tied("interleaved_1f1b", {.stages = 2, .virtual_stages = 2, .micro_batches = 2}, {0, 3}).schedule;
+  std::vector<Op>& ops = early.positions[1].compute;
+  const auto update =
+      std::ranges::find_if(ops, [](const Op& op) { return op.kind == Kind::Update && op.virtual_stage == 3; });
+  const auto last = std::find_if(ops.rbegin(), ops.rend(), [](const Op& op) { return op.kind == Kind::BW; });
+  std::rotate(last.base() - 1, update, update + 1);
+  CHECK(validate(early) == "worker 1 (stage 1): 1B1 stands behind 3U0, which waits for a table of other workers");
+}
+
+TEST_CASE("A timeline whose table is exchanged too early, or whose update does not wait for it, is refused") {
+  const auto [schedule, costs] = tied("1f1b", {.stages = 2, .micro_batches = 2, .data_parallel = 2}, {0, 1});
+  const Timeline good = agreed_timeline(schedule, costs);
+  const auto fault = [&](const auto& change) {
+    Timeline timeline = good;
+    for (LaneTimes& worker : timeline.workers)
+      change(worker);
+    return validate(timeline, schedule, costs);
+  };
+  CHECK(fault([](LaneTimes& worker) {
+          worker.communication[kTables].front().start -= Time{1};
+        }).find("starts before all gradients of the table are there") != std::string::npos);
+  CHECK(fault([](LaneTimes& worker) {
+          worker.communication[kTables].front().end += Time{1};
+        }).find("before what it needs has arrived") != std::string::npos);
+}
