@@ -14,13 +14,14 @@ namespace {
 // Cells of a forward and a whole backward, as plan.pairs prices them.
 void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) {
   const OrderPricer pricer(problem);
+  const Seating seating = plan.seating();
   for (int f = 0; f < problem.chunks(); ++f)
     for (int row = 0; row < problem.virtual_stages; ++row) {
-      const VirtualStageId b = pricer.chunk_at(pricer.stage_of(f), row) % plan.chunks();
+      const VirtualStageId b = seating.of_number_in_file(pricer.chunk_at(pricer.stage_of(f), row)).chunk;
       const auto op = [&](Kind kind, VirtualStageId chunk, std::uint32_t m) {
         return Op{.kind = kind, .virtual_stage = static_cast<std::uint16_t>(chunk), .micro_batch = m, .with_next = 1};
       };
-      std::vector<Op> cell = {op(Kind::F, f % plan.chunks(), 0)};
+      std::vector<Op> cell = {op(Kind::F, seating.of_number_in_file(f).chunk, 0)};
       if (costs.shape.recomputes(plan.stage_of(b))) cell.push_back(op(Kind::R, b, 0));
       cell.push_back(op(Kind::BW, b, 0));
       cell.back().with_next = 0;
@@ -32,9 +33,8 @@ void add_pairs(OrderProblem& problem, const Plan& plan, const StepCosts& costs) 
 // other passes it may take longer.
 class PassOfUnits {
  public:
-  PassOfUnits(const StepCosts& costs, VirtualStageId chunk, bool recomputes) : costs_(costs), recomputes_(recomputes) {
-    first_ = chunk * units_;
-  }
+  PassOfUnits(const StepCosts& costs, VirtualStageId first, bool recomputes)
+      : costs_(costs), recomputes_(recomputes), first_(first) {}
 
   // Unit by unit, each when what left before the latest is out.
   Time forward() const {
@@ -89,10 +89,10 @@ OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
                        .two_ways = two_ways,
                        .measure = OrderMeasure::Step};
   const Seating seating = plan.seating();
-  const int chunks = plan.chunks() / plan.units;
   bool has_again = false;
   for (int i = 0; i < problem.chunks(); ++i) {
-    const PassOfUnits pass(costs, i % chunks, costs.shape.recomputes(plan.stage_of(i % chunks * plan.units)));
+    const VirtualStageId first = seating.unit(seating.of_number_in_file(i).chunk, 0);
+    const PassOfUnits pass(costs, first, costs.shape.recomputes(plan.stage_of(first)));
     problem.forward.push_back(pass.forward().value);
     problem.again.push_back(pass.again().value), has_again |= pass.again() > Time{};
     problem.input.push_back(pass.input().value);
@@ -105,14 +105,14 @@ OrderProblem times_of_passes(const Plan& plan, const StepCosts& costs) {
   problem.down.assign(at(problem.chunks() - 1), 0), problem.up = problem.down;
   for (std::size_t edge = 0; edge < costs.edges.size(); ++edge) {
     const auto [from, to] = costs.edges[edge];
-    if (to != from + 1 || to % plan.units != 0) continue;
+    if (to != from + 1 || seating.unit_of(to) != 0) continue;
     for (int way = 0; way < (two_ways ? 2 : 1); ++way) {
       const auto hop = [&, from = from](Direction direction) {
         const auto m = static_cast<MicroBatchId>(two_ways ? seating.micro_batch(from, way, 0) : 0);
         const Message& message = costs.message(edge, direction, 0, m);
         return message.channel < 0 ? 0 : (message.occupancy + message.latency).value;
       };
-      const std::size_t chunk = at(from / plan.units + way * plan.stages);
+      const std::size_t chunk = at(seating.number_in_file({seating.whole_of(from), way}));
       problem.down[chunk] = hop(Direction::Forward), problem.up[chunk] = hop(Direction::Backward);
     }
   }
@@ -129,10 +129,11 @@ OrderProblem order_problem(const Plan& plan, const CostModel& cost) {
   const StepCosts costs = folded_costs(plan, cost);
   OrderProblem problem = times_of_passes(plan, costs);
   const MemoryModel memory = memory_model(plan, cost);
+  const Seating seating = plan.seating();
   for (int i = 0; i < problem.chunks(); ++i) {
     std::int64_t held = 0, back = 0, working = 0;
     for (int unit = 0; unit < plan.units; ++unit) {
-      const VirtualStageId v = i % (plan.chunks() / plan.units) * plan.units + unit;
+      const VirtualStageId v = seating.unit(seating.of_number_in_file(i).chunk, unit);
       const ChunkMemory& chunk = memory.chunks[v];
       const bool again = costs.shape.recomputes(plan.stage_of(v));
       const bool away = !plan.offloaded.empty() && plan.offloaded[at(v)];

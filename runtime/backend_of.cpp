@@ -44,7 +44,7 @@ const GpuLibrary* cublas_lt() {
 }
 
 // GPUs read each other's memory where they can. Who adds gradients of several GPUs must.
-void join_gpus(const Scenario& scenario, const std::vector<int>& gpus) {
+void join_gpus(const Scenario& scenario, const Seating& seating, const std::vector<int>& gpus) {
   const RunTransport transport = scenario.run.transport;
   const auto direct = [&](int gpu, int other) {
     for (const GpuFacts& facts : system_here().gpus)
@@ -52,15 +52,12 @@ void join_gpus(const Scenario& scenario, const std::vector<int>& gpus) {
         if (facts.device == gpu && peer.device == other) return peer.direct;
     return false;
   };
-  const auto& replicas = scenario.plan.replicas.value;
-  const bool sums =
-      scenario.plan.data_parallel.value > 1 || std::ranges::any_of(replicas, [](std::int64_t r) { return r > 1; });
   for (const int gpu : gpus)
     for (const int other : gpus) {
       if (gpu == other) continue;
       if (transport == RunTransport::Peer || direct(gpu, other))
         gpu_join(gpu, other);
-      else if (sums && transport != RunTransport::Staged)
+      else if (seating.any_reduced() && transport != RunTransport::Staged)
         throw InputError(scenario.run.place, fmt::format("run.transport: gradients are summed over GPU {} and GPU {}, "
                                                          "which cannot read each other's memory; use transport staged",
                                                          gpu, other));
@@ -85,8 +82,9 @@ GpuArithmetic arithmetic(const Scenario& scenario) {
 
 }  // namespace
 
-BackendMaker backend_of(const Scenario& scenario, int workers, bool processes) {
+BackendMaker backend_of(const Scenario& scenario, const Plan& plan, bool processes) {
   const RunRequest& run = scenario.run;
+  const int workers = plan.workers();
   check_gpu_keys(run, workers);
   if (run.backend == RunBackend::Cpu) return cpu_backend;
   const GpuPlaces places =
@@ -96,7 +94,7 @@ BackendMaker backend_of(const Scenario& scenario, int workers, bool processes) {
     std::vector<std::shared_ptr<VirtualDevices>> devices;
     for (const int gpu : places.gpus)
       devices.push_back(devices_of(gpu, places.groups));
-    join_gpus(scenario, places.gpus);
+    join_gpus(scenario, plan.seating(), places.gpus);
     return [devices, groups = places.groups, how](WorkerId worker) {
       const auto all = static_cast<int>(devices.size()) * groups;
       const auto& device = devices[at(worker % all / groups)];

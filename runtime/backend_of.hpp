@@ -4,15 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "core/plan/plan.hpp"
 #include "core/question/scenario.hpp"
 #include "runtime/backend.hpp"
 
 namespace pipewright::runtime {
 
-// Makes the backends of a run of so many workers. cuda: the GPUs' SMs are cut into groups now, one per worker
+// Makes the backends of a run of the plan. cuda: the GPUs' SMs are cut into groups now, one per worker
 // (gpu_places.hpp). `processes`: workers are processes, and this one is one of them. Throws InputError where the GPUs
 // cannot be used, and says what is missing.
-BackendMaker backend_of(const Scenario& scenario, int workers, bool processes);
+BackendMaker backend_of(const Scenario& scenario, const Plan& plan, bool processes);
 
 // Where the GPU of this process is, "0000:01:00.0", of a run whose workers are processes. Throws InputError.
 std::string gpu_bus_of_process(const Scenario& scenario, int workers);

@@ -31,9 +31,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
       const auto v = static_cast<std::size_t>(op.virtual_stage);
       int version = updates[v];
       if (op.kind == Kind::F) {
-        if (!seen.empty())
-          version = std::min(
-              version, seen[op.micro_batch] * shape.seating().holders(0) / shape.seating().holders(op.virtual_stage));
+        if (!seen.empty()) version = version_asked(shape.seating(), op.virtual_stage, seen[op.micro_batch], version);
         used[{op.virtual_stage, op.micro_batch}] = version;
       } else if (op.kind != Kind::Update && (stashing || !seen.empty())) {
         version = used.at({op.virtual_stage, op.micro_batch});

@@ -41,6 +41,11 @@ class KthWraps {
   static bool gives_gradient(const Op& op) { return op.kind != Kind::F; }
   Time& end(bool back, std::size_t v, std::size_t m) { return ends_[((back ? chunks_ : 0) + v) * micro_batches_ + m]; }
 
+  // From a chunk of the last stage to the next one, of the first.
+  bool wraps(VirtualStageId v) const {
+    return seating_.stage_of(v) + 1 == seating_.stages && seating_.stage_of(v + 1) == 0;
+  }
+
   // When what the op needs is there; kOpen: not known yet.
   Time inputs_ready(const Op& op) {
     const bool back = gives_gradient(op);
@@ -49,7 +54,7 @@ class KthWraps {
     const bool first = back ? v + 1 == chunks_ : v == 0;
     const std::size_t lower = back ? v : v - 1;  // of the two chunks that the edge joins
     if (own == kOpen || first) return own;
-    if ((lower + 1) % at(stages_) == 0 && m % at(stages_) != 0) return own;
+    if (wraps(static_cast<VirtualStageId>(lower)) && m % at(seating_.stages) != 0) return own;
     const Time input = end(back, back ? v + 1 : v - 1, m);
     if (input == kOpen) return kOpen;
     const Message& message =
@@ -59,7 +64,7 @@ class KthWraps {
 
   const Schedule& schedule_;
   const StepCosts& costs_;
-  int stages_ = schedule_.shape.stages;
+  Seating seating_ = schedule_.seating();
   std::size_t chunks_, micro_batches_;
   std::vector<Time> ends_ = std::vector<Time>(2 * chunks_ * micro_batches_, kOpen);
 };

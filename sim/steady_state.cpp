@@ -26,26 +26,30 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
 // Ends of the ops of one kind of one worker, in the order of the micro-batches that come by it. There is a steady state
 // only where micro-batches are dealt in turns: no schedule without a flush goes both ways.
 struct Ends {
-  std::int64_t replicas = 1;
-  std::int64_t replica = 0;
-  std::vector<Time> end;  // [j]: of micro-batch j * replicas + replica
+  VirtualStageId chunk = 0;
+  int holder = 0;
+  std::vector<Time> end = {};  // by turn
 };
 
 struct Run {
+  Seating seating;
   std::vector<Ends> ends;    // forward and backward ops of every worker
   std::int64_t deepest = 1;  // most micro-batches between F and backward at once, counted over all replicas
+
+  std::int64_t turns(const Ends& of, std::int64_t until) const { return seating.turns(of.chunk, of.holder, until); }
 };
 
 Run run_of(const Schedule& schedule, const Timeline& timeline) {
   const Seating seating = schedule.seating();
-  Run run;
+  Run run{.seating = seating, .ends = {}};
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     const auto position = static_cast<PositionId>(worker % schedule.positions.size());
     const StageId stage = seating.stage_at(position);
     const int replicas = seating.replicas_of(stage);
-    std::vector<Ends> of_chunk(2 * at(seating.held()));
-    for (Ends& ends : of_chunk)
-      ends.replicas = replicas, ends.replica = position - seating.first_position(stage);
+    const int holder = position - seating.first_position(stage);
+    std::vector<Ends> of_chunk;  // forwards and backwards
+    for (int i = 0; i < 2 * seating.held(); ++i)
+      of_chunk.push_back({.chunk = seating.chunk_of(stage, i / 2), .holder = holder});
     std::int64_t in_flight = 0;
     const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -68,9 +72,8 @@ Run run_of(const Schedule& schedule, const Timeline& timeline) {
 std::optional<Time> common_growth(const Run& run, std::int64_t from, std::int64_t until, std::int64_t period) {
   std::optional<Time> growth;
   for (const Ends& ends : run.ends) {
-    const std::int64_t shift = period / ends.replicas;
-    const auto first = (from - ends.replica + ends.replicas - 1) / ends.replicas;
-    for (std::int64_t j = first; j * ends.replicas + ends.replica < until; ++j) {
+    const std::int64_t shift = run.turns(ends, period), end = run.turns(ends, until);
+    for (std::int64_t j = run.turns(ends, from); j < end; ++j) {
       const Time step = ends.end[at(j)] - ends.end[at(j - shift)];
       if (growth && *growth != step) return std::nullopt;
       growth = step;
@@ -83,7 +86,7 @@ std::optional<Time> common_growth(const Run& run, std::int64_t from, std::int64_
 Time last_end(const Run& run, std::int64_t until) {
   Time last;
   for (const Ends& ends : run.ends)
-    for (std::int64_t j = 0; j * ends.replicas + ends.replica < until; ++j)
+    for (std::int64_t j = 0, turns = run.turns(ends, until); j < turns; ++j)
       last = std::max(last, ends.end[at(j)]);
   return last;
 }
@@ -97,11 +100,11 @@ void add_busy(SteadyState& steady, const Schedule& schedule, const StepCosts& co
     const std::size_t position = worker % schedule.positions.size();
     const int times = alike[worker / schedule.positions.size()];
     const Seating seating = schedule.seating();
-    const int replicas = seating.replicas_of(seating.stage_at(static_cast<PositionId>(position)));
     const auto& ops = schedule.positions[position].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const bool update = ops[i].kind == Kind::Update;
-      const std::int64_t m = static_cast<std::int64_t>(ops[i].micro_batch) * (update ? replicas : 1);
+      const std::int64_t number = ops[i].micro_batch;
+      const std::int64_t m = update ? seating.micro_batch(ops[i].virtual_stage, 0, number) : number;
       if (m < from || m >= until) continue;
       const Span& span = timeline.workers[worker].compute[i];
       const Time duration{(span.end - span.start).value * times};

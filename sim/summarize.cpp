@@ -113,7 +113,7 @@ void add_times(StageReport& stage, const Schedule& schedule, const StepCosts& co
     stage.update += price(v, Kind::Update);
   }
   for (Time* const time : {&stage.forward, &stage.backward, &stage.recompute})
-    *time = Time{time->value * shape.virtual_stages * shape.units / schedule.seating().held()};
+    *time = Time{time->value * schedule.seating().lying() / schedule.seating().held()};
 }
 
 std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers, const Schedule& schedule,
@@ -124,7 +124,7 @@ std::vector<StageReport> stage_reports(const std::vector<WorkerReport>& workers,
     stage.stage = static_cast<StageId>(k);
     for (int i = 0; i < plan.seating().held(); ++i) {
       const VirtualStageId v = plan.seating().chunk_of(stage.stage, i);
-      if (plan.units > 1 && i % plan.units > 0)
+      if (plan.seating().unit_of(v) > 0)
         stage.layers.back().end = plan.layers[v].end;
       else
         stage.layers.push_back(plan.layers[v]);

@@ -183,7 +183,7 @@ RealRun::RealRun(const Scenario& asked, Ranks* ranks)
   predicted_ = price(find_plan(cost.scenario(), cost), cost, Engine::Auto, Copies::Each);
   settle(predicted_, Engine::Auto);
   predicted_.scenario = scenario_;
-  backend_ = backend_of(scenario, predicted_.plan.workers(), ranks != nullptr);
+  backend_ = backend_of(scenario, predicted_.plan, ranks != nullptr);
   if (ranks != nullptr && scenario.run.transport == RunTransport::Nccl)
     agree_on_nccl(*ranks, nccl_here(gpu_bus_of_process(scenario, predicted_.plan.workers())));
   run_plan_ = runtime::run_plan(predicted_.plan, predicted_.schedule, scenario.model, scenario.training, *backend_(),

@@ -30,7 +30,7 @@ std::vector<std::pair<PositionId, PositionId>> neighbours(const Plan& plan) {
         chunks.emplace_back(seating.chunk_of(a, 0), seating.chunk_of(b, 0));
   if (plan.facts.uses_partner)
     for (StageId k = 0; k < plan.stages; ++k)
-      chunks.emplace_back(seating.chunk_of(k, 0), seating.chunk_of(plan.stages - 1 - k, 0));
+      chunks.emplace_back(seating.chunk_of(k, 0), seating.chunk_of(seating.opposite(k), 0));
   std::vector<std::pair<PositionId, PositionId>> pairs;
   for (const auto& [from, to] : chunks) {
     const std::vector<PositionId> of_from = places(seating, from), of_to = places(seating, to);

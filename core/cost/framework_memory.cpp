@@ -219,7 +219,7 @@ void add_first_step(MemoryModel& memory, const Plan& plan, const Scenario& scena
     for (int i = 0; i < seating.held() && states > 0; ++i)
       missing += static_cast<double>(memory.chunks[seating.chunk_of(k, i)].optimizer.value) *
                  static_cast<double>(later) / static_cast<double>(states);
-    for (int i = 0; i < plan.virtual_stages * plan.units; ++i) {
+    for (int i = 0; i < seating.lying(); ++i) {
       ChunkMemory& chunk = memory.chunks[seating.chunk_of(k, i)];
       for (std::size_t size = 0; size < chunk.logits.size(); ++size) {
         const double logits =

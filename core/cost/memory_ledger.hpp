@@ -300,16 +300,15 @@ class Ledger {
   }
 
   // Vertical sync: the versions that this worker's micro-batches will ask for are known from stage 0, and each
-  // is kept from its birth to its last user. Update u of stage 0 has seen u * r_0 micro-batches, as update
-  // u * r_0 / r_k of stage k has. A micro-batch never asks for a version that does not exist yet.
+  // is kept from its birth to its last user.
   void promise(const Lane& lane, const std::vector<int>& updates_seen) {
     promised_ = true;
     std::vector<int> updates(versions_.size());
     for (const Op& op : lane.compute) {
       if (op.kind == Kind::Update) ++updates[local(op)];
       if (op.kind != Kind::F) continue;
-      const int asked = updates_seen[op.micro_batch] * seating_.holders(0) / seating_.holders(op.virtual_stage);
-      version_used_[row(op)] = std::min(asked, updates[local(op)]);
+      version_used_[row(op)] =
+          version_asked(seating_, op.virtual_stage, updates_seen[op.micro_batch], updates[local(op)]);
       versions_[local(op)].need(version_used_[row(op)]);
     }
   }

@@ -36,12 +36,12 @@ bool keeps_for_itself(const Plan& plan, VirtualStageId v) {
 
 // The first of those that v keeps tensors together with, and the layers of all of them.
 VirtualStageId keeper_of(const Plan& plan, VirtualStageId v) {
-  return keeps_for_itself(plan, v) ? int{v} : v / plan.units * plan.units;
+  return keeps_for_itself(plan, v) ? v : plan.seating().first_unit(v);
 }
 LayerRange kept_together(const Plan& plan, VirtualStageId v) {
   if (keeps_for_itself(plan, v)) return plan.layers[v];
-  const VirtualStageId first = keeper_of(plan, v);
-  return {plan.layers[first].begin, plan.layers[first + plan.units - 1].end};
+  const Seating seating = plan.seating();
+  return {plan.layers[seating.first_unit(v)].begin, plan.layers[seating.last_unit(v)].end};
 }
 
 // Bytes that enter every chunk and that it keeps for its backward: each tensor produced before it is counted once,
@@ -56,7 +56,7 @@ std::vector<Bytes> boundaries(const Plan& plan, const Scenario& scenario, const 
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::vector<VirtualStageId> counted = chunk;  // up to which chunk a layer's output is counted already
   std::vector<Bytes> boundary(static_cast<std::size_t>(plan.chunks()));
-  const auto whole = [&](VirtualStageId v) { return v / plan.units; };
+  const auto whole = [seating = plan.seating()](VirtualStageId v) { return int{seating.whole_of(v)}; };
   int loaded = -1;  // chunk, units joined, that has the model's input
   for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     if (model.layers[user].inputs.empty() && std::exchange(loaded, whole(chunk[user])) != whole(chunk[user]))
@@ -457,7 +457,8 @@ MemoryModel memory_of_stage(const Plan& plan, const CostModel& cost, const std::
                             StageId k) {
   std::vector<VirtualStageId> held;
   std::vector<StageId> stages = {k};
-  if (plan.facts.uses_partner && plan.stages - 1 - k != k) stages.push_back(plan.stages - 1 - k);
+  if (const StageId opposite = plan.seating().opposite(k); plan.facts.uses_partner && opposite != k)
+    stages.push_back(opposite);
   for (const StageId stage : stages)
     for (int i = 0; i < plan.seating().held(); ++i)
       held.push_back(plan.seating().chunk_of(stage, i));

@@ -131,8 +131,9 @@ class Settled {
         throw InputError(place(entry), label(entry.op) + " is of pipeline " + std::to_string(here) +
                                            ", but micro-batch " + std::to_string(entry.op.micro_batch) +
                                            " runs through pipeline " + std::to_string(pipeline) +
-                                           ", whose stages are " + std::to_string(pipeline * K) + " to " +
-                                           std::to_string(pipeline * K + K - 1));
+                                           ", whose stages are " +
+                                           std::to_string(seating.number_in_file({0, pipeline})) + " to " +
+                                           std::to_string(seating.number_in_file({K - 1, pipeline})));
       pipeline = here;
     }
     if (K % 2 != 0)

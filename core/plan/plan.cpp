@@ -18,8 +18,8 @@ bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
 
 std::vector<LayerRange> Plan::uncut() const {
   std::vector<LayerRange> whole;
-  for (VirtualStageId v = 0; v < std::ssize(layers); v += units)
-    whole.push_back({layers[v].begin, layers[v + units - 1].end});
+  for (VirtualStageId v = 0; v < std::ssize(layers); v = seating().last_unit(v) + 1)
+    whole.push_back({layers[v].begin, layers[seating().last_unit(v)].end});
   return whole;
 }
 

@@ -224,7 +224,7 @@ struct ScheduleShape {
   int chunks() const { return stages * virtual_stages * units; }
   StageId stage_of(VirtualStageId v) const { return seating().stage_of(v); }
   // Whose memory takes what a stage sends out of its own: its own where that is its host's.  [BPipe23] section 3.2
-  StageId partner_of(StageId stage) const { return offloaded.empty() ? stages - 1 - stage : int{stage}; }
+  StageId partner_of(StageId stage) const { return offloaded.empty() ? seating().opposite(stage) : stage; }
   // Offloads that may be on their way while a forward runs.
   std::size_t leaving_under_forward() const { return offloaded.empty() ? 0 : 1; }
   bool weights_on_host() const { return resharding && resharding->from_host; }

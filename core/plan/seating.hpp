@@ -53,7 +53,11 @@ class Dealing {
   // How many of its pipeline's came before it; the inverse; and how many a pipeline runs.
   std::int64_t turn(std::int64_t m) const { return turn_[at(m)]; }
   std::int64_t micro_batch(int pipeline, std::int64_t turn) const { return of_[at(pipeline)][at(turn)]; }
-  std::int64_t turns(int pipeline) const { return std::ssize(of_[at(pipeline)]); }
+  // Of the micro-batches before `until`.
+  std::int64_t turns(int pipeline, std::int64_t until) const {
+    const std::vector<int>& all = of_[at(pipeline)];
+    return std::ranges::lower_bound(all, until) - all.begin();
+  }
 
  private:
   std::vector<int> pipeline_, turn_;
@@ -73,22 +77,33 @@ struct Seating {
   const Dealing* dealing = nullptr;    // Listed
 
   int chunks() const { return stages * virtual_stages * units; }
-  // How many chunks a worker holds.
-  int held() const { return both_ways() ? pipelines : virtual_stages * units; }
+  // How many chunks lie on each stage, and how many a worker holds: both ways also those that lie on others.
+  int lying() const { return virtual_stages * units; }
+  int held() const { return both_ways() ? pipelines : lying(); }
   int replicas_of(StageId stage) const { return replicas.empty() ? 1 : replicas[at(stage)]; }
 
+  // Chunks whose units are joined, by numbers of their own: how many, which of them v is a part of, and v's place in it;
+  // and back: the i-th unit of such a chunk.
+  int wholes() const { return stages * virtual_stages; }
+  VirtualStageId whole_of(VirtualStageId v) const { return whole(v); }
+  int unit_of(VirtualStageId v) const { return v - whole(v) * units; }
+  VirtualStageId unit(VirtualStageId of, int i) const { return of * units + i; }
+  VirtualStageId first_unit(VirtualStageId v) const { return unit(whole_of(v), 0); }
+  VirtualStageId last_unit(VirtualStageId v) const { return unit(whole_of(v), units - 1); }
+
+  // The stage as far from the last one as this one is from the first.
+  StageId opposite(StageId stage) const { return stages - 1 - stage; }
   // The stage that a chunk lies on; both ways: that of its first holder.
   StageId stage_of(VirtualStageId v) const {
     v = whole(v);
-    return chunk_order == ChunkOrder::V && v / stages % 2 == 1 ? stages - 1 - v % stages : v % stages;
+    return chunk_order == ChunkOrder::V && v / stages % 2 == 1 ? opposite(v % stages) : StageId{v % stages};
   }
   // The i-th chunk that the workers of a stage hold, i < held(); those that lie on the stage come first.
   VirtualStageId chunk_of(StageId stage, int i) const {
     if (both_ways()) return (place_of(stage, i) + stages - shift(i)) % stages;
-    const int unit = i - whole(i) * units;
-    i = whole(i);
-    const bool turned = i % 2 == 1 && chunk_order == ChunkOrder::V;
-    return (i * stages + (turned ? stages - 1 - stage : int{stage})) * units + unit;
+    const int among = whole(i);
+    const bool turned = among % 2 == 1 && chunk_order == ChunkOrder::V;
+    return unit(among * stages + (turned ? opposite(stage) : stage), i - among * units);
   }
   // Which of the chunks of `stage` v is: chunk_of(stage, local(v, stage)) == v.
   int local(VirtualStageId v, StageId stage) const {
@@ -98,8 +113,7 @@ struct Seating {
         ++i;
       return i;
     }
-    const VirtualStageId chunk = whole(v);
-    return chunk / stages * units + v - chunk * units;
+    return whole(v) / stages * units + unit_of(v);
   }
   bool holds(StageId stage, VirtualStageId v) const {
     return both_ways() ? chunk_of(stage, local(v, stage)) == v : stage_of(v) == stage;
@@ -118,20 +132,21 @@ struct Seating {
     if (both_ways()) return m / block() / pipelines * block() + m % block();
     return replicas.empty() ? m : m / replicas_of(stage_of(v));
   }
-  // The inverse: the turn-th micro-batch of that holder; and how many it runs.
+  // The inverse: the turn-th micro-batch of that holder; and how many it runs, or runs of those before `until`.
   std::int64_t micro_batch(VirtualStageId v, int holder, std::int64_t turn) const {
     if (listed()) return dealing->micro_batch(holder, turn);
     if (both_ways()) return (turn / block() * pipelines + holder) * block() + turn % block();
     return holder + turn * replicas_of(stage_of(v));
   }
-  std::int64_t turns(VirtualStageId v, int holder) const {
-    if (listed()) return dealing->turns(holder);
+  std::int64_t turns(VirtualStageId v, int holder) const { return turns(v, holder, micro_batches); }
+  std::int64_t turns(VirtualStageId v, int holder, std::int64_t until) const {
+    if (listed()) return dealing->turns(holder, until);
     if (both_ways()) {
-      const std::int64_t all = pipelines * block(), left = micro_batches % all - holder * block();
-      return micro_batches / all * block() + std::clamp<std::int64_t>(left, 0, block());
+      const std::int64_t all = pipelines * block(), left = until % all - holder * block();
+      return until / all * block() + std::clamp<std::int64_t>(left, 0, block());
     }
     const int r = replicas_of(stage_of(v));
-    return micro_batches / r + (holder < micro_batches % r ? 1 : 0);
+    return until / r + (holder < until % r ? 1 : 0);
   }
   std::int64_t most_turns(VirtualStageId v) const {
     std::int64_t most = turns(v, 0);
@@ -178,14 +193,17 @@ struct Seating {
   // The number of the chunk that runs m in a schedule file of PyTorch, where every chunk of a worker has its own: those
   // on the way up follow those on the way down.
   VirtualStageId number_in_file(VirtualStageId v, std::int64_t m) const {
-    return both_ways() ? v + holder_of(v, m) * stages : int{v};
+    return both_ways() ? number_in_file({v, holder_of(v, m)}) : v;
   }
-  // Back from such a number: the chunk, and which of its ways it is.
+  // Back from such a number: the chunk, and which of its ways it is; and there again.
   struct InFile {
     VirtualStageId chunk;
     int way;
   };
-  InFile of_number_in_file(int number) const { return {number % stages, number / stages}; }
+  InFile of_number_in_file(int number) const {
+    return both_ways() ? InFile{number % stages, number / stages} : InFile{number, 0};
+  }
+  VirtualStageId number_in_file(InFile each) const { return each.chunk + each.way * stages; }
   // Whether gradients of a chunk are summed over several workers, and over how many.
   bool reduced(VirtualStageId v) const { return members(v) > 1; }
   bool any_reduced() const {
@@ -199,7 +217,7 @@ struct Seating {
   bool listed() const { return chunk_order == ChunkOrder::Listed; }
   int whole(int unit) const { return units == 1 ? unit : unit / units; }  // that it is a part of
   // Both ways, of the i-th pipeline: the stage at this place of its way, before it is shifted; and by how many stages.
-  int place_of(int place, int i) const { return goes_up(i) ? stages - 1 - place : place; }
+  int place_of(int place, int i) const { return goes_up(i) ? int{opposite(place)} : place; }
   int shift(int i) const { return i % (pipelines / 2) * (2 * stages / pipelines); }
   // Micro-batches in a row that run in the same pipeline.
   std::int64_t block() const {
@@ -260,5 +278,13 @@ struct Rounds {
  private:
   bool whole() const { return flush && !reduce_each; }
 };
+
+// Vertical sync: the version of a chunk's weights that a micro-batch runs with which saw `seen` updates of the first chunk.
+// Each update of a chunk closes a round, a micro-batch of every holder, so u updates of chunk 0 with r_0 holders have seen
+// u r_0 micro-batches, as u r_0 / r_v updates of chunk v have. The latest of `there` where that is not made yet.
+//                                                                                      [PipeDream19] section 3.3
+inline int version_asked(const Seating& seating, VirtualStageId v, int seen, int there) {
+  return std::min(there, seen * seating.holders(0) / seating.holders(v));
+}
 
 }  // namespace pipewright::core

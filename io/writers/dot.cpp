@@ -55,7 +55,7 @@ std::string dot_graph(const Answer& answer) {
   const std::vector<LayerRange> chunks = plan.uncut();
   for (std::size_t v = 0; v < chunks.size(); ++v) {
     const LayerRange range = chunks[v];
-    const StageId stage = plan.stage_of(static_cast<int>(v) * plan.units);
+    const StageId stage = plan.stage_of(plan.seating().unit(static_cast<VirtualStageId>(v), 0));
     const std::string chunk = plan.virtual_stages > 1 ? fmt::format(" (chunk {})", v) : "";
     text += fmt::format("  subgraph cluster_{} {{\n    label={};\n    color=gray;\n", v,
                         dot_string(fmt::format("stage {}{}", stage, chunk)));

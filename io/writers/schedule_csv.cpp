@@ -124,15 +124,16 @@ class WithMessages {
 
 // PyTorch's stages are chunks: of the units of one the first that runs stands for all.
 Schedule of_whole_chunks(Schedule schedule) {
-  const int units = std::exchange(schedule.shape.units, 1);
-  if (units == 1) return schedule;
-  schedule.shape.buckets.clear(), schedule.shape.resharding.reset();
+  const Seating cut = schedule.seating();
+  if (cut.units == 1) return schedule;
+  schedule.shape.units = 1, schedule.shape.buckets.clear(), schedule.shape.resharding.reset();
   schedule.shape.updated = UpdatedParts::None;
   for (Lane& lane : schedule.positions) {
-    std::erase_if(lane.compute,
-                  [&](const Op& op) { return op.virtual_stage % units != (rule(op.kind).forward ? 0 : units - 1); });
+    std::erase_if(lane.compute, [&](const Op& op) {
+      return cut.unit_of(op.virtual_stage) != (rule(op.kind).forward ? 0 : cut.units - 1);
+    });
     for (Op& op : lane.compute)
-      op.virtual_stage = static_cast<std::uint16_t>(op.virtual_stage / units);
+      op.virtual_stage = static_cast<std::uint16_t>(cut.whole_of(op.virtual_stage));
     lane.communication = {};
   }
   return schedule;

@@ -170,6 +170,7 @@ class PathBound {
   PathBound(const PathProblem& problem, const Chains& chains, double enough)
       : problem_(problem),
         enough_(enough),
+        seating_(problem.shell.seating()),
         stages_(problem.shell.stages),
         chunks_(problem.shell.chunks()),
         layers_(problem.run.size()),
@@ -195,7 +196,7 @@ class PathBound {
     double best = 0;
     if (free_ < 0) return kInfinite;
     if (!(unit() > 0)) return 0;
-    Descent descent(chunks_, stages_);
+    Descent descent(seating_);
     Mean now(at(chunks_));
     constexpr int kBetween = 20;  // rounds between two looks at the bound
     for (int round = 1; round <= rounds; ++round) {
@@ -250,18 +251,20 @@ class PathBound {
     return true;
   }
 
+  std::size_t chunk_of(StageId k, int i) const { return at(seating_.chunk_of(k, i)); }
+
   int least_of(StageId k) const {
     int sum = 0;
-    for (int chunk = k; chunk < chunks_; chunk += stages_)
-      sum += least_[at(chunk)];
+    for (int i = 0; i < seating_.held(); ++i)
+      sum += least_[chunk_of(k, i)];
     return sum;
   }
 
   double in_flight_of_least(StageId k) const {
     const InFlight& now = problem_.memory.fullest(k);
     double sum = 0;
-    for (int chunk = k; chunk < chunks_; chunk += stages_)
-      sum += least_[at(chunk)] * static_cast<double>(now.of_chunk[at(chunk / stages_)]);
+    for (int i = 0; i < seating_.held(); ++i)
+      sum += least_[chunk_of(k, i)] * static_cast<double>(now.of_chunk[at(i)]);
     return sum;
   }
 
@@ -304,10 +307,10 @@ class PathBound {
   // Where the descent stands: how the layers of the run that may lie anywhere are dealt out, and what is rebuilt.
   class Descent {
    public:
-    Descent(int chunks, int stages)
-        : stages_(stages),
-          layers_(at(chunks), 1.0 / chunks),
-          rebuilt_(at(chunks), static_cast<double>(stages) / chunks),
+    explicit Descent(const Seating& seating)
+        : seating_(seating),
+          layers_(at(seating.chunks()), 1.0 / seating.chunks()),
+          rebuilt_(at(seating.chunks()), static_cast<double>(seating.stages) / seating.chunks()),
           to_(layers_),
           rebuilt_to_(rebuilt_),
           between_(layers_),
@@ -322,14 +325,14 @@ class PathBound {
       double mean = 0;
       for (const double each : weight)
         mean += each / static_cast<double>(weight.size());
-      const double usual = static_cast<double>(micro_batches) / stages_;
+      const double usual = static_cast<double>(micro_batches) / seating_.stages;
       for (std::size_t i = 0; i < to_.size(); ++i) {
         to_[i] *= std::exp(-std::min(kMost, kRate / step * (weight[i] / mean - 1)));
         rebuilt_to_[i] *= std::exp(-std::min(kMost, kRate / step * (backward[i] / usual - 1)));
       }
-      scale(to_, 0, 1);
-      for (int k = 0; k < stages_; ++k)
-        scale(rebuilt_to_, at(k), at(stages_));
+      scale(to_, seating_.chunks(), [](int i) { return at(i); });
+      for (StageId k = 0; k < seating_.stages; ++k)
+        scale(rebuilt_to_, seating_.held(), [&](int i) { return at(seating_.chunk_of(k, i)); });
       mix(layers_, layers_, to_, step), mix(rebuilt_, rebuilt_, rebuilt_to_, step);
     }
     double layers(std::size_t chunk) const { return between_[chunk]; }
@@ -342,15 +345,16 @@ class PathBound {
       for (std::size_t i = 0; i < result.size(); ++i)
         result[i] = (1 - share) * a[i] + share * b[i];
     }
-    static void scale(Shares& shares, std::size_t first, std::size_t apart) {
+    // Those of the `count` chunks that `chunk` numbers to 1 in all.
+    static void scale(Shares& shares, int count, const auto& chunk) {
       double sum = 0;
-      for (std::size_t i = first; i < shares.size(); i += apart)
-        sum += shares[i];
-      for (std::size_t i = first; i < shares.size(); i += apart)
-        shares[i] /= sum;
+      for (int i = 0; i < count; ++i)
+        sum += shares[chunk(i)];
+      for (int i = 0; i < count; ++i)
+        shares[chunk(i)] /= sum;
     }
 
-    int stages_;
+    Seating seating_;
     Shares layers_, rebuilt_, to_, rebuilt_to_, between_, rebuilt_between_;
   };
 
@@ -372,8 +376,10 @@ class PathBound {
     backward_times_.resize(at(chunks_));
     for (StageId k = 0; k < stages_; ++k) {
       const double extra = extra_of(k, descent);
-      for (auto i = at(k); i < backward_times_.size(); i += at(stages_))
-        backward_times_[i] = backward_ * layers_in(descent, i) + extra * descent.rebuilt(i);
+      for (int i = 0; i < seating_.held(); ++i) {
+        const std::size_t chunk = chunk_of(k, i);
+        backward_times_[chunk] = backward_ * layers_in(descent, chunk) + extra * descent.rebuilt(chunk);
+      }
     }
     backward_times_.front() += first_.backward, backward_times_.back() += last_.backward;
     return backward_times_;
@@ -382,9 +388,10 @@ class PathBound {
   // What memory makes the stage add to a micro-batch, about: only the descent goes by it.
   double extra_of(StageId k, const Descent& descent) const {
     double layers = 0, in_flight = -in_flight_of_least(k);
-    for (auto i = at(k); i < at(chunks_); i += at(stages_)) {
-      layers += layers_in(descent, i);
-      in_flight += layers_in(descent, i) * static_cast<double>(problem_.memory.fullest(k).of_chunk[i / at(stages_)]);
+    for (int i = 0; i < seating_.held(); ++i) {
+      const double here = layers_in(descent, chunk_of(k, i));
+      layers += here;
+      in_flight += here * static_cast<double>(problem_.memory.fullest(k).of_chunk[at(i)]);
     }
     double least = kInfinite;
     for (const Choice& choice : choices_[at(k)])
@@ -469,11 +476,12 @@ class PathBound {
   };
   Prices prices_of(StageId k, const std::vector<double>& weight) const {
     Prices prices;
-    for (auto i = at(k); i < weight.size(); i += at(stages_)) {
-      prices.all += least_[i] * weight[i];
-      prices.backward = std::min(prices.backward, mean_.backward[i]);
-      prices.on_lane = std::min(prices.on_lane, mean_.on_lane[i]);
-      prices.by_chunk.emplace_back(problem_.memory.fullest(k).of_chunk[i / at(stages_)], weight[i]);
+    for (int i = 0; i < seating_.held(); ++i) {
+      const std::size_t chunk = chunk_of(k, i);
+      prices.all += least_[chunk] * weight[chunk];
+      prices.backward = std::min(prices.backward, mean_.backward[chunk]);
+      prices.on_lane = std::min(prices.on_lane, mean_.on_lane[chunk]);
+      prices.by_chunk.emplace_back(problem_.memory.fullest(k).of_chunk[at(i)], weight[chunk]);
     }
     return prices;
   }
@@ -481,6 +489,7 @@ class PathBound {
   const PathProblem& problem_;
   double enough_;
   bool left_out_ = false;  // for being busy too long
+  Seating seating_;
   int stages_, chunks_, layers_;
   double forward_, again_, backward_;  // of a layer of the run
   Ends first_, last_;

@@ -58,15 +58,17 @@ struct ChimeraSlot {
 
 // The passes of worker k for the first `count` micro-batches.
 std::vector<ChimeraSlot> chimera_slots(const ScheduleShape& shape, StageId k, int count) {
-  const int K = shape.stages;
+  const int K = shape.stages, in_a_row = K / shape.pipelines;
   const Seating seating = shape.seating();
   std::vector<ChimeraSlot> all;
   for (MicroBatchId m = 0; m < count; ++m) {
     const VirtualStageId stage = seating.chunk_of(k, seating.holder_of(0, m));
-    const int unit = m / (K * shape.forwards), which = m % (K * shape.forwards) / K;
-    const std::int64_t first = std::int64_t{1 + shape.forwards} * K * unit + 2 * (m % K % (K / shape.pipelines));
+    // Of its pipeline, in a row that brings K micro-batches in all.
+    const std::int64_t turn = seating.turn_of(stage, m), row = turn / in_a_row;
+    const std::int64_t unit = row / shape.forwards, which = row % shape.forwards;
+    const std::int64_t first = (1 + shape.forwards) * K * unit + 2 * (turn % in_a_row);
     all.push_back({first + stage, stage, m, false});
-    all.push_back({first + std::int64_t{2 + which} * K - 1 - stage, stage, m, true});
+    all.push_back({first + (2 + which) * K - 1 - stage, stage, m, true});
   }
   std::ranges::sort(all, [](const ChimeraSlot& a, const ChimeraSlot& b) {
     return std::tie(a.at, a.micro_batch) < std::tie(b.at, b.micro_batch);

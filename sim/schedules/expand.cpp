@@ -224,7 +224,8 @@ void reduce_tables(Schedule& schedule) {
         shared_op(Kind::TableReduce, schedule.shape.tied.front(), 0)};
 }
 
-std::vector<Op> in_units(const std::vector<Op>& whole, int units) {
+std::vector<Op> in_units(const std::vector<Op>& whole, const Seating& seating) {
+  const int units = seating.units;
   std::vector<Op> ops;
   ops.reserve(whole.size() * at(units));
   for (const Op& op : whole)
@@ -232,7 +233,7 @@ std::vector<Op> in_units(const std::vector<Op>& whole, int units) {
       Op part = op;
       part.with_next = 0;  // halves of a pair are no longer next to one another
       part.virtual_stage =
-          static_cast<std::uint16_t>(op.virtual_stage * units + (rule(op.kind).forward ? i : units - 1 - i));
+          static_cast<std::uint16_t>(seating.unit(op.virtual_stage, rule(op.kind).forward ? i : units - 1 - i));
       ops.push_back(part);
     }
   return ops;
@@ -244,7 +245,7 @@ void cut_into_units(Schedule& schedule, int units) {
   PP_CHECK(schedule.flush && schedule.shape.units == 1);
   schedule.shape.units = units;
   for (Lane& lane : schedule.positions)
-    lane.compute = in_units(lane.compute, units);
+    lane.compute = in_units(lane.compute, schedule.seating());
 }
 
 // R before each first backward of a stage that recomputes: B, or BW. It waits for nothing but its forward, so it runs while

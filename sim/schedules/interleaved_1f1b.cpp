@@ -78,17 +78,18 @@ class GroupTurns {
 
 Schedule interleaved_schedule(std::string_view name, const ScheduleShape& shape, int ahead) {
   Schedule schedule = empty_schedule(name, shape, true);
+  const Seating seating = shape.seating();
   const int K = shape.stages, v = shape.virtual_stages, ops = shape.micro_batches * v;
   const GroupTurns turn(shape);
   for (StageId k = 0; k < K; ++k) {
     Lane& lane = schedule.positions[at(k)];
     const int warm = static_cast<int>(std::min<std::int64_t>(interleaved_warm_up(shape, k, ahead), ops));
     one_forward_one_backward(
-        ops, warm, [&](int i) { append_forward(lane, turn.chunk(i) * K + k, turn.micro_batch(i)); },
+        ops, warm, [&](int i) { append_forward(lane, seating.chunk_of(k, turn.chunk(i)), turn.micro_batch(i)); },
         [&](int i) {
           const bool pair = ahead > 0 && warm + i < ops;  // behind a forward, which stands before it
           if (pair) lane.compute.back().with_next = 1;
-          append_backward(lane, (v - 1 - turn.chunk(i)) * K + k, turn.micro_batch(i));
+          append_backward(lane, seating.chunk_of(k, v - 1 - turn.chunk(i)), turn.micro_batch(i));
         });
   }
   return schedule;

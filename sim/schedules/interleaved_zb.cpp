@@ -44,17 +44,19 @@ std::string interleaved_zb_refusal(const ScheduleShape& shape) {
 
 Schedule interleaved_zb_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("interleaved_zb", shape, true);
+  const Seating seating = shape.seating();
   const int K = shape.stages, v = shape.virtual_stages, g = interleaved_zb_group(shape), ops = v * shape.micro_batches;
   // The i-th op of a worker, forward, is on this of its chunks; backward on the one as far from the end.
   const auto chunk = [&](int i) { return i / g % v; };
   const auto micro_batch = [&](int i) { return i / (g * v) * g + i % g; };
   for (StageId k = 0; k < K; ++k) {
     Lane& lane = schedule.positions[at(k)];
-    const auto back = [&](int i) { return (v - 1 - chunk(i)) * K + k; };
+    const auto back = [&](int i) { return seating.chunk_of(k, v - 1 - chunk(i)); };
     int late = 0;
     const auto weights = [&] { append_weights(lane, back(late), micro_batch(late)), ++late; };
     one_forward_one_backward(
-        ops, interleaved_zb_warm_up(shape, k), [&](int i) { append_forward(lane, chunk(i) * K + k, micro_batch(i)); },
+        ops, interleaved_zb_warm_up(shape, k),
+        [&](int i) { append_forward(lane, seating.chunk_of(k, chunk(i)), micro_batch(i)); },
         [&](int i) {
           append_input_backward(lane, back(i), micro_batch(i));
           if (i >= k) weights();

@@ -27,6 +27,11 @@ constexpr VirtualStageId only_chunk(StageId stage) {
   return as<VirtualStageId>(stage);
 }
 
+// Of two chunks on each stage, there and back.
+constexpr Seating v_seating(int stages) {
+  return {.stages = stages, .virtual_stages = 2, .chunk_order = ChunkOrder::V};
+}
+
 // All seats of one copy, in the order of positions. The shape must stay as it is meanwhile.
 std::vector<Seat> seats(const ScheduleShape& shape);
 

@@ -24,15 +24,16 @@ std::string looped_bfs_refusal(const ScheduleShape& shape) {
 
 Schedule looped_bfs_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("looped_bfs", shape, true);
+  const Seating seating = shape.seating();
   const int K = shape.stages, v = shape.virtual_stages, M = shape.micro_batches;
   for (StageId k = 0; k < K; ++k) {
     Lane& lane = schedule.positions[at(k)];
     for (int chunk = 0; chunk < v; ++chunk)
       for (MicroBatchId m = 0; m < M; ++m)
-        append_forward(lane, chunk * K + k, m);
+        append_forward(lane, seating.chunk_of(k, chunk), m);
     for (int chunk = v; chunk-- > 0;)
       for (MicroBatchId m = M; m-- > 0;)
-        append_backward(lane, chunk * K + k, m);
+        append_backward(lane, seating.chunk_of(k, chunk), m);
   }
   return schedule;
 }

@@ -16,6 +16,7 @@
 
 #include "core/folds.hpp"
 #include "sim/finder/bounds.hpp"
+#include "sim/schedules/lists.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 #include "sim/schedules/v_rows.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 VirtualStageId v_chunk(StageId k, VSlot slot, int stages) {
   const bool there = slot == VForwardThere || slot == VInputThere || slot == VWeightsThere;
-  return there ? int{k} : 2 * stages - 1 - k;
+  return v_seating(stages).chunk_of(k, there ? 0 : 1);
 }
 
 // The columns of as many micro-batches more: a period in the middle, again and again.
@@ -79,9 +80,10 @@ std::vector<std::vector<Op>> v_orders(const VRows& rows, int more) {
 
 int v_chunk_cap(const ZeroBubbleTimes& times) {
   const int stages = static_cast<int>(times.cap.size());
-  std::int64_t chunks = 2 * stages;  // no block of the family holds more
+  const Seating seating = v_seating(stages);
+  std::int64_t chunks = seating.chunks();  // no block of the family holds more
   for (StageId k = 0; k < stages; ++k)
-    if (const auto held = std::max(times.held[at(k)], times.held[at(2 * stages - 1 - k)]); held > 0)
+    if (const auto held = std::max(times.held[at(k)], times.held[at(seating.chunk_of(k, 1))]); held > 0)
       chunks = std::min(chunks, times.cap[at(k)] / held);
   return static_cast<int>(chunks);
 }

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/folds.hpp"
+#include "sim/schedules/lists.hpp"
 #include "sim/schedules/made_order.hpp"
 #include "sim/schedules/rules.hpp"
 
@@ -264,8 +265,9 @@ std::optional<ZbvAutoRun> best_zbv_run(int micro_batches, const ZeroBubbleTimes&
 // for as many pairs of chunks as the one with least.
 ZeroBubbleTimes with_equal_room(ZeroBubbleTimes times) {
   const std::size_t stages = times.cap.size();
+  const Seating seating = v_seating(static_cast<int>(stages));
   const auto pair = [&](std::size_t k) {
-    return std::max<std::int64_t>(1, times.held[k] + times.held[2 * stages - 1 - k]);
+    return std::max<std::int64_t>(1, times.held[k] + times.held[at(seating.chunk_of(static_cast<StageId>(k), 1))]);
   };
   std::int64_t pairs = times.cap[0] / pair(0);
   for (std::size_t k = 1; k < stages; ++k)

@@ -12,16 +12,16 @@
 namespace pipewright::tests {
 namespace {
 
-// 16 stages and 128 copies, a worker on each node of 8 devices with a NIC each.
+// 16 stages and so many copies, a worker on each node of 8 devices with a NIC each.
 struct Large {
   Scenario scenario = uniform_scenario({.layers = 16, .stages = 16});
   Plan plan;
-  Large() {
+  explicit Large(int copies = 128) {
     Cluster& cluster = scenario.cluster;
-    cluster.nodes = 2048, cluster.devices_per_node = 8;
+    cluster.nodes = 16 * copies, cluster.devices_per_node = 8;
     cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{450e9}, .latency = Time{2000}};
     cluster.network = Network{.bandwidth = Bandwidth{50e9}, .latency = Time{5000}, .per = NicPer::Device};
-    scenario.plan.data_parallel.value = 128;
+    scenario.plan.data_parallel.value = copies;
     plan = find_plan(scenario, CostModel(scenario));
     plan.tensor_parallel = 8;
     for (DeviceId& lead : plan.device)
@@ -47,6 +47,19 @@ TEST_CASE("128 copies on nodes of their own: alike in time, and on links but for
   CHECK(simulated_worker(on_links.get(), 127 * 16 + 3, 16) == 3);
   CHECK(simulated_worker(on_links.get(), 99 * 16 + 3, 16) == 16 + 3);
   CHECK(simulated_worker(nullptr, 99, 16) == 99);
+}
+
+TEST_CASE("131 072 devices: no more copies and links are kept than of 16 384") {
+  Large large(1024);
+  REQUIRE(large.scenario.cluster.devices() == 131'072);
+  const auto in_time = large.fold(Alike::InTime);
+  REQUIRE(in_time != nullptr);
+  CHECK(in_time->counts() == std::vector<int>{1023, 1});
+  const auto on_links = large.fold(Alike::OnLinks);
+  REQUIRE(on_links != nullptr);
+  CHECK(on_links->copies == std::vector<CopyId>{0, 1});
+  CHECK(on_links->counts() == std::vector<int>{2, 1022});
+  CHECK(on_links->links.size() == 64);  // of 524 288
 }
 
 TEST_CASE("A fold holds whatever the links' rates are") {

@@ -1,9 +1,10 @@
-// Which devices communicate: by hand, and by the two formulas of Megatron-LM's ranks, dimension by dimension.
+// Which devices communicate: by hand, by the two formulas of Megatron-LM's ranks, and by torchtitan's meshes.
 #include "core/plan/mesh.hpp"
 
 #include <array>
 #include <map>
 #include <set>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -38,6 +39,27 @@ std::set<std::vector<DeviceId>> by_ranks(const std::vector<int>& sizes, const st
       if (!free.contains(d)) fixed.push_back(left % sizes[d]);
     groups[fixed].push_back(rank);
   }
+  std::set<std::vector<DeviceId>> found;
+  for (auto& [fixed, members] : groups)
+    found.insert(std::move(members));
+  return found;
+}
+
+// Ranks of a mesh of PyTorch's, named from the slowest dimension to the fastest: those that differ in the `free` ones alone.
+// rank = (... (d_0 n_1 + d_1) n_2 + ...) n_last + d_last                                            [torchtitan26]
+struct NamedSize {
+  std::string name;
+  int size = 1;
+};
+std::set<std::vector<DeviceId>> of_mesh(const std::vector<NamedSize>& mesh, const std::set<std::string>& free) {
+  std::map<std::string, std::vector<DeviceId>> groups;
+  const auto visit = [&](const auto& self, std::size_t d, int rank, const std::string& fixed) -> void {
+    if (d == mesh.size()) return groups[fixed].push_back(rank);
+    const auto& [name, size] = mesh[d];
+    for (int i = 0; i < size; ++i)
+      self(self, d + 1, rank * size + i, free.contains(name) ? fixed : fixed + name + std::to_string(i) + " ");
+  };
+  visit(visit, 0, 0, "");
   std::set<std::vector<DeviceId>> found;
   for (auto& [fixed, members] : groups)
     found.insert(std::move(members));
@@ -93,6 +115,38 @@ TEST_CASE("Groups are those of Megatron-LM's formulas of ranks") {
         CHECK(seat_of(PlacementOrder::Data, copy, stage, c * d, 3, c) == copy % c + c * (copy / c + d * stage));
         CHECK(seat_of(PlacementOrder::Pipeline, copy, stage, c * d, 3, c) == copy % c + c * (stage + 3 * (copy / c)));
       }
+  }
+}
+
+// dp_replicate R, dp_shard S, cp c, tp t: "fsdp" is dp_shard and cp in one, and experts' ranks are the same ones once more,
+// dp_replicate, efsdp, ep and etp, with efsdp = S c t / (ep etp).                  [torchtitan26] ParallelDims.build_mesh
+TEST_CASE("Groups are those of torchtitan's meshes") {
+  for (const auto& [R, S, c, t, ep, etp] : std::vector<std::array<int, 6>>{
+           {2, 3, 2, 2, 4, 1}, {2, 4, 1, 2, 2, 2}, {1, 6, 2, 4, 3, 4}, {3, 2, 2, 1, 4, 1}, {2, 2, 4, 2, 16, 1}}) {
+    CAPTURE(R);
+    CAPTURE(S);
+    CAPTURE(c);
+    CAPTURE(t);
+    const int all = R * S * c * t, efsdp = S * c * t / (ep * etp), stages = 3;
+    const std::vector<DeviceId> leads = leads_of_first_stage(of_sizes(t, c, R * S, stages), of_devices(stages * all));
+    const std::vector<DeviceId> devices = with_members(leads, t);
+    const std::vector<NamedSize> data = {{"dp_replicate", R}, {"dp_shard", S}, {"cp", c}, {"tp", t}};
+    const Mesh dense(devices, {{Axis::Tensor, t}, {Axis::Ring, c}, {Axis::Shard, S}, {Axis::Replica, R}});
+    CHECK(as_set(dense.along({Axis::Tensor})) == of_mesh(data, {"tp"}));
+    CHECK(as_set(dense.along({Axis::Ring})) == of_mesh(data, {"cp"}));
+    CHECK(as_set(dense.along({Axis::Ring, Axis::Shard})) ==
+          of_mesh({{"dp_replicate", R}, {"fsdp", S * c}, {"tp", t}}, {"fsdp"}));
+    CHECK(as_set(dense.along({Axis::Replica})) == of_mesh(data, {"dp_replicate"}));
+    CHECK(as_set(dense.along({Axis::Ring, Axis::Shard, Axis::Replica})) ==
+          of_mesh(data, {"dp_replicate", "dp_shard", "cp"}));
+    const std::vector<NamedSize> sparse = {{"dp_replicate", R}, {"efsdp", efsdp}, {"ep", ep}, {"etp", etp}};
+    const Mesh experts(devices, {{Axis::Part, etp}, {Axis::Expert, ep}, {Axis::Copy, R * efsdp}});
+    CHECK(as_set(experts.along({Axis::Part})) == of_mesh(sparse, {"etp"}));
+    CHECK(as_set(experts.along({Axis::Expert})) == of_mesh(sparse, {"ep"}));
+    CHECK(as_set(experts.along({Axis::Copy})) == of_mesh(sparse, {"dp_replicate", "efsdp"}));
+    // Pipelines come before all of them: a stage's ranks follow one another.
+    for (int copy = 0; copy < R * S * c; ++copy)
+      CHECK(seat_of(PlacementOrder::Data, copy, 2, R * S * c, stages, c) * t == 2 * all + leads[at(copy)]);
   }
 }
 

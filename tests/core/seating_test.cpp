@@ -59,6 +59,9 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       for (int m = 0; m < shape.micro_batches; ++m) {
         const int holder = oracle::holder_of(shape, v, m);
         int& turn = turns[static_cast<std::size_t>(holder)];
+        const int other = (holder + 1) % seating.holders(v);
+        CHECK(seating.turns(v, holder, m) == turn);
+        CHECK(seating.turns(v, other, m) == turns[static_cast<std::size_t>(other)]);
         CHECK(seating.holder_of(v, m) == holder);
         CHECK(seating.position_of(v, m) == oracle::position_of(shape, v, m));
         CHECK(seating.turn_of(v, m) == turn);
@@ -74,7 +77,14 @@ TEST_CASE("seating: every look-up agrees with the list of who holds what") {
       for (int round = 0; round < rounds.count(v); ++round)
         all += rounds.micro_batches(v, round);
       CHECK(all == shape.micro_batches);
+      const VirtualStageId whole = seating.whole_of(v);
+      CHECK(seating.unit(whole, seating.unit_of(v)) == v);
+      CHECK(seating.whole_of(seating.first_unit(v)) == whole);
+      CHECK(seating.last_unit(v) - seating.first_unit(v) == shape.units - 1);
+      CHECK(seating.stage_of(seating.last_unit(v)) == seating.stage_of(v));
     }
+    CHECK(seating.whole_of(shape.chunks() - 1) == seating.wholes() - 1);
+    CHECK(seating.lying() * shape.stages == shape.chunks());
     // Each worker holds as many chunks, and knows which is which.
     for (int position = 0; position < seating.positions(); ++position) {
       const StageId stage = seating.stage_at(position);
@@ -137,6 +147,21 @@ TEST_CASE("seating: an odd micro-batch goes down") {
   CHECK(seating.position_of(0, 3) == 3);
   CHECK(seating.number_in_file(0, 2) == 0);
   CHECK(seating.number_in_file(0, 3) == 4);  // the first stage of the way up
+  CHECK(seating.of_number_in_file(7).chunk == 3);
+  CHECK(seating.of_number_in_file(7).way == 1);
+  CHECK(seating.number_in_file({3, 1}) == 7);
+  const Seating loop{.stages = 2, .virtual_stages = 4};
+  CHECK(loop.of_number_in_file(7).chunk == 7);
+  CHECK(loop.number_in_file(loop.of_number_in_file(7)) == 7);
+}
+
+TEST_CASE("versions asked for: three updates of two holders have seen six micro-batches, as two of three holders") {
+  const std::vector<int> replicas = {2, 3};
+  const Seating seating{.stages = 2, .micro_batches = 12, .replicas = replicas};
+  CHECK(version_asked(seating, 0, 3, 9) == 3);
+  CHECK(version_asked(seating, 1, 3, 9) == 2);
+  CHECK(version_asked(seating, 1, 4, 9) == 2);  // eight, and the third waits for the ninth
+  CHECK(version_asked(seating, 1, 3, 1) == 1);  // of those that there are
 }
 
 TEST_CASE("seating in turns: two micro-batches of four stages go down, two up, and one down again") {

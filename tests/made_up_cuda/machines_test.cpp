@@ -103,6 +103,23 @@ TEST_CASE("made-up GPU: a machine that lacks something is told so, by run and by
   }
 }
 
+// Copies of a batch, and pipelines in opposite directions.
+TEST_CASE("made-up GPU: gradients are not summed over GPUs that do not reach one another's memory") {
+  for (const std::vector<std::string>& sums :
+       {std::vector<std::string>{"plan.stages=1", "plan.data_parallel=2"}, {"plan.schedule=chimera"}}) {
+    CAPTURE(sums.back());
+    std::vector<std::string> arguments = {"run", tiny(), "--gpus", "0,1"};
+    for (const std::string& change : sums)
+      arguments.insert(arguments.end(), {"--set", change});
+    const MadeUpRun run = made_up_run("gpus=2 peer=0", arguments);
+    CHECK(run.status == 2);
+    CHECK_MESSAGE(run.err.find("run.transport: gradients are summed over GPU 0 and GPU 1, which cannot read each "
+                               "other's memory; use transport staged") != std::string::npos,
+                  run.err);
+    CHECK(run.clean());
+  }
+}
+
 TEST_CASE("made-up GPU: a GPU with room for one worker's arena runs one") {
   // 600 MiB of the contexts; an arena of one worker and the block of its probe take 1.1 MiB.
   const MadeUpRun one = made_up_run("memory=602MiB", {"run", tiny(), "--set", "plan.stages=1"});

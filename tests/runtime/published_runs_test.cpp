@@ -1,6 +1,6 @@
-// Orders that PyTorch's schedules write, read from their files and run for real on two to eight workers. A program of its
-// own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the source tree) the test runner
-// shows it as skipped, with the reason, and not as passed.
+// Orders that PyTorch's schedules, DualPipe and Chimera write, read from their files and run for real on two to eight
+// workers. A program of its own, so that without the data (env PIPEWRIGHT_TEST_DATA, default ../shared/data next to the
+// source tree) the test runner shows it as skipped, with the reason, and not as passed.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -19,6 +19,11 @@ namespace {
 
 using Row = PublishedRow;
 
+// In the file each way has chunks of its own.
+bool in_two_directions(const Row& order) {
+  return order.at("placement") == "bidirectional";
+}
+
 // Sixteen small layers, for two to eight workers of up to eight chunks each.
 std::vector<std::string> changes_for(const Row& order) {
   return {
@@ -27,7 +32,7 @@ std::vector<std::string> changes_for(const Row& order) {
       "cluster.node.devices=8",
       "plan.schedule={file: " + published() + "orders/" + order.at("order") + "}",
       "plan.stages=" + order.at("K"),
-      "plan.virtual_stages=" + order.at("v"),
+      "plan.virtual_stages=" + std::string(in_two_directions(order) ? "1" : order.at("v")),
       "training.micro_batches=" + order.at("M")};
 }
 
@@ -51,11 +56,13 @@ std::string most_in_flight(const RunCase& run, const std::vector<WorkerResult>& 
   return text;
 }
 
-// Of PyTorch's, those of two to eight workers, a layer or more for each chunk, and sixteen micro-batches at most.
+// Of PyTorch's and of those in two directions, the ones of two to eight workers, a layer or more for each chunk, and
+// sixteen micro-batches at most.
 std::vector<Row> small_orders() {
   std::vector<Row> orders = published_rows("manifest.csv");
   std::erase_if(orders, [](const Row& row) {
-    return !row.at("source_repo").starts_with("pytorch") && row.at("function").find("pytorch") == std::string::npos;
+    return !row.at("source_repo").starts_with("pytorch") && row.at("function").find("pytorch") == std::string::npos &&
+           !in_two_directions(row);
   });
   std::erase_if(orders, [](const Row& row) {
     return std::stoi(row.at("K")) > 8 || std::stoi(row.at("K")) * std::stoi(row.at("v")) > 16 ||
@@ -66,7 +73,7 @@ std::vector<Row> small_orders() {
 
 }  // namespace
 
-TEST_CASE("PyTorch's orders run for real: the bits of one worker, memory as counted, as many in flight as published") {
+TEST_CASE("Published orders run for real: the bits of one worker, memory as counted, as many in flight as published") {
   std::map<std::string, std::string> peaks;  // by order
   for (const Row& row : published_rows("cases.csv"))
     peaks[row.at("order")] = row.at("peak_until_w");
@@ -79,12 +86,12 @@ TEST_CASE("PyTorch's orders run for real: the bits of one worker, memory as coun
     CHECK(most_in_flight(run, check_bits_of_one_worker(run, Wait::Block)) == peaks.at(order.at("order")));
     ++ran[order.at("schedule")];
   }
-  CHECK(ran.size() == 4);  // looped_bfs, interleaved_zb, zbv_hand, dualpipev
+  CHECK(ran.size() == 6);  // looped_bfs, interleaved_zb, zbv_hand, dualpipev, dualpipe, chimera
   for (const auto& [schedule, count] : ran)
     CHECK(count >= 3);
 }
 
-TEST_CASE("run --check gradients says so of one order of each of PyTorch's schedules") {
+TEST_CASE("run --check gradients says so of one order of each of these schedules") {
   std::map<std::string, Row> largest;
   for (const Row& order : small_orders())
     largest[order.at("schedule")] = order;
@@ -97,7 +104,7 @@ TEST_CASE("run --check gradients says so of one order of each of PyTorch's sched
     CAPTURE(run.err);
     CHECK(run.status == 0);
     CHECK(run.out.starts_with("gradients: bit-identical to one worker's\n"));
-    const int chunks = std::stoi(order.at("K")) * std::stoi(order.at("v"));
+    const int chunks = std::stoi(order.at("K")) * (in_two_directions(order) ? 1 : std::stoi(order.at("v")));
     CHECK(run.out.find("virtual stage " + std::string(chunks - 1 < 10 ? "  " : " ") + std::to_string(chunks - 1)) !=
           std::string::npos);
   }
