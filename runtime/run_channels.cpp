@@ -36,7 +36,6 @@ class Places {
       const auto& ops = schedule.positions[p].compute;
       for (std::size_t i = 0; i < ops.size(); ++i) {
         const Op& op = ops[i];
-        if (op.kind == Kind::Update || op.kind == Kind::R) continue;
         const OpPlace place{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
         const std::size_t at = index(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
         if (rule(op.kind).forward) forward_[at] = place;

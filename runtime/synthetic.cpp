@@ -197,7 +197,7 @@ class TrafficCompiler {
   // BW, B or W.
   std::vector<Instruction> backward(Kind kind) {
     line_.clear();
-    const bool inputs = kind != Kind::W, weights = kind != Kind::B;
+    const bool inputs = rule(kind).backward, weights = rule(kind).gradients;
     if (inputs) {
       add_ports(Verb::Receive, code_.out, false);
       for (const Port& port : code_.in)

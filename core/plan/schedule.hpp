@@ -48,8 +48,9 @@ namespace pipewright::core {
 
 enum class Kind : std::uint8_t { F, B, W, BW, R, AllReduce, AllGather, Update, Offload, Reload, Fetch, Store };
 
-// What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
-// checkers (`validate`) know the rules by themselves.
+// What a kind of op does to others and to memory: a row a kind, which generators, engines, the books of memory and real
+// runs look up. A micro-batch's stash goes when its `backward` and its `gradients` are over. The checkers (`validate`) know
+// the rules by themselves.
 struct KindRule {
   std::string_view name;     // "BW"
   std::string_view letters;  // in a label. PyTorch calls the whole backward B, its halves I (input) and W (weight)
@@ -57,16 +58,19 @@ struct KindRule {
   bool backward = false;     // takes the gradient that the chunk behind has sent, and sends its own back
   bool gradients = false;    // completes its micro-batch's gradients of the weights
   bool weights = false;      // computes with the chunk's weights
+  bool stashes = false;      // takes room for its micro-batch's stash
+  bool rebuilds = false;     // takes room for what that has left out
+  bool updates = false;      // makes the next version of the chunk's weights
 };
 inline constexpr std::array kKindRules = {
-    KindRule{.name = "F", .letters = "F", .forward = true, .weights = true},
+    KindRule{.name = "F", .letters = "F", .forward = true, .weights = true, .stashes = true},
     KindRule{.name = "B", .letters = "I", .backward = true, .weights = true},
     KindRule{.name = "W", .letters = "W", .gradients = true},
     KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true, .weights = true},
-    KindRule{.name = "R", .letters = "R", .weights = true},
+    KindRule{.name = "R", .letters = "R", .weights = true, .rebuilds = true},
     KindRule{.name = "AllReduce", .letters = "AR"},
     KindRule{.name = "AllGather", .letters = "AG"},
-    KindRule{.name = "Update", .letters = "U"},
+    KindRule{.name = "Update", .letters = "U", .updates = true},
     KindRule{.name = "Offload", .letters = "OFFLOAD"},
     KindRule{.name = "Reload", .letters = "RELOAD"},
     KindRule{.name = "Fetch", .letters = "FETCH"},
@@ -76,7 +80,10 @@ constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
   return kKindRules[at(kind)];
 }
-std::string_view name(Kind kind);  // "?": not a kind
+std::string_view name(Kind kind);        // "?": not a kind
+constexpr bool reads_stash(Kind kind) {  // the first such op of a micro-batch needs it here
+  return rule(kind).rebuilds || rule(kind).backward;
+}
 
 struct Op {
   Kind kind{};

@@ -20,7 +20,7 @@ MostHeld most_held(const std::vector<Op>& ops, int limit) {
   for (const Op& op : ops) {
     if (op.kind == Kind::F) most.chunks = std::max(most.chunks, ++held);
     if (op.kind == Kind::F && held > limit && most.above == nullptr) most.above = &op;
-    if (op.kind == Kind::BW || op.kind == Kind::W) --held;
+    if (rule(op.kind).gradients) --held;
   }
   return most;
 }
