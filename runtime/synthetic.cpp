@@ -107,7 +107,7 @@ class TrafficCompiler {
     for (const Bucket& bucket : buckets(figures_.plan, code_.virtual_stage, range, figures_.model, figures_.training)) {
       std::int64_t before = 0;
       for (LayerId i = range.begin; i < bucket.first_layer; ++i)
-        before += figures_.model.layers[at(i)].trained() * each.value;
+        before += figures_.model.layers[i].trained() * each.value;
       code_.bucket_begin.push_back(before / 4 * 4);  // all-reduces sum whole floats
     }
     if (!code_.bucket_begin.empty()) code_.bucket_begin.back() = 0;

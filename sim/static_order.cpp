@@ -142,7 +142,7 @@ class Relaxation {
   };
 
   std::size_t positions() const { return schedule_.positions.size(); }
-  const Lane& ops_of(std::size_t worker) const { return schedule_.positions[worker % positions()]; }
+  const Lane& ops_of(std::size_t worker) const { return schedule_.lane_of(WorkerId{worker}); }
   std::size_t micro_batches() const { return at(schedule_.shape.micro_batches); }
 
   // What the forwards (or the fused backwards) of one virtual stage of one copy read and write: one cache line.
@@ -400,7 +400,7 @@ class Relaxation {
       LaneState& lane = lanes_[w];
       lane.links = &stream_links_[w % positions()];
       find_stop(lane);
-      const StageId stage = seating.stage_at(static_cast<PositionId>(w % positions()));
+      const StageId stage = seating.stage_at(schedule_.position_of(lane.worker));
       const auto group = at(seating.group_of(seating.chunk_of(stage, 0)));
       for (StreamId s = 0; s < kStreams.size(); ++s) {
         Stream& stream = streams_[kStreams.size() * w + s];

@@ -67,7 +67,7 @@ CellParts::CellParts(const Plan& plan, VirtualStageId v, const Model& model, con
       computing_(computing) {
   for (LayerId i = range_.begin; i < range_.end; ++i) {
     std::optional<Cuts> of;
-    if (const std::int32_t number = model_.layers[static_cast<std::size_t>(i)].work; number >= 0) {
+    if (const std::int32_t number = model_.layers[i].work; number >= 0) {
       const Work& work = model_.works[static_cast<std::size_t>(number)];
       const bool known = i > range_.begin && model_.layers[i - 1].work == number;
       if (known)

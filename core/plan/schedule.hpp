@@ -239,11 +239,12 @@ struct ScheduleFacts {
 struct Schedule {
   std::string name;
   ScheduleShape shape;
-  std::vector<Lane> positions;  // by PositionId: every copy of the pipeline runs the same lists
-  bool flush = true;            // false: asynchronous, an update per round of micro-batches, no flush
+  Indexed<PositionId, Lane> positions;  // every copy of the pipeline runs the same lists
+  bool flush = true;                    // false: asynchronous, an update per round of micro-batches, no flush
 
   Seating seating() const { return shape.seating(); }
   PositionId position_of(WorkerId worker) const { return worker % static_cast<int>(positions.size()); }
+  const Lane& lane_of(WorkerId worker) const { return positions[position_of(worker)]; }
   Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
 

@@ -47,7 +47,7 @@ class ChainBuilder {
   }
 
  private:
-  const std::vector<Op>& lane(StageId k) const { return schedule_.positions[k].compute; }
+  const std::vector<Op>& lane(StageId k) const { return schedule_.positions[as<PositionId>(k)].compute; }
   std::int32_t& of(std::vector<std::int32_t>& known, int chunk, MicroBatchId m) {
     return known[at(std::int64_t{chunk} * micro_batches_ + m)];
   }

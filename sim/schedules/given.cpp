@@ -72,7 +72,7 @@ std::optional<std::int64_t> given_order_peak(const ScheduleShape&, StageId) {
 
 Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops) {
   Schedule schedule = empty_schedule(name, shape, true);
-  for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
+  for (PositionId k = 0; k < std::ssize(schedule.positions); ++k) {
     Lane& lane = schedule.positions[k];
     for (const Op& op : ops[k]) {
       const VirtualStageId v = op.virtual_stage;
