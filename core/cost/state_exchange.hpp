@@ -57,4 +57,8 @@ class StateExchange {
 // rest lies whole.
 StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRange layers, const Scenario& scenario);
 
+// Whether a chunk's weights are gathered as one, and room for what is gathered, so or beside forwards.
+bool gathers_chunks(const StepCosts& costs, const Plan& plan);
+void resize_gathers(StepCosts& costs, const Plan& plan);
+
 }  // namespace pipewright::core
