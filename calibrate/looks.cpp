@@ -21,8 +21,7 @@ std::vector<std::vector<Time>> op_times_of(const WorkerResult& worker) {
 RunSettings of_rounds(RunSettings settings, const RunPlan& run, const Ranks* ranks) {
   settings.memory_cap = {}, settings.checkpoints = nullptr, settings.pauses = nullptr;
   if (ranks == nullptr) return settings;
-  const auto position = at(ranks->rank() % run.plan->positions());
-  settings.core = ranks->own_core(threads_of(run.schedule->positions[position]));
+  settings.core = ranks->own_core(threads_of(run.schedule->lane_of(ranks->rank())));
   return settings;
 }
 

@@ -36,10 +36,9 @@ struct EqualLayersRun {
 // Runs of equal layers of a chain; empty: it is none.
 std::vector<EqualLayersRun> runs_of(const Model& model) {
   std::vector<EqualLayersRun> runs;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     const Layer& layer = model.layers[i];
-    const bool chained =
-        i == 0 ? layer.inputs.empty() : layer.inputs.size() == 1 && layer.inputs.front() == static_cast<LayerId>(i) - 1;
+    const bool chained = i == 0 ? layer.inputs.empty() : layer.inputs.size() == 1 && layer.inputs.front() == i - 1;
     if (!chained) return {};
     if (i > 0 && alike(model, layer, model, model.layers[i - 1]))
       ++runs.back().length;
@@ -52,7 +51,7 @@ std::vector<EqualLayersRun> runs_of(const Model& model) {
 // Whether two models are the same, layer by layer, in everything that takes room.
 bool same_figures(const Model& a, const Model& b) {
   if (a.layers.size() != b.layers.size() || a.batch != b.batch || a.input != b.input) return false;
-  for (std::size_t i = 0; i < a.layers.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(a.layers); ++i)
     if (!alike(a, a.layers[i], b, b.layers[i]) || a.layers[i].inputs != b.layers[i].inputs) return false;
   return true;
 }
@@ -109,11 +108,11 @@ std::optional<Repetition> repetition(const Model& smaller, const Model& larger) 
     return std::nullopt;
   std::optional<Repetition> shortest;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const Layer& layer = smaller.layers[at(a[i].first)];
-    const bool same = alike(smaller, layer, larger, larger.layers[at(b[i].first)]);
+    const Layer& layer = smaller.layers[a[i].first];
+    const bool same = alike(smaller, layer, larger, larger.layers[b[i].first]);
     if (!same || a[i].length > b[i].length) return std::nullopt;
     if (a[i].length == b[i].length) continue;
-    const Bytes before = a[i].first == 0 ? smaller.input : smaller.layers[at(a[i].first) - 1].activation;
+    const Bytes before = a[i].first == 0 ? smaller.input : smaller.layers[a[i].first - 1].activation;
     if (layer.tied_to >= 0 || before > layer.activation) return std::nullopt;
     if (!shortest || a[i].length < shortest->in_smaller) shortest = {a[i].length, b[i].length};
   }

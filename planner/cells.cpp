@@ -41,7 +41,7 @@ CellGraph merged(const Model& model, const std::vector<bool>& free) {
   PP_CHECK(free.size() == model.layers.size());
   CellGraph graph;
   std::vector<int> node_of(model.layers.size());
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     std::vector<int> inputs;  // nodes, each once
     for (const LayerId producer : model.layers[i].inputs)
       inputs.push_back(node_of[at(producer)]);
@@ -49,7 +49,7 @@ CellGraph merged(const Model& model, const std::vector<bool>& free) {
     inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
     if (free[i] && inputs.size() == 1) {
       node_of[i] = inputs.front();
-      graph.members[at(inputs.front())].push_back(static_cast<LayerId>(i));
+      graph.members[at(inputs.front())].push_back(i);
       continue;
     }
     node_of[i] = graph.size();

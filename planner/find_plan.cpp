@@ -189,7 +189,7 @@ std::vector<LayerId> rebuilt_of(const Scenario& scenario, PlanErrors& errors) {
   if (twice != rebuilt.end())
     errors.add(or_else(plan.recompute.place, plan.place), "plan.recompute",
                fmt::format("layer {} (\"{}\") is listed twice; list each layer once, with its stage", *twice,
-                           scenario.model.layers[at(*twice)].name));
+                           scenario.model.layers[*twice].name));
   return rebuilt;
 }
 
@@ -212,7 +212,7 @@ void settle_rebuilt(const Scenario& scenario, Plan& plan, PlanErrors& errors) {
         errors.add(lists[at(k)].place, "plan.recompute",
                    fmt::format("layer {} (\"{}\") is none of stage {}; list it with its own stage, or "
                                "write one {{layers: [...]}} for all",
-                               layer, scenario.model.layers[layer].name, k));
+                               layer, scenario.model.layers[LayerId{layer}].name, k));
   }
 }
 

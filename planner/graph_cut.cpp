@@ -30,10 +30,9 @@ struct Nodes {
 
 std::vector<std::vector<LayerId>> users_of(const Model& model) {
   std::vector<std::vector<LayerId>> users(model.layers.size());
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i)
     for (const LayerId input : model.layers[i].inputs)
-      if (users[at(input)].empty() || users[at(input)].back() != static_cast<LayerId>(i))
-        users[at(input)].push_back(static_cast<LayerId>(i));
+      if (users[at(input)].empty() || users[at(input)].back() != i) users[at(input)].push_back(i);
   return users;
 }
 
@@ -41,7 +40,7 @@ std::vector<std::vector<LayerId>> users_of(const Model& model) {
 std::vector<bool> joining(const Model& model, const GraphProblem& problem) {
   const auto users = users_of(model);
   std::vector<bool> free(model.layers.size());
-  for (std::size_t i = 0; i < free.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(free); ++i) {
     const auto& inputs = model.layers[i].inputs;
     if (problem.compute[i] != Time{} || inputs.empty()) continue;
     free[i] = problem.tensor.empty() || problem.tensor[i] == Bytes{} ||
@@ -385,7 +384,7 @@ void improve(GraphCut& cut, const Model& model, const GraphProblem& problem) {
   constexpr int kMostPasses = 20;
   for (int pass = 0, moved = 1; pass < kMostPasses && moved > 0; ++pass) {
     moved = 0;
-    for (std::size_t layer = 0; layer < stage.size(); ++layer)
+    for (LayerId layer = 0; layer < std::ssize(stage); ++layer)
       for (const int by : {-1, 1}) {
         const int now = stage[layer], then = now + by;
         if (then < 0 || then >= static_cast<int>(cut.layers.size()) || cut.layers[at(now)].size() == 1) continue;

@@ -34,9 +34,9 @@ std::vector<LayerId> as_it_stands(const Model& model) {
 
 // A path through all layers: they have one order only.
 bool one_order_only(const Model& model) {
-  for (std::size_t i = 1; i < model.layers.size(); ++i) {
+  for (LayerId i = 1; i < std::ssize(model.layers); ++i) {
     const auto& inputs = model.layers[i].inputs;
-    if (std::ranges::find(inputs, LayerId{static_cast<int>(i) - 1}) == inputs.end()) return false;
+    if (std::ranges::find(inputs, LayerId{i - 1}) == inputs.end()) return false;
   }
   return true;
 }
@@ -51,9 +51,9 @@ bool connected(const Model& model) {
     return layer;
   };
   std::size_t parts = root.size();
-  for (std::size_t i = 0; i < root.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(root); ++i)
     for (const LayerId input : model.layers[i].inputs)
-      if (const std::size_t a = root_of(i), b = root_of(at(input)); a != b) root[a] = b, --parts;
+      if (const std::size_t a = root_of(at(i)), b = root_of(at(input)); a != b) root[a] = b, --parts;
   return parts <= 1;
 }
 

@@ -62,8 +62,7 @@ double step_time_at(PricedVariant& variant, double rate) {
   const Time overhead = variant.op_overhead();
   Time most;
   for (const WorkerReport& worker : answer.report.workers) {
-    const auto position = at(worker.id % answer.plan.positions());
-    const auto& ops = answer.schedule.positions[position].compute;
+    const auto& ops = answer.schedule.lane_of(worker.id).compute;
     const auto passes = std::ranges::count_if(ops, [](const Op& op) { return op.kind != Kind::Update; });
     most = std::max(most, worker.busy - worker.update - passes * overhead);
   }

@@ -87,7 +87,7 @@ void add_memory(SuffixProblem& problem, const Plan& shell, const CostModel& cost
   // Of each byte an all-reduce passes twice (r - 1) / r; ZeRO scatters gradients and gathers weights, once each.
   const Bytes exchanged = training.zero == 1 ? Bytes{(gradient.value + weight.value) / 2} : gradient;
   const int most_members = most_over<int>(problem.others, &SuffixClass::devices, problem.devices);
-  for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(layers.forward); ++i) {
     const Layer& layer = scenario.model.layers[i];
     const auto of_parameters = [&](Bytes each, std::int64_t parameters) {
       return Bytes{checked_product(parameters, each.value, "the bytes of the parameters")};
@@ -165,7 +165,7 @@ SuffixClass times_of(const SuffixProblem& problem, const Plan& shell, const Cost
     parameters = checked_sum(parameters, layer.trained(), "the parameters");
   const bool updates = !problem.flush && cost.scenario().training.zero == 0;
   const auto update = updates ? static_cast<double>(source.update(parameters).value) : 0.0;
-  for (std::size_t i = 0; i < layers.forward.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(layers.forward); ++i) {
     Time time = checked_sum(layers.forward[i], layers.backward[i]);
     if (mode == Recompute::Full && !shell.recompute_except_last) time = checked_sum(time, layers.forward[i]);
     if (mode == Recompute::Selective) time = checked_sum(time, layers.rebuild[i]);

@@ -129,13 +129,12 @@ std::string drawn(const std::vector<Simulated>& results, const std::vector<std::
 OpColumns op_columns(const Schedule& schedule, const std::vector<LaneTimes>& workers) {
   OpColumns columns;
   const Seating seating = schedule.seating();
-  const auto positions = schedule.positions.size();
-  for (std::size_t w = 0; w < workers.size(); ++w) {
-    const std::size_t position = w % positions;
-    const StageId stage = seating.stage_at(static_cast<PositionId>(position));
+  for (WorkerId w = 0; w < std::ssize(workers); ++w) {
+    const Lane& lane = schedule.lane_of(w);
+    const StageId stage = seating.stage_at(schedule.position_of(w));
     const auto add = [&](const std::vector<Op>& ops, const std::vector<Span>& spans, std::size_t stream) {
       for (std::size_t i = 0; i < spans.size(); ++i) {
-        columns.worker.push_back(static_cast<std::int32_t>(w)), columns.stage.push_back(stage);
+        columns.worker.push_back(w), columns.stage.push_back(stage);
         columns.chunk.push_back(ops[i].virtual_stage);
         columns.micro_batch.push_back(static_cast<std::int32_t>(ops[i].micro_batch));
         columns.kind.push_back(static_cast<std::uint8_t>(ops[i].kind));
@@ -143,9 +142,9 @@ OpColumns op_columns(const Schedule& schedule, const std::vector<LaneTimes>& wor
         columns.start.push_back(spans[i].start.value), columns.end.push_back(spans[i].end.value);
       }
     };
-    add(schedule.positions[position].compute, workers[w].compute, 0);
+    add(lane.compute, workers[w].compute, 0);
     for (StreamId stream = 0; stream < kStreams.size(); ++stream)
-      add(schedule.positions[position].communication[stream], workers[w].communication[stream], stream + 1);
+      add(lane.communication[stream], workers[w].communication[stream], stream + 1);
   }
   return columns;
 }

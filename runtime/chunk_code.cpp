@@ -105,7 +105,7 @@ class ChunkCompiler {
   }
 
   const std::shared_ptr<const Program>& program_of(LayerId layer) const {
-    const Layer& of = model_.layers[at(layer)];
+    const Layer& of = model_.layers[layer];
     return model_.works[at(of.work)].program.shared();
   }
 
@@ -127,7 +127,7 @@ class ChunkCompiler {
   }
 
   void add_layer(LayerId id) {
-    const Layer& layer = model_.layers[at(id)];
+    const Layer& layer = model_.layers[id];
     const Program& program = *program_of(id);
     std::vector<int> here(program.tensors.size(), -1);  // tensor of this stage, by tensor of the program
     for (std::size_t i = 0; i < program.inputs.size(); ++i) {

@@ -20,7 +20,7 @@ std::vector<VirtualStageId> chunk_of_layers(const Plan& plan, std::size_t layers
 std::vector<Crossing> crossings(const Plan& plan, const Model& model) {
   const std::vector<VirtualStageId> chunk = chunk_of_layers(plan, model.layers.size());
   std::map<std::pair<VirtualStageId, VirtualStageId>, std::set<LayerId>> tensors;
-  for (std::size_t user = 0; user < model.layers.size(); ++user)
+  for (LayerId user = 0; user < std::ssize(model.layers); ++user)
     for (const LayerId producer : model.layers[user].inputs) {
       const VirtualStageId from = chunk[at(producer)], to = chunk[user];
       if (from == to) continue;

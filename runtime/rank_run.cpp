@@ -149,8 +149,7 @@ std::vector<WorkerResult> started(std::size_t self, const Body& body) {
 }
 
 int threads_here(const RunPlan& run, int rank) {
-  const auto position = static_cast<std::size_t>(rank % run.plan->positions());
-  return threads_of(run.schedule->positions[position]);
+  return threads_of(run.schedule->lane_of(rank));
 }
 
 }  // namespace

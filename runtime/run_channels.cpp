@@ -32,12 +32,11 @@ class Places {
   explicit Places(const Schedule& schedule) : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)) {
     const auto count = static_cast<std::size_t>(schedule.shape.chunks()) * micro_batches_;
     forward_.resize(count), backward_.resize(count), last_.resize(count);
-    for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
+    for (PositionId p = 0; p < std::ssize(schedule.positions); ++p) {
       const auto& ops = schedule.positions[p].compute;
       for (std::size_t i = 0; i < ops.size(); ++i) {
         const Op& op = ops[i];
-        if (op.kind == Kind::Update || op.kind == Kind::R) continue;
-        const OpPlace place{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
+        const OpPlace place{p, static_cast<std::int32_t>(i)};
         const std::size_t at = index(op.virtual_stage, static_cast<MicroBatchId>(op.micro_batch));
         if (rule(op.kind).forward) forward_[at] = place;
         if (rule(op.kind).backward) backward_[at] = place;
@@ -64,7 +63,7 @@ struct Before {
 std::vector<OpPlace> runnable_order(const RunPlan& run, const Places& places, const std::vector<Before>& extra) {
   const Schedule& schedule = *run.schedule;
   std::vector<std::size_t> base(schedule.positions.size() + 1);
-  for (std::size_t p = 0; p < schedule.positions.size(); ++p)
+  for (PositionId p = 0; p < std::ssize(schedule.positions); ++p)
     base[p + 1] = base[p] + schedule.positions[p].compute.size();
   const auto id = [&](OpPlace place) {
     return base[static_cast<std::size_t>(place.position)] + static_cast<std::size_t>(place.op);
@@ -73,9 +72,9 @@ std::vector<OpPlace> runnable_order(const RunPlan& run, const Places& places, co
   std::vector<int> open(base.back());
   const auto edge = [&](OpPlace from, OpPlace to) { next[id(from)].push_back(id(to)), ++open[id(to)]; };
   std::vector<OpPlace> place(base.back());
-  for (std::size_t p = 0; p < schedule.positions.size(); ++p)
+  for (PositionId p = 0; p < std::ssize(schedule.positions); ++p)
     for (std::size_t i = 0; i < schedule.positions[p].compute.size(); ++i) {
-      const OpPlace here{static_cast<PositionId>(p), static_cast<std::int32_t>(i)};
+      const OpPlace here{p, static_cast<std::int32_t>(i)};
       place[id(here)] = here;
       if (i > 0) edge({here.position, here.op - 1}, here);
       const Op& op = schedule.positions[p].compute[i];
@@ -117,8 +116,7 @@ class Clocks {
     for (const OpPlace here : order) {
       std::int32_t* const mine = at(here);
       if (here.op > 0) absorb(mine, {here.position, here.op - 1});
-      const Op& op =
-          schedule.positions[static_cast<std::size_t>(here.position)].compute[static_cast<std::size_t>(here.op)];
+      const Op& op = schedule.positions[here.position].compute[static_cast<std::size_t>(here.op)];
       const auto m = static_cast<MicroBatchId>(op.micro_batch);
       if (rule(op.kind).forward)
         for (const Port& port : run.code[op.virtual_stage].in)

@@ -20,7 +20,7 @@ void add_versions(RunPlan& run, const RunOptions& options) {
   const ScheduleShape& shape = schedule.shape;
   const bool stashing = !schedule.flush && options.weight_stashing;
   const std::vector<int> seen = updates_seen(schedule);
-  for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
+  for (PositionId p = 0; p < std::ssize(schedule.positions); ++p) {
     const auto& ops = schedule.positions[p].compute;
     auto& list = run.versions.emplace_back(ops.size());
     std::vector<int> updates(static_cast<std::size_t>(shape.chunks()));
@@ -149,7 +149,7 @@ class Replay {
 
   ArenaUse used() {
     take_steady(run_, position_, arena_);
-    const Lane& lane = run_.schedule->positions[static_cast<std::size_t>(position_)];
+    const Lane& lane = run_.schedule->positions[position_];
     for (std::size_t i = 0, cell = 1; i < lane.compute.size(); i += cell) {
       const Op& op = lane.compute[i];
       const WholeAt* const whole = run_.whole.empty() ? nullptr : &run_.whole[static_cast<std::size_t>(position_)][i];
@@ -181,7 +181,7 @@ class Replay {
   }
 
   void move(const Moved::AtOp& now) {
-    const auto& streams = run_.schedule->positions[static_cast<std::size_t>(position_)].communication;
+    const auto& streams = run_.schedule->positions[position_].communication;
     const std::vector<Op>&outs = streams[kOut], &ins = streams[kIn];
     const auto each = [&](const Op& op, const auto& change) {
       auto& frame = frame_of(op);

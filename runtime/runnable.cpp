@@ -45,7 +45,7 @@ std::string refusal_of_losses(const Model& model) {
       used[at(input)] = 1;
   int losses = 0;
   bool last = true;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     if (model.layers[i].work < 0) continue;
     const Program* program = model.works[at(model.layers[i].work)].program.get();
     if (program == nullptr) continue;

@@ -124,7 +124,7 @@ void Sequential::add_copies(CopyId first, std::size_t v, int expert_device, Roun
     };
     begins.push_back(closed[0].size());
     open();
-    for (const Op& op : run_.schedule->positions[at(seating.position(chunk, holder))].compute) {
+    for (const Op& op : run_.schedule->positions[seating.position(chunk, holder)].compute) {
       if (op.virtual_stage != v || !rule(op.kind).gradients) continue;
       follow(first, v, static_cast<MicroBatchId>(op.micro_batch), run_.code[v].backward, to);
       if (each) close(), open();

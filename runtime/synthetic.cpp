@@ -107,7 +107,7 @@ class TrafficCompiler {
     for (const Bucket& bucket : buckets(figures_.plan, code_.virtual_stage, figures_.model, figures_.training)) {
       std::int64_t before = 0;
       for (LayerId i = range.begin; i < bucket.first_layer; ++i)
-        before += figures_.model.layers[at(i)].trained() * each.value;
+        before += figures_.model.layers[i].trained() * each.value;
       code_.bucket_begin.push_back(before / 4 * 4);  // all-reduces sum whole floats
     }
     if (!code_.bucket_begin.empty()) code_.bucket_begin.back() = 0;
@@ -197,7 +197,7 @@ class TrafficCompiler {
   // BW, B or W.
   std::vector<Instruction> backward(Kind kind) {
     line_.clear();
-    const bool inputs = kind != Kind::W, weights = kind != Kind::B;
+    const bool inputs = rule(kind).backward, weights = rule(kind).gradients;
     if (inputs) {
       add_ports(Verb::Receive, code_.out, false);
       for (const Port& port : code_.in)

@@ -89,8 +89,8 @@ bool runs_through(const RunPlan& run) {
     channels.push_back(
         {std::vector<char>(channel.micro_batches.size()), std::vector<char>(channel.micro_batches.size())});
   std::vector<Walker> workers;
-  for (std::size_t p = 0; p < run.schedule->positions.size(); ++p) {
-    const int rows = run.between_copies(static_cast<PositionId>(p), 1);
+  for (PositionId p = 0; p < std::ssize(run.schedule->positions); ++p) {
+    const int rows = run.between_copies(p, 1);
     workers.push_back({Program(run, run.schedule->positions[p]).events(), 0,
                        rows < 0 ? 0 : run.channels[static_cast<std::size_t>(rows)].slots, 0});
   }

@@ -77,7 +77,7 @@ Worker::Worker(const RunPlan& run, WorkerId self, std::unique_ptr<Backend> backe
       samples_(sample_shape(run.code)),
       transport_(transport),
       settings_(settings),
-      lane_(run.schedule->positions[static_cast<std::size_t>(position_)]),
+      lane_(run.schedule->positions[position_]),
       versions_(run.versions[static_cast<std::size_t>(position_)]),
       mover_(backend_->mover(MoverFor::Worker)),
       beside_(backend_->mover(MoverFor::Sums)),

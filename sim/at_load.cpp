@@ -83,12 +83,11 @@ double settled_time(const Op& op, const Span& span, const AtLoad& price,
 // Whether any op changes by more than kSame.
 bool settle_once(const Schedule& schedule, StepCosts& costs, const Timeline& timeline) {
   const auto active = activity(timeline);
-  const auto positions = schedule.positions.size();
   const AtLoad price(costs, static_cast<int>(timeline.workers.size()));
   std::vector<double> sum(costs.settled.size());
   std::vector<int> count(costs.settled.size());  // copies of a stage settle alike, at their mean
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const std::vector<Op>& ops = schedule.positions[w % positions].compute;
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w) {
+    const std::vector<Op>& ops = schedule.lane_of(w).compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].kind == Kind::Update) continue;
       const std::size_t index = index_of(costs, ops[i]);

@@ -118,7 +118,7 @@ class EventOrder {
   Timeline run();
 
  private:
-  const Lane& lane(std::size_t worker) const { return schedule_.positions[worker % schedule_.positions.size()]; }
+  const Lane& lane(std::size_t worker) const { return schedule_.lane_of(WorkerId{worker}); }
   Time now() const { return queue_.now(); }
 
   void handle(const Event& event) {

@@ -22,7 +22,7 @@ class KthWraps {
     std::vector<Time> now(workers, Time{0});
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t k = 0; k < workers; ++k)
+      for (PositionId k = 0; k < std::ssize(next); ++k)
         for (const std::vector<Op>& ops = schedule_.positions[k].compute; next[k] < ops.size(); ++next[k]) {
           if (ops[next[k]].kind == Kind::Update) continue;
           const Time ready = inputs_ready(ops[next[k]]);

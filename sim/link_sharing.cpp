@@ -38,13 +38,13 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
       use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
   }
   const Seating seating = schedule.seating();
-  for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
+  for (PositionId position = 0; position < std::ssize(schedule.positions); ++position) {
     for (StreamId s = 0; s < kStreams.size(); ++s) {
       const auto& ops = schedule.positions[position].communication[s];
       for (std::size_t i = 0; i < ops.size(); ++i) {
         // All members have the same span: count the collective once, at the first holder in the first copy.
         const bool alone = kStreams[s].among == Among::Worker;
-        if (!alone && position != at(seating.position(ops[i].virtual_stage, 0))) continue;
+        if (!alone && position != seating.position(ops[i].virtual_stage, 0)) continue;
         const CopyId copies = alone ? schedule.shape.data_parallel : 1;
         for (CopyId copy = 0; copy < copies; ++copy) {
           const Span span = timeline.workers[at(copy) * schedule.positions.size() + position].communication[s][i];
@@ -85,7 +85,7 @@ class OpFlows {
  private:
   const std::vector<Span>& spans(WorkerId worker) const { return timeline_.workers[at(worker)].compute; }
   std::array<Use, 2> halves(WorkerId worker, std::size_t i) const {
-    const Time sent = costs_.sent_by(schedule_.positions[at(worker) % schedule_.positions.size()].compute[i]).time;
+    const Time sent = costs_.sent_by(schedule_.lane_of(worker).compute[i]).time;
     const auto [start, end] = spans(worker)[i];
     return {Use{start, start + first_half(sent)}, Use{end - second_half(sent), end}};
   }

@@ -11,9 +11,9 @@ namespace {
 // Of whose ops take longest for it.
 std::string slowed_most(const Timeline& timeline, const Schedule& schedule, const StepCosts& costs) {
   Time most;
-  std::size_t who = 0;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const auto& ops = schedule.positions[w % schedule.positions.size()].compute;
+  WorkerId who;
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w) {
+    const auto& ops = schedule.lane_of(w).compute;
     Time longer;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const Span span = timeline.workers[w].compute[i];

@@ -142,7 +142,7 @@ class Relaxation {
   };
 
   std::size_t positions() const { return schedule_.positions.size(); }
-  const Lane& ops_of(std::size_t worker) const { return schedule_.positions[worker % positions()]; }
+  const Lane& ops_of(std::size_t worker) const { return schedule_.lane_of(WorkerId{worker}); }
   std::size_t micro_batches() const { return at(schedule_.shape.micro_batches); }
 
   // What the forwards (or the fused backwards) of one virtual stage of one copy read and write: one cache line.

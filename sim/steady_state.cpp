@@ -42,8 +42,8 @@ struct Run {
 Run run_of(const Schedule& schedule, const Timeline& timeline) {
   const Seating seating = schedule.seating();
   Run run{.seating = seating, .ends = {}};
-  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-    const auto position = static_cast<PositionId>(worker % schedule.positions.size());
+  for (WorkerId worker = 0; worker < std::ssize(timeline.workers); ++worker) {
+    const PositionId position = schedule.position_of(worker);
     const StageId stage = seating.stage_at(position);
     const int replicas = seating.replicas_of(stage);
     const int holder = position - seating.first_position(stage);
@@ -96,11 +96,10 @@ void add_busy(SteadyState& steady, const Schedule& schedule, const StepCosts& co
               std::int64_t from, std::int64_t until) {
   const std::vector<int> alike =
       costs.fold ? costs.fold->counts() : std::vector<int>(at(schedule.shape.data_parallel), 1);
-  for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-    const std::size_t position = worker % schedule.positions.size();
+  for (WorkerId worker = 0; worker < std::ssize(timeline.workers); ++worker) {
     const int times = alike[worker / schedule.positions.size()];
     const Seating seating = schedule.seating();
-    const auto& ops = schedule.positions[position].compute;
+    const auto& ops = schedule.lane_of(worker).compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const bool update = ops[i].kind == Kind::Update;
       const std::int64_t number = ops[i].micro_batch;

@@ -182,7 +182,7 @@ class Linker {
         if (out == outs.size() || !is_of(outs[out], op)) continue;
         trigger(kOut, out++, i, StreamLinks::From::End);
         number[{op.virtual_stage, op.micro_batch}] = out;
-      } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
+      } else if (reads_stash(op.kind) && in < ins.size() && is_of(ins[in], op)) {
         const std::uint32_t own = number.at({op.virtual_stage, op.micro_batch});
         links_.after[kIn].push_back({may == 0 ? std::max(own, before) : own, static_cast<std::uint8_t>(kOut)});
         trigger(kIn, in++, i - 1, StreamLinks::From::Start);

@@ -193,8 +193,8 @@ void add_bubbles(Report& report, const Timeline& timeline, const Schedule& sched
     work += static_cast<double>((worker.busy - worker.update).value);
   }
   Time span;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w)
-    span = std::max(span, work_span(schedule.positions[w % schedule.positions.size()], timeline.workers[w]));
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w)
+    span = std::max(span, work_span(schedule.lane_of(w), timeline.workers[w]));
   report.longest_span = span;
   const double step = static_cast<double>(report.step_time.value), longest = static_cast<double>(span.value);
   if (step > 0) report.bubble_fraction = 1.0 - busy / (workers * step);
@@ -213,9 +213,9 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
     for (const int link : costs.routes[at(message.route)].links)
       bytes[at(link)] += static_cast<double>(transfer.bytes.value);
   }
-  for (std::size_t w = 0; costs.tensor_flows && w < timeline.workers.size(); ++w) {
+  for (WorkerId w = 0; costs.tensor_flows && w < std::ssize(timeline.workers); ++w) {
     double sent = 0;
-    for (const Op& op : schedule.positions[w % schedule.positions.size()].compute)
+    for (const Op& op : schedule.lane_of(w).compute)
       sent += costs.sent_by(op).bytes;
     for (const auto& [link, weight] : costs.tensor_flows->links[w])
       bytes[at(link)] += sent * weight;

@@ -40,7 +40,7 @@ class Check {
   using Key = std::tuple<std::uint32_t, Direction, CopyId, MicroBatchId>;
 
   int workers() const { return positions_ * schedule_.shape.data_parallel; }
-  const Lane& lane(WorkerId worker) const { return schedule_.positions[at(worker % positions_)]; }
+  const Lane& lane(WorkerId worker) const { return schedule_.lane_of(worker); }
   const LaneTimes& times(WorkerId worker) const { return timeline_.workers[at(worker)]; }
   WorkerId worker_of(VirtualStageId v, CopyId copy, MicroBatchId m) const {
     return copy * positions_ + schedule_.seating().position_of(v, m);

@@ -23,8 +23,8 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
     if (latest < 0 || timeline.transfers[at(latest)].arrived < transfer.arrived) latest = static_cast<std::int32_t>(i);
   }
   if (costs.together) join_cells();
-  for (std::size_t position = 0; position < schedule.positions.size(); ++position) {
-    Links& links = links_.emplace_back(stream_links(schedule, static_cast<PositionId>(position)));
+  for (PositionId position = 0; position < std::ssize(schedule.positions); ++position) {
+    Links& links = links_.emplace_back(stream_links(schedule, position));
     for (StreamId s = 0; s < kStreams.size(); ++s)
       links.trigger[s].assign(links.all.waits[s].size(), -1);
     for (std::size_t i = 0; i < links.all.triggers.size(); ++i) {
@@ -36,8 +36,8 @@ Causes::Causes(const Timeline& timeline, const Schedule& schedule, const StepCos
 
 // The first op of a cell waits for what any of them needs, the others for nothing.
 void Causes::join_cells() {
-  for (std::size_t worker = 0; worker < timeline_.workers.size(); ++worker) {
-    const auto& ops = schedule_.positions[worker % schedule_.positions.size()].compute;
+  for (WorkerId worker = 0; worker < std::ssize(timeline_.workers); ++worker) {
+    const auto& ops = schedule_.lane_of(worker).compute;
     for (std::size_t i = ops.size(); i-- > 1;) {
       if (!ops[i - 1].with_next) continue;
       std::int32_t &own = transfer_[first_op_[worker] + i], &first = transfer_[first_op_[worker] + i - 1];
@@ -210,9 +210,7 @@ class WalkBack {
   }
 
  private:
-  StageId stage_of(WorkerId worker) const {
-    return schedule_.seating().stage_at(static_cast<PositionId>(at(worker) % schedule_.positions.size()));
-  }
+  StageId stage_of(WorkerId worker) const { return schedule_.seating().stage_at(schedule_.position_of(worker)); }
 
   static constexpr int kCompute = -1;
   struct Here {
@@ -227,10 +225,9 @@ class WalkBack {
     return here.stream == kCompute ? times.compute : times.communication[at(here.stream)];
   }
   const std::vector<Op>& list(const Here& here) const {
-    const Lane& lane = schedule_.positions[position(here.worker)];
+    const Lane& lane = schedule_.lane_of(here.worker);
     return here.stream == kCompute ? lane.compute : lane.communication[at(here.stream)];
   }
-  std::size_t position(WorkerId worker) const { return at(worker) % schedule_.positions.size(); }
 
   Here last_op() const {
     Here last{.until = timeline_.makespan};
@@ -278,7 +275,7 @@ class WalkBack {
     parts_.add(Parts::Transfer, transfer.arrived - transfer.posted, stage_of(transfer.from), stage_of(transfer.to));
     int producer = forward ? causes_.index().forward(edge.from, transfer.micro_batch)
                            : causes_.index().backward(edge.to, transfer.micro_batch);
-    const auto& ops = schedule_.positions[position(transfer.from)].compute;
+    const auto& ops = schedule_.lane_of(transfer.from).compute;
     while (costs_.together && ops[at(producer)].with_next)
       ++producer;  // what is sent leaves when the cell ends
     return {transfer.from, kCompute, producer, transfer.posted};
@@ -289,7 +286,7 @@ class WalkBack {
     const Op& op = list(here)[at(here.op)];
     Here best{.worker = here.worker, .until = Time{-1}};
     for (const WorkerId worker : members(here, op)) {
-      const auto member = static_cast<PositionId>(position(worker));
+      const PositionId member = schedule_.position_of(worker);
       const LaneTimes& times = timeline_.workers[worker];
       if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
         const Span& span = times.compute[trigger->op];

@@ -33,9 +33,8 @@ struct OpError {
 
 std::vector<OpError> op_errors(const Answer& predicted, const std::vector<WorkerResult>& workers, int warmup) {
   std::map<std::pair<int, Kind>, OpError> all;
-  const int positions = predicted.plan.positions();
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    const auto& ops = predicted.schedule.positions[w % at(positions)].compute;
+    const auto& ops = predicted.schedule.lane_of(WorkerId{w}).compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       OpError& error = all[{ops[i].virtual_stage, ops[i].kind}];
       error.what = fmt::format("virtual stage {} {}", ops[i].virtual_stage, name(ops[i].kind));

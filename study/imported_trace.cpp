@@ -39,7 +39,7 @@ char letter(Kind kind) {
 // Of the first copy. A recomputation is part of the backward behind it, as PyTorch runs it.
 std::map<Key, Predicted> predicted_actions(const Answer& answer) {
   std::map<Key, Predicted> actions;
-  for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
+  for (PositionId p = 0; p < std::ssize(answer.schedule.positions); ++p) {
     const std::vector<Op>& ops = answer.schedule.positions[p].compute;
     const std::vector<Span>& spans = answer.timeline.workers[p].compute;
     std::map<std::pair<int, std::uint32_t>, Span> rebuilt;

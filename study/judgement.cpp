@@ -120,7 +120,7 @@ double speed_of(const Schedule& schedule, const StepCosts& bare, const MachineLo
   double priced = 0, measured = 0;
   for (std::size_t w = 0; w < look.size(); ++w)
     for (const std::vector<Time>& round : look[w].rounds) {
-      const std::vector<Op>& ops = schedule.positions[w % schedule.positions.size()].compute;
+      const std::vector<Op>& ops = schedule.lane_of(WorkerId{w}).compute;
       for (std::size_t i = 0; i < ops.size(); ++i)
         priced += value(bare.time_of(ops[i])), measured += value(round[i]);
     }
@@ -137,7 +137,7 @@ Time step_of(const Schedule& schedule, const StepCosts& prices, const StepCosts&
     Time longest;  // of the copies, who wait for one another
     for (std::size_t first = 0; first < look.size(); first += positions) {
       drawn.clear();
-      for (std::size_t p = 0; p < positions; ++p)
+      for (PositionId p = 0; p < std::ssize(schedule.positions); ++p)
         drawn.put(schedule.positions[p].compute, round_of(look[first + p].rounds, first + p, draw));
       longest = std::max(longest, drawn.step());
     }

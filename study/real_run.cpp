@@ -129,8 +129,8 @@ double loss_scale(const Scenario& scenario) {
 void take_measured(StepCosts& costs, const Schedule& schedule, const Timeline& timeline) {
   std::vector<std::int64_t> sums(costs.duration.size()), counts(costs.duration.size());
   const bool last_differs = costs.duration_last != costs.duration && costs.shape.micro_batches > 1;
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
-    const Lane& lane = schedule.positions[w % schedule.positions.size()];
+  for (WorkerId w = 0; w < std::ssize(timeline.workers); ++w) {
+    const Lane& lane = schedule.lane_of(w);
     for (std::size_t i = 0; i < lane.compute.size(); ++i) {
       const Op& op = lane.compute[i];
       if (last_differs && op.kind != Kind::Update && costs.is_last(op)) continue;

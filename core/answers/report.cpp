@@ -21,7 +21,7 @@ std::vector<std::size_t> first_transfers(const Timeline& timeline) {
 // FLOPs of one sample that the layer's backward repeats.
 double repeated(const Scenario& scenario, const Plan& plan, StageId stage, LayerId id) {
   const Model& model = scenario.model;
-  const Layer& layer = model.layers[at(id)];
+  const Layer& layer = model.layers[id];
   const Recompute kind = plan.recompute[stage];
   const double whole = layer.flops->value / static_cast<double>(model.batch);
   if (kind == Recompute::Full) return whole;
@@ -113,7 +113,7 @@ std::optional<double> hardware_flop_utilization(const Scenario& scenario, const 
   double forward = 0, again = 0;
   for (VirtualStageId v = 0; v < std::ssize(plan.layers); ++v)
     for (LayerId id = plan.layers[v].begin; id < plan.layers[v].end; ++id) {
-      const Layer& layer = model.layers[at(id)];
+      const Layer& layer = model.layers[id];
       if (!layer.flops) return std::nullopt;
       forward += layer.flops->value / static_cast<double>(model.batch);
       again += repeated(scenario, plan, plan.stage_of(static_cast<VirtualStageId>(v)), id);

@@ -21,7 +21,7 @@ std::vector<Bucket> buckets_of(const Model& model, LayerRange layers, Bytes per_
   std::vector<Bucket> result;
   bool open = false;
   for (LayerId i = layers.end; i-- > layers.begin;) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    const Layer& layer = model.layers[i];
     const std::int64_t parameters = layer.trained();
     if (parameters == 0) continue;
     const Bytes bytes{checked_product(parameters, per_parameter.value, "the size of a gradient")};

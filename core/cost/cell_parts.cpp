@@ -67,7 +67,7 @@ CellParts::CellParts(const Plan& plan, VirtualStageId v, const Model& model, con
       computing_(computing) {
   for (LayerId i = range_.begin; i < range_.end; ++i) {
     std::optional<Cuts> of;
-    if (const std::int32_t number = model_.layers[static_cast<std::size_t>(i)].work; number >= 0) {
+    if (const std::int32_t number = model_.layers[i].work; number >= 0) {
       const Work& work = model_.works[static_cast<std::size_t>(number)];
       const bool known = i > range_.begin && model_.layers[i - 1].work == number;
       if (known)
@@ -114,16 +114,16 @@ void CellParts::backward(LayerId layer, bool weights, std::vector<Part>& parts) 
 
 std::vector<CellParts::Part> CellParts::raw(Kind kind) const {
   std::vector<Part> parts;
-  if (kind == Kind::F || kind == Kind::R)
+  if (rule(kind).forward || rule(kind).rebuilds)
     for (LayerId i = range_.begin; i < range_.end; ++i)
       forward(i, pass(&LayerCosts::forward, i), false, parts);
-  if (kind == Kind::B || kind == Kind::BW)
+  if (rule(kind).backward)
     for (LayerId i = range_.end; i-- > range_.begin;) {
       if (plan_.recompute[static_cast<std::size_t>(stage_)] == Recompute::Selective)
         forward(i, pass(&LayerCosts::rebuild, i), true, parts);
       else if (plan_.rebuilds(stage_, i, model_))
         forward(i, pass(&LayerCosts::again, i), false, parts);
-      backward(i, kind == Kind::BW, parts);
+      backward(i, rule(kind).gradients, parts);
     }
   return parts;
 }

@@ -139,7 +139,7 @@ Bytes dummy_gradients(const Plan& plan, const Scenario& scenario, StageId stage)
     const VirtualStageId v = plan.seating().chunk_of(stage, part);
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     for (LayerId i = range.begin; i < range.end; ++i) {
-      const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
+      const Layer& layer = scenario.model.layers[i];
       const Program* program =
           layer.work < 0 ? nullptr : scenario.model.works[static_cast<std::size_t>(layer.work)].program.get();
       if (program == nullptr || layer.trained_on_device) continue;
@@ -168,8 +168,7 @@ Bytes message(const Plan& plan, const Scenario& scenario, StageId stage) {
     const LayerRange range = plan.layers[static_cast<std::size_t>(v)];
     const LayerId edge = v > 0 ? range.begin - 1 : range.end - 1;
     if (edge < 0) continue;
-    largest = std::max(
-        largest, scaled(model.layers[static_cast<std::size_t>(edge)].activation, plan.micro_batch_size, model.batch));
+    largest = std::max(largest, scaled(model.layers[edge].activation, plan.micro_batch_size, model.batch));
   }
   return slice_part(context_part(largest, scenario.plan), scenario.plan);
 }

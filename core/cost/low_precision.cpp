@@ -41,7 +41,7 @@ int copies_of(const LowPrecisionRule& rule, const Device& device) {
 }
 
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerId layer) {
-  const std::int32_t work = scenario.model.layers[static_cast<std::size_t>(layer)].work;
+  const std::int32_t work = scenario.model.layers[layer].work;
   if (work < 0 || !low_precision(scenario.training)) return 0;
   return low_precision_parameters(scenario.model.works[static_cast<std::size_t>(work)], scenario.plan.split());
 }
@@ -49,7 +49,7 @@ std::int64_t low_precision_parameters(const Scenario& scenario, LayerId layer) {
 std::int64_t low_precision_parameters(const Scenario& scenario, LayerRange layers) {
   std::int64_t sum = 0;
   for (LayerId layer = layers.begin; layer < layers.end; ++layer)
-    if (!scenario.model.layers[static_cast<std::size_t>(layer)].trained_on_device)  // adapters are none of them
+    if (!scenario.model.layers[layer].trained_on_device)  // adapters are none of them
       sum += low_precision_parameters(scenario, layer);
   return sum;
 }

@@ -195,35 +195,30 @@ class Ledger {
  private:
   void begin(const Op& op) {
     const ChunkMemory& chunk = memory_.chunks[op.virtual_stage];
+    const KindRule& does = rule(op.kind);
     const std::size_t size = is_last(op) ? 1 : 0;
-    if (op.kind != Kind::Update) bytes_.workspace = fixed_.always + fixed_.running + chunk.workspace[size];
-    switch (op.kind) {
-      case Kind::F:
-        hold(chunk, size, is_recomputed(op), 1);
-        most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
-        if (asynchronous_ && !promised_) use_current_version(op);
-        break;
-      case Kind::R:
-        rebuild(chunk, size, 1);
-        progress_[row(op)] |= kRebuilt;
-        break;
-      case Kind::B:
-      case Kind::BW: bytes_.recompute += chunk.core[size]; break;
-      case Kind::Update:
-        if (asynchronous_) change_versions(op, [](Versions& versions) { versions.update(); });
-        break;
-      default: break;
+    if (!does.updates) bytes_.workspace = fixed_.always + fixed_.running + chunk.workspace[size];
+    if (does.stashes) {
+      hold(chunk, size, is_recomputed(op), 1);
+      most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+      if (asynchronous_ && !promised_) use_current_version(op);
     }
+    if (does.rebuilds) {
+      rebuild(chunk, size, 1);
+      progress_[row(op)] |= kRebuilt;
+    }
+    if (does.backward) bytes_.recompute += chunk.core[size];
+    if (does.updates && asynchronous_) change_versions(op, [](Versions& versions) { versions.update(); });
   }
 
   void end(const Op& op) {
+    const bool input = rule(op.kind).backward, weights = rule(op.kind).gradients;
     bytes_.workspace = fixed_.always;
-    if (rule(op.kind).backward) bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
-    if (op.kind == Kind::BW) return finish_backward(op);
-    if (op.kind != Kind::B && op.kind != Kind::W) return;
+    if (input) bytes_.recompute -= memory_.chunks[op.virtual_stage].core[is_last(op) ? 1 : 0];
+    if (!input && !weights) return;
     std::uint8_t& progress = progress_[row(op)];
-    progress |= op.kind == Kind::B ? kInputDone : kWeightDone;
-    if (memory_.kept_for_weights < 1) give_for_a_while(op, op.kind == Kind::B ? -1 : 1);
+    progress |= (input ? kInputDone : 0) | (weights ? kWeightDone : 0);
+    if (input != weights && memory_.kept_for_weights < 1) give_for_a_while(op, input ? -1 : 1);
     if ((progress & kInputDone) && (progress & kWeightDone)) finish_backward(op);
   }
 
@@ -305,8 +300,8 @@ class Ledger {
     promised_ = true;
     std::vector<int> updates(versions_.size());
     for (const Op& op : lane.compute) {
-      if (op.kind == Kind::Update) ++updates[local(op)];
-      if (op.kind != Kind::F) continue;
+      if (rule(op.kind).updates) ++updates[local(op)];
+      if (!rule(op.kind).stashes) continue;
       version_used_[row(op)] =
           version_asked(seating_, op.virtual_stage, updates_seen[op.micro_batch], updates[local(op)]);
       versions_[local(op)].need(version_used_[row(op)]);

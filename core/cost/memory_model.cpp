@@ -160,7 +160,7 @@ std::vector<std::int64_t> parameters_by_layer(const Plan& plan, const Model& mod
   const LayerRange range = plan.layers[static_cast<std::size_t>(chunk)];
   std::vector<std::int64_t> held;
   for (LayerId i = range.begin; i < range.end; ++i) {
-    const Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    const Layer& layer = model.layers[i];
     held.push_back(layer.held());
     if (layer.work < 0) continue;
     const Work& work = model.works[static_cast<std::size_t>(layer.work)];
@@ -221,7 +221,7 @@ void add_table_gradient(ChunkMemory& chunk, LayerRange range, const Scenario& sc
   const PlanRequest& plan = scenario.plan;
   const TensorParallel split = plan.split();
   for (LayerId i = range.begin; i < range.end; ++i) {
-    const Layer& layer = scenario.model.layers[static_cast<std::size_t>(i)];
+    const Layer& layer = scenario.model.layers[i];
     if (layer.work < 0) continue;
     const Bytes table = table_gradient(scenario.model.works[static_cast<std::size_t>(layer.work)],
                                        scenario.training.framework, split, weight_bytes(scenario.training.precision));
@@ -276,12 +276,12 @@ void add_states(ChunkMemory& chunk, const Plan& plan, const Scenario& scenario, 
   Bytes measured, of_measured;  // states of layers that state them, which no zero divides again; of them, weights
   LayerId layer = plan.layers[static_cast<std::size_t>(v)].begin;
   for (const std::int64_t all : parameters_by_layer(plan, scenario.model, training.framework, v)) {
-    if (const auto& states = scenario.model.layers[static_cast<std::size_t>(layer)].states) {
+    if (const auto& states = scenario.model.layers[layer].states) {
       const Bytes counted = bytes(all, weight_bytes(training.precision));
       measured = checked_sum(measured, *states), of_measured += std::min(counted, *states), ++layer;
       continue;
     }
-    const Layer& of = scenario.model.layers[static_cast<std::size_t>(layer)];
+    const Layer& of = scenario.model.layers[layer];
     const HeldParameters of_layer{all, of.expert_parameters},
         of_trained{of.trained_on_device.value_or(all), of.trained_experts()};
     parameters.all = checked_sum(parameters.all, all, "the parameters");

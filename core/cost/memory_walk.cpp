@@ -112,14 +112,13 @@ class BufferFinder {
   }
 
   MemoryOwner owner(Source source, WorkerId worker) const {
-    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
+    const Lane& lane = schedule_.lane_of(worker);
     switch (source.list) {
       case Source::List::Compute: return lane.compute.empty() ? Op{} : lane.compute[source.index];
       case Source::List::Collective: return lane.communication[kReductions][source.index];
       case Source::List::In: return lane.communication[kIn][source.index];
       case Source::List::Out: return lane.communication[kOut][source.index];
-      case Source::List::Partners:
-        return schedule_.positions[schedule_.position_of(partner_of(worker))].communication[kOut][source.index];
+      case Source::List::Partners: return schedule_.lane_of(partner_of(worker)).communication[kOut][source.index];
       case Source::List::Transfers: break;
     }
     const Transfer& transfer = timeline_.transfers[source.index];
@@ -143,7 +142,7 @@ class BufferFinder {
 
   void find_buckets(WorkerId worker, Buffers& buffers) const {
     const LaneTimes& times = timeline_.workers[worker];
-    const auto& collective = schedule_.positions[schedule_.position_of(worker)].communication[kReductions];
+    const auto& collective = schedule_.lane_of(worker).communication[kReductions];
     for (std::size_t i = 0; i < collective.size(); ++i) {
       if (collective[i].virtual_stage >= costs_.collectives.size()) continue;
       const auto& buckets = costs_.collectives[collective[i].virtual_stage];
@@ -169,7 +168,7 @@ class BufferFinder {
   }
   // Shards on their way from the host, until they are gathered, and those of gradients once they are reduced.
   void find_shards(WorkerId worker, Buffers& buffers) const {
-    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
+    const Lane& lane = schedule_.lane_of(worker);
     const LaneTimes& times = timeline_.workers[worker];
     std::uint32_t fetch = 0;
     for (std::size_t gather = 0; gather < lane.communication[kGathers].size(); ++gather) {
@@ -196,7 +195,7 @@ class BufferFinder {
     return partner == stage ? int{worker} : worker / positions * positions + seating.first_position(partner);
   }
   void for_each_move(WorkerId worker, const auto& use) const {
-    const Lane& lane = schedule_.positions[schedule_.position_of(worker)];
+    const Lane& lane = schedule_.lane_of(worker);
     const LaneTimes& times = timeline_.workers[worker];
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
     if (outs.empty() || outs.front().kind != Kind::Offload) return;

@@ -193,4 +193,36 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
   }
 }
 
+void add_handing_over(StepCosts& costs, const CostSource& source, const std::vector<Bytes>& full,
+                      const std::vector<Bytes>& last) {
+  const auto add = [&](std::vector<Time>& durations, int chunk, Direction direction, Time more) {
+    const auto row = static_cast<std::size_t>(chunk) * kKinds;
+    if (direction == Direction::Forward) {
+      durations[row + at(Kind::F)] += more;
+      return;
+    }
+    for (const Kind kind : {Kind::B, Kind::BW})
+      durations[row + at(kind)] += more;
+  };
+  std::vector<std::vector<Time>*> of_full = {&costs.duration}, of_last = {&costs.duration_last};
+  for (StepCosts::Load& load : costs.loads)
+    of_full.push_back(&load.duration), of_last.push_back(&load.duration_last);
+  for (std::size_t e = 0; e < costs.edges.size(); ++e)
+    for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+      const bool forward = direction == Direction::Forward;
+      const int sender = forward ? costs.edges[e].from : costs.edges[e].to;
+      const int receiver = forward ? costs.edges[e].to : costs.edges[e].from;
+      const bool apart = costs.shape.stage_of(sender) != costs.shape.stage_of(receiver);
+      for (const auto* const tables : {&of_full, &of_last})
+        for (auto* const durations : *tables) {
+          const Bytes bytes = tables == &of_full ? full[e] : last[e];
+          add(*durations, sender, direction, source.sending(bytes));
+          if (apart) add(*durations, receiver, direction, source.first_reading(bytes));
+        }
+    }
+  for (auto* const messages : {&costs.messages, &costs.messages_last})
+    for (Message& message : *messages)
+      if (message.channel >= 0) message.latency += source.handing_over();
+}
+
 }  // namespace pipewright::core

@@ -73,4 +73,10 @@ void lay_messages(StepCosts& costs, const std::vector<Bytes>& full, const std::v
                   const std::function<Route(WorkerId, WorkerId)>& route,
                   const std::function<SentShare(Bytes, WorkerId, WorkerId)>& sent);
 
+// Workers that hand messages over themselves: see CostSource::sending. F and the backward that gives the input's
+// gradient (B, or BW) carry the copies they send and the first reading of what they received; R and W carry none.
+// tests/core/profile_test.cpp "handing over"
+void add_handing_over(StepCosts& costs, const CostSource& source, const std::vector<Bytes>& full,
+                      const std::vector<Bytes>& last);
+
 }  // namespace pipewright::core

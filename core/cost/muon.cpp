@@ -12,7 +12,7 @@ bool muon_matrix(const Operator& op) {
 
 HeldParameters muon_parameters(const Scenario& scenario, LayerId layer) {
   HeldParameters sum;
-  const Layer& of = scenario.model.layers[static_cast<std::size_t>(layer)];
+  const Layer& of = scenario.model.layers[layer];
   if (scenario.training.optimizer != Optimizer::Muon || of.work < 0) return sum;
   const TensorParallel split = scenario.plan.split();
   for (const Operator& op : scenario.model.works[static_cast<std::size_t>(of.work)].operators) {

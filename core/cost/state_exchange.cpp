@@ -158,4 +158,14 @@ StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, La
   return sum;
 }
 
+bool gathers_chunks(const StepCosts& costs, const Plan& plan) {
+  return plan.resharding || costs.shape.updated == UpdatedParts::BehindUpdate;
+}
+
+void resize_gathers(StepCosts& costs, const Plan& plan) {
+  const bool beside = costs.shape.updated == UpdatedParts::BesideForwards;
+  if (beside || gathers_chunks(costs, plan)) costs.gathers.resize(plan.layers.size());
+  if (beside || (plan.resharding && plan.resharding->over > 0)) costs.other_gathers.resize(plan.layers.size());
+}
+
 }  // namespace pipewright::core

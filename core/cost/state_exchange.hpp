@@ -60,4 +60,8 @@ StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRang
 StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, LayerRange layers,
                                           const Scenario& scenario);
 
+// Whether a chunk's weights are gathered as one, and room for what is gathered, so or beside forwards.
+bool gathers_chunks(const StepCosts& costs, const Plan& plan);
+void resize_gathers(StepCosts& costs, const Plan& plan);
+
 }  // namespace pipewright::core

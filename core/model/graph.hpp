@@ -60,9 +60,9 @@ struct Model {
   std::int64_t batch = 1;  // samples for which the layers' figures hold
   bool batch_stated =
       false;  // given in the file or derived from a profile: the report warns when micro-batches are far from it
-  std::vector<Layer> layers;   // topological order: every input stands before its user
-  std::vector<LayerId> order;  // of `layers`: their numbers in the model as it was given; empty: that order
-  std::vector<Work> works;     // distinct works; layers that compute the same share one
+  Indexed<LayerId, Layer> layers;  // topological order: every input stands before its user
+  std::vector<LayerId> order;      // of `layers`: their numbers in the model as it was given; empty: that order
+  std::vector<Work> works;         // distinct works; layers that compute the same share one
   // What the model was built from, as YAML keys and values to be written back: {"family", "vgg16"}, ...
   std::vector<std::pair<std::string, std::string>> form;
   std::vector<std::int64_t> input_shape;  // of one sample, for explicit `op:` layers

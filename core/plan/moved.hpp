@@ -40,7 +40,7 @@ class Moved {
       if (op.kind == Kind::F) {
         if (out > over + may_leave) gone[over++] = i;
         if (out < outs.size() && is_of(outs[out], op)) at_[i].leaves = static_cast<std::int32_t>(out++);
-      } else if (op.kind != Kind::W && op.kind != Kind::Update && in < ins.size() && is_of(ins[in], op)) {
+      } else if (reads_stash(op.kind) && in < ins.size() && is_of(ins[in], op)) {
         at_[i - 1].returns = static_cast<std::int32_t>(in++);
         offload_.push_back(static_cast<std::size_t>(
             std::find_if(outs.begin(), outs.end(), [&](const Op& one) { return is_of(one, op); }) - outs.begin()));

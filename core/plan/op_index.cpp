@@ -8,7 +8,7 @@ OpIndex::OpIndex(const Schedule& schedule, PositionId only)
     : micro_batches_(static_cast<std::size_t>(schedule.shape.micro_batches)),
       forward_(static_cast<std::size_t>(schedule.shape.chunks()) * micro_batches_, -1),
       backward_(forward_.size(), -1) {
-  if (only >= 0) add(schedule.positions[static_cast<std::size_t>(only)]);
+  if (only >= 0) add(schedule.positions[only]);
 }
 
 OpIndex::OpIndex(const Schedule& schedule) : OpIndex(schedule, -1) {

@@ -6,7 +6,7 @@ namespace pipewright::core {
 
 bool Plan::rebuilds(StageId k, LayerId layer, const Model& model) const {
   switch (recompute[k]) {
-    case Recompute::Blocks: return model.layers[at(layer)].block;
+    case Recompute::Blocks: return model.layers[layer].block;
     case Recompute::Layers: return std::ranges::binary_search(rebuilt, layer);
     case Recompute::None:
     case Recompute::Selective:

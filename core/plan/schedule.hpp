@@ -65,8 +65,9 @@ enum class Kind : std::uint8_t {
   TableReduce
 };
 
-// What a kind of op does to others: a row a kind, which generators, engines, the memory walk and real runs look up. The
-// checkers (`validate`) know the rules by themselves.
+// What a kind of op does to others and to memory: a row a kind, which generators, engines, the books of memory and real
+// runs look up. A micro-batch's stash goes when its `backward` and its `gradients` are over. The checkers (`validate`) know
+// the rules by themselves.
 struct KindRule {
   std::string_view name;     // "BW"
   std::string_view letters;  // in a label. PyTorch calls the whole backward B, its halves I (input) and W (weight)
@@ -74,16 +75,19 @@ struct KindRule {
   bool backward = false;     // takes the gradient that the chunk behind has sent, and sends its own back
   bool gradients = false;    // completes its micro-batch's gradients of the weights
   bool weights = false;      // computes with the chunk's weights
+  bool stashes = false;      // takes room for its micro-batch's stash
+  bool rebuilds = false;     // takes room for what that has left out
+  bool updates = false;      // makes the next version of the chunk's weights
 };
 inline constexpr std::array kKindRules = {
-    KindRule{.name = "F", .letters = "F", .forward = true, .weights = true},
+    KindRule{.name = "F", .letters = "F", .forward = true, .weights = true, .stashes = true},
     KindRule{.name = "B", .letters = "I", .backward = true, .weights = true},
     KindRule{.name = "W", .letters = "W", .gradients = true},
     KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true, .weights = true},
-    KindRule{.name = "R", .letters = "R", .weights = true},
+    KindRule{.name = "R", .letters = "R", .weights = true, .rebuilds = true},
     KindRule{.name = "AllReduce", .letters = "AR"},
     KindRule{.name = "AllGather", .letters = "AG"},
-    KindRule{.name = "Update", .letters = "U"},
+    KindRule{.name = "Update", .letters = "U", .updates = true},
     KindRule{.name = "Offload", .letters = "OFFLOAD"},
     KindRule{.name = "Reload", .letters = "RELOAD"},
     KindRule{.name = "Fetch", .letters = "FETCH"},
@@ -94,7 +98,10 @@ constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
   return kKindRules[at(kind)];
 }
-std::string_view name(Kind kind);  // "?": not a kind
+std::string_view name(Kind kind);        // "?": not a kind
+constexpr bool reads_stash(Kind kind) {  // the first such op of a micro-batch needs it here
+  return rule(kind).rebuilds || rule(kind).backward;
+}
 
 struct Op {
   Kind kind{};
@@ -257,11 +264,12 @@ struct ScheduleFacts {
 struct Schedule {
   std::string name;
   ScheduleShape shape;
-  std::vector<Lane> positions;  // by PositionId: every copy of the pipeline runs the same lists
-  bool flush = true;            // false: asynchronous, an update per round of micro-batches, no flush
+  Indexed<PositionId, Lane> positions;  // every copy of the pipeline runs the same lists
+  bool flush = true;                    // false: asynchronous, an update per round of micro-batches, no flush
 
   Seating seating() const { return shape.seating(); }
   PositionId position_of(WorkerId worker) const { return worker % static_cast<int>(positions.size()); }
+  const Lane& lane_of(WorkerId worker) const { return positions[position_of(worker)]; }
   Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
 

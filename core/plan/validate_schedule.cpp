@@ -176,7 +176,7 @@ std::string Checker::op_fault(int position, const Op& op, std::vector<std::uint3
 }
 
 std::string Checker::compute_fault(int position) {
-  const auto& ops = schedule.positions[static_cast<std::size_t>(position)].compute;
+  const auto& ops = schedule.positions[position].compute;
   std::vector<std::uint32_t> next_update(static_cast<std::size_t>(seating.held()), 0);
   for (const Op& op : ops)
     if (std::string fault = op_fault(position, op, next_update); !fault.empty()) return worker(position) + ": " + fault;
@@ -205,10 +205,10 @@ std::string Checker::missing_op() const {
 // All holders of a chunk (and copies, which run the same lists) take part in each of its all-reduces.
 std::string Checker::collective_fault(int k) const {
   const int chunk = seating.chunk_of(k, 0), leader = seating.position(chunk, 0);
-  const auto& ops = schedule.positions[static_cast<std::size_t>(leader)].communication[kReductions];
+  const auto& ops = schedule.positions[leader].communication[kReductions];
   for (int holder = 1; holder < seating.holders(chunk); ++holder) {
     const int position = seating.position(chunk, holder);
-    const auto& others = schedule.positions[static_cast<std::size_t>(position)].communication[kReductions];
+    const auto& others = schedule.positions[position].communication[kReductions];
     const auto [a, b] = std::mismatch(ops.begin(), ops.end(), others.begin(), others.end());
     if (a == ops.end() && b == others.end()) continue;
     const auto shown = [](auto at, auto end) { return at == end ? "nothing more" : label(*at); };
@@ -421,7 +421,7 @@ struct CheckedRun {
       wake(position);
   }
 
-  const std::vector<Op>& list(int position) const { return check.schedule.positions[std::size_t(position)].compute; }
+  const std::vector<Op>& list(int position) const { return check.schedule.positions[position].compute; }
   std::size_t round(int v, std::size_t number) const { return check.base[std::size_t(v)] + number; }
   void wake(int position) {
     if (!queued[std::size_t(position)]) queued[std::size_t(position)] = 1, ready.push_back(position);
@@ -472,7 +472,7 @@ void CheckedRun::finish(const Op& op) {
 void CheckedRun::reduce(int k) {
   const int chunk = check.seating.chunk_of(k, 0);
   if (!check.seating.reduced(chunk)) return;
-  const auto& ops = check.schedule.positions[std::size_t(check.seating.position(chunk, 0))].communication[kReductions];
+  const auto& ops = check.schedule.positions[check.seating.position(chunk, 0)].communication[kReductions];
   for (std::size_t& at = next_reduce[std::size_t(k)]; at < ops.size(); ++at) {
     const std::size_t which = round(ops[at].virtual_stage, ops[at].micro_batch);
     if (backwards[which] > 0) return;
@@ -508,7 +508,7 @@ std::string CheckedRun::deadlock() const {
     const StageId k = check.seating.group_of(op.virtual_stage);
     const VirtualStageId chunk = check.seating.chunk_of(k, 0);
     const PositionId leader = check.seating.position(chunk, 0);
-    const auto& reduces = check.schedule.positions[std::size_t(leader)].communication[kReductions];
+    const auto& reduces = check.schedule.positions[leader].communication[kReductions];
     const Op& head = reduces[next_reduce[std::size_t(k)]];
     for (int holder = 0; holder < check.seating.holders(chunk); ++holder) {
       const PositionId p = check.seating.position(chunk, holder);

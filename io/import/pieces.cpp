@@ -311,7 +311,7 @@ Model parse_pieces(const std::string& text, const std::string& file, std::option
     join(chunks[static_cast<std::size_t>(*piece.chunk)], piece);
   }
   Model model;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(chunks); ++i) {
     if (!chunks[i].layer)
       throw InputError(
           whole, fmt::format("has no chunk {}, but {}; number them 0, 1, ... along the forward", i, chunks.size() - 1));

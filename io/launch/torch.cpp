@@ -280,7 +280,7 @@ std::string settings_of(const Answer& written) {
     if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Full) whole.push_back(range.begin);
     if (plan.recompute[static_cast<std::size_t>(stage)] == Recompute::Blocks)
       for (LayerId layer = range.begin; layer < range.end; ++layer)
-        if (written.scenario->model.layers[static_cast<std::size_t>(layer)].block) rebuilt.push_back(layer);
+        if (written.scenario->model.layers[layer].block) rebuilt.push_back(layer);
   }
   // As the devices lie: the innermost dimension counts fastest.
   const bool data_inside = copies_first(plan);

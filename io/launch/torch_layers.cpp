@@ -53,7 +53,7 @@ def combine(rows, shares, active):
 
 )";
 
-const Program& program_of(const Model& model, std::size_t layer) {
+const Program& program_of(const Model& model, LayerId layer) {
   return *model.works[at(model.layers[layer].work)].program.get();
 }
 
@@ -228,7 +228,7 @@ TorchLayers torch_layers(const Model& model) {
   if (std::ranges::any_of(model.works, has_experts)) layers.classes += kExperts;
   std::vector<const Program*> written;
   std::vector<std::string> built;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     const Program& program = program_of(model, i);
     const auto found = std::ranges::find_if(written, [&](const Program* w) { return *w == program; });
     const std::string name = fmt::format("Layer{}", found - written.begin());

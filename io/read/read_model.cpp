@@ -173,7 +173,7 @@ void add_layers(Reader& reader, const At& at, const LayerText& text, Graph& grap
 
 void resolve_inputs(Reader& reader, const At& at, const LayerText& text, LayerId first, Graph& graph) {
   if (!text.inputs) return;
-  std::vector<LayerId>& inputs = graph.layers[static_cast<std::size_t>(first)].inputs;
+  std::vector<LayerId>& inputs = graph.layers[first].inputs;
   inputs.clear();
   std::unordered_set<int> seen;  // looked up only
   for (std::size_t i = 0; i < text.inputs->size(); ++i) {
@@ -200,7 +200,7 @@ void add_works(Model& model, const std::vector<LayerText>& texts) {
   input.tokens = model.tokens.has_value();
   input.shape.rank = static_cast<int>(model.input_shape.size());
   std::ranges::copy(model.input_shape, input.shape.dim.begin());
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     Layer& layer = model.layers[i];
     if (layer.work == -1) continue;
     const auto text = static_cast<std::size_t>(-2 - layer.work);
@@ -219,7 +219,7 @@ void add_works(Model& model, const std::vector<LayerText>& texts) {
                       ": the shape of the model's input is not known; give model.input_shape, e.g. [3, 224, 224], or "
                       "model.input_tokens"
                 : fmt::format("{}: the output of layer {} has no known shape; describe that layer by operators, too",
-                              path, in_quotes(model.layers[static_cast<std::size_t>(layer.inputs[k])].name)));
+                              path, in_quotes(model.layers[layer.inputs[k]].name)));
       shapes += (inputs[k].tokens ? "tokens " : "") + core::text(inputs[k].shape) +
                 (inputs[k].model_input ? " input, " : ", ");
     }
@@ -383,7 +383,7 @@ Model profile_of(const std::string& path, const ProfileText& text) {
 }
 Model pieces_of(const std::string& path, const ProfileText& text) {
   Model model = read_pieces(path, text.batch);
-  for (std::size_t i = 0; i + 1 < model.layers.size() && text.output; ++i)
+  for (LayerId i = 0; i + 1 < std::ssize(model.layers) && text.output; ++i)
     if (model.layers[i].activation == Bytes{}) model.layers[i].activation = *text.output;
   return model;
 }
@@ -528,15 +528,14 @@ void write_model_section(YamlText& out, const Model& model) {
   if (built && model.form.front().first == "family") write_changed<&Model::source>(out, "source", model);
   if (built) return;
   out.open("layers");
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     LayerText text;
     text.layer = model.layers[i];
-    const bool chain =
-        i == 0 ? text.layer.inputs.empty() : text.layer.inputs == std::vector<LayerId>{static_cast<LayerId>(i) - 1};
+    const bool chain = i == 0 ? text.layer.inputs.empty() : text.layer.inputs == std::vector<LayerId>{i - 1};
     if (!chain) {
       text.inputs.emplace();
       for (const LayerId input : text.layer.inputs)
-        text.inputs->push_back(model.layers[static_cast<std::size_t>(input)].name);
+        text.inputs->push_back(model.layers[input].name);
     }
     YamlText fields(nullptr, {});
     for (const Field<LayerText>& field : kLayer)

@@ -38,7 +38,7 @@ class OrderReader {
 
  private:
   std::string in_words(LayerId layer) const {
-    return fmt::format("{} (layer {})", in_quotes(model_.layers[at_place(layer)].name), layer);
+    return fmt::format("{} (layer {})", in_quotes(model_.layers[layer].name), layer);
   }
 
   std::optional<LayerId> layer(std::string_view text, bool quoted) const {
@@ -71,7 +71,7 @@ class OrderReader {
       return false;
     };
     if (places_[at_place(layer)] >= 0) return refuse("stands here twice; name each layer once");
-    for (const LayerId input : model_.layers[at_place(layer)].inputs)
+    for (const LayerId input : model_.layers[layer].inputs)
       if (places_[at_place(input)] < 0)
         return refuse(fmt::format("stands before {}, whose output it uses; name it behind", in_words(input)));
     places_[at_place(layer)] = static_cast<LayerId>(order_.size());
@@ -89,8 +89,8 @@ class OrderReader {
 
 std::unordered_map<std::string_view, std::int64_t> layers_by_name(const Model& model) {
   std::unordered_map<std::string_view, std::int64_t> by_name;
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    by_name.emplace(model.layers[i].name, static_cast<std::int64_t>(i));
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i)
+    by_name.emplace(model.layers[i].name, i);
   return by_name;
 }
 

@@ -173,9 +173,8 @@ void read_every(Reader& reader, const At& at, const LayerOrder& order, std::vect
   if (!read_lawful<EveryBlock>(reader, at, every)) return;
   if (!reader.model || reader.model->layers.empty()) return;  // the model has errors of its own
   std::int64_t blocks = 0;
-  for (std::size_t i = 0; i < reader.model->layers.size(); ++i)
-    if (reader.model->layers[i].block && ++blocks % every == 0)
-      layers.push_back(place_in(order, static_cast<std::int64_t>(i)));
+  for (LayerId i = 0; i < std::ssize(reader.model->layers); ++i)
+    if (reader.model->layers[i].block && ++blocks % every == 0) layers.push_back(place_in(order, i));
   if (layers.empty())
     reader.error(at, blocks == 0 ? "counts blocks of a Transformer, and the model has none; write {layers: [...]}"
                                  : fmt::format("is more than the model's {} blocks; use a smaller number", blocks));

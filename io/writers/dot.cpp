@@ -12,7 +12,7 @@ namespace {
 constexpr int kDotColours = 8;  // of ColorBrewer's set2, known to Graphviz as set28
 
 std::string node(const Model& model, LayerId id, StageId stage) {
-  const Layer& layer = model.layers[at(id)];
+  const Layer& layer = model.layers[id];
   std::string label = layer.name;
   if (layer.forward)
     label += fmt::format("\n{} + {}", short_time(*layer.forward), short_time(layer.backward.value_or(Time{})));
@@ -27,13 +27,13 @@ std::string edges(const Model& model, std::int64_t samples) {
     return bytes.value == 0 ? std::string() : short_bytes(scaled(bytes, samples, model.batch));
   };
   std::string text;
-  for (std::size_t id = 0; id < model.layers.size(); ++id) {
+  for (LayerId id = 0; id < std::ssize(model.layers); ++id) {
     const Layer& layer = model.layers[id];
     if (layer.inputs.empty())
       text += fmt::format("  input -> layer{} [label={}];\n", id, dot_string(size(model.input)));
     for (const LayerId from : layer.inputs)
-      text += fmt::format("  layer{} -> layer{} [label={}];\n", from, id,
-                          dot_string(size(model.layers[at(from)].activation)));
+      text +=
+          fmt::format("  layer{} -> layer{} [label={}];\n", from, id, dot_string(size(model.layers[from].activation)));
   }
   return text;
 }
@@ -69,7 +69,7 @@ std::string dot_graph(const Answer& answer) {
 std::string dot_graph(const Model& model) {
   std::string text =
       head(fmt::format("{}\nfigures for {} sample{}", model.name, model.batch, model.batch == 1 ? "" : "s"));
-  for (std::size_t id = 0; id < model.layers.size(); ++id)
+  for (LayerId id = 0; id < std::ssize(model.layers); ++id)
     text += node(model, static_cast<LayerId>(id), 0);
   return text + edges(model, model.batch) + "}\n";
 }

@@ -89,7 +89,7 @@ std::string worker_name(const Answer& answer, WorkerId worker) {
 }
 
 const Lane& lane(const Answer& answer, WorkerId worker) {
-  return answer.schedule.positions[at(worker) % answer.schedule.positions.size()];
+  return answer.schedule.lane_of(worker);
 }
 
 std::vector<int> spread(int count, int cap) {
@@ -144,7 +144,7 @@ std::string not_drawn(const Answer& answer, const std::vector<WorkerId>& shown) 
 
 bool occurs(const Answer& answer, Look wanted) {
   if (wanted == Look::Idle) return true;
-  for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
+  for (PositionId p = 0; p < std::ssize(answer.schedule.positions); ++p) {
     const Lane& lane = answer.schedule.positions[p];
     const LaneTimes& times = answer.timeline.workers[p];
     const auto takes_time = [&](const std::vector<Op>& ops, const std::vector<Span>& spans) {

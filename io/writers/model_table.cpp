@@ -13,7 +13,7 @@ namespace {
 
 // Layers first..last look alike: the same operators, or the same figures.
 struct Run {
-  std::size_t first, last;
+  LayerId first, last;
 };
 
 bool alike(const Layer& a, const Layer& b) {
@@ -24,7 +24,7 @@ bool alike(const Layer& a, const Layer& b) {
 
 std::vector<Run> runs(const Model& model) {
   std::vector<Run> found;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     if (i > 0 && alike(model.layers[i - 1], model.layers[i]))
       found.back().last = i;
     else

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShortfallLines = 4;
 
 std::int64_t adapters_of(const Model& model, LayerId layer) {
-  const std::int32_t work = model.layers[static_cast<std::size_t>(layer)].work;
+  const std::int32_t work = model.layers[layer].work;
   return work < 0 ? 0 : model.works[static_cast<std::size_t>(work)].adapter_parameters;
 }
 

@@ -28,7 +28,7 @@ using ActionCell = std::vector<Op>;
 // Of each worker, in order.
 std::vector<std::vector<ActionCell>> cells_of(const Schedule& schedule) {
   std::vector<std::vector<ActionCell>> all(schedule.positions.size());
-  for (std::size_t worker = 0; worker < all.size(); ++worker)
+  for (PositionId worker = 0; worker < std::ssize(all); ++worker)
     for (const Op& op : schedule.positions[worker].compute) {
       if (!is_written(op)) continue;
       const bool same = !all[worker].empty() && all[worker].back().back().with_next;

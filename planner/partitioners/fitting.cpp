@@ -207,7 +207,7 @@ SimulatedNeeds simulated(Plan plan, const CostModel& cost) {
   std::vector<Bytes> walked(at(plan.stages));
   const std::vector<MemoryPeak> all = peaks(memory, schedule, costs, timeline);
   for (std::size_t w = 0; w < all.size(); ++w) {
-    const auto position = static_cast<PositionId>(w % schedule.positions.size());
+    const PositionId position = schedule.position_of(WorkerId{w});
     const std::size_t k = at(schedule.seating().stage_at(position));
     result.needs[k] = std::max(result.needs[k], need(memory, all[w].bytes, static_cast<StageId>(k)).to_fit);
     if (w < schedule.positions.size())

@@ -163,7 +163,7 @@ void choose_rebuilt(Plan& plan, const CostModel& cost) {
     const std::vector<MemoryPeak> all = peaks(memory, whole, costs, timeline);
     bool again = false;
     for (std::size_t w = 0; w < all.size(); ++w) {
-      const StageId k = whole.seating().stage_at(static_cast<PositionId>(w % whole.positions.size()));
+      const StageId k = whole.seating().stage_at(whole.position_of(WorkerId{w}));
       const Bytes needed = need(memory, all[w].bytes, k).to_fit;
       if (asked[at(k)] != Recompute::Knapsack || !chosen[at(k)].fits || needed <= capacity) continue;
       const Bytes buffers = needed - chosen[at(k)].need;

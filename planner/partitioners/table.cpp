@@ -31,8 +31,8 @@ void cut_equally(const Scenario& scenario, const CostModel&, Plan& plan) {
 
 void cut_at_blocks(const Scenario& scenario, const CostModel&, Plan& plan) {
   std::vector<LayerId> blocks;
-  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i)
-    if (scenario.model.layers[i].block) blocks.push_back(static_cast<LayerId>(i));
+  for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i)
+    if (scenario.model.layers[i].block) blocks.push_back(i);
   if (static_cast<int>(blocks.size()) < plan.chunks())
     throw InputError(place_of_partition(scenario), "plan.partition",
                      "equal_blocks deals out the blocks of a Transformer, and the " + std::to_string(plan.chunks()) +

@@ -13,10 +13,9 @@ namespace {
 
 std::vector<Bytes> walked_needs(const Answer& answer) {
   std::vector<Bytes> needs(at(answer.schedule.shape.stages));
-  for (std::size_t p = 0; p < answer.schedule.positions.size(); ++p) {
-    Bytes& most = needs[at(answer.schedule.seating().stage_at(static_cast<PositionId>(p)))];
-    most = std::max(
-        most, need(answer.memory, peak(answer.memory, answer.schedule, static_cast<PositionId>(p)).bytes, 0).to_fit);
+  for (PositionId p = 0; p < std::ssize(answer.schedule.positions); ++p) {
+    Bytes& most = needs[at(answer.schedule.seating().stage_at(p))];
+    most = std::max(most, need(answer.memory, peak(answer.memory, answer.schedule, p).bytes, 0).to_fit);
   }
   return needs;
 }

@@ -47,7 +47,7 @@ class ChainBuilder {
   }
 
  private:
-  const std::vector<Op>& lane(StageId k) const { return schedule_.positions[k].compute; }
+  const std::vector<Op>& lane(StageId k) const { return schedule_.positions[as<PositionId>(k)].compute; }
   std::int32_t& of(std::vector<std::int32_t>& known, int chunk, MicroBatchId m) {
     return known[at(std::int64_t{chunk} * micro_batches_ + m)];
   }
@@ -56,10 +56,11 @@ class ChainBuilder {
   bool take(StageId k) {
     if (next_[at(k)] == lane(k).size()) return false;
     const Op& op = lane(k)[next_[at(k)]];
-    if (op.kind == Kind::B || op.kind == Kind::W) return false;
-    if (op.kind != Kind::F && op.kind != Kind::BW) return ++next_[at(k)], true;
+    const KindRule& does = rule(op.kind);
+    if (does.backward != does.gradients) return false;  // it is split
+    if (!does.forward && !does.backward) return ++next_[at(k)], true;
     const int chunk = op.virtual_stage;
-    Chains::Node node{.lane = chains_.last[at(k)], .chunk = chunk, .back = op.kind == Kind::BW};
+    Chains::Node node{.lane = chains_.last[at(k)], .chunk = chunk, .back = does.backward};
     const int from = node.back ? chunk + 1 : chunk - 1;
     if (from >= 0 && from < chunks_) {
       node.message = of(node.back ? backward_ : forward_, from, op.micro_batch);

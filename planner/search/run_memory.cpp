@@ -58,7 +58,7 @@ EqualRunMemory::EqualRunMemory(const EqualRun& run, const Plan& shell, const Cos
     const Schedule schedule = rule.generate(shape);
     for (StageId k = 0; k < plan_.stages; ++k)
       moments_[mode == Recompute::Full ? kInFull : kWithout].push_back(
-          moments(schedule.positions[k], k, run, shape.micro_batches));
+          moments(schedule.positions[as<PositionId>(k)], k, run, shape.micro_batches));
   }
 }
 

@@ -23,9 +23,9 @@ bool skips_a_stage(const Model& model, const Plan& plan) {
     const auto holds = [&](const LayerRange& range) { return layer < range.end; };
     return std::ranges::find_if(chunks, holds) - chunks.begin();
   };
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i)
     for (const LayerId input : model.layers[i].inputs)
-      if (chunk_of(static_cast<LayerId>(i)) - chunk_of(input) > 1) return true;
+      if (chunk_of(i) - chunk_of(input) > 1) return true;
   return false;
 }
 

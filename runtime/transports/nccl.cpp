@@ -373,7 +373,7 @@ std::vector<NcclGroup> nccl_groups(const RunPlan& run) {
 std::vector<NcclMessage> nccl_messages(const RunPlan& run, WorkerId from, WorkerId to) {
   const PositionId position = from % run.plan->positions(), receiver = to % run.plan->positions();
   std::vector<NcclMessage> all;
-  for (const Op& op : run.schedule->positions[static_cast<std::size_t>(position)].compute) {
+  for (const Op& op : run.schedule->positions[position].compute) {
     if (op.kind == Kind::Update) continue;
     const ChunkCode& code = run.code[op.virtual_stage];
     const auto m = static_cast<MicroBatchId>(op.micro_batch);

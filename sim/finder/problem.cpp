@@ -322,7 +322,8 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
   for (std::size_t k = 0; k < ops.size(); ++k) {
     bool beside = false;  // the F before is in one cell with what follows
     for (const Op& op : ops[k]) {
-      if (op.kind != Kind::F && op.kind != Kind::B && op.kind != Kind::W && op.kind != Kind::BW) continue;
+      const KindRule& does = rule(op.kind);
+      if (!does.forward && !does.backward && !does.gradients) continue;
       VirtualStageId chunk = op.virtual_stage;
       std::int64_t turn = op.micro_batch;
       if (problem.two_ways && chunk < problem.stages) {
@@ -335,9 +336,9 @@ std::optional<std::vector<PassCodes>> codes_of(const OrderProblem& problem, cons
         return count[at(kind * problem.chunks() + chunk)]++ == turn;
       };
       bool ascending = true;
-      if (op.kind == Kind::F) ascending = append(0);
-      if (op.kind == Kind::B || op.kind == Kind::BW) ascending = append(1);
-      if (op.kind == Kind::W || op.kind == Kind::BW) ascending = append(2) && ascending;
+      if (does.forward) ascending = append(0);
+      if (does.backward) ascending = append(1);
+      if (does.gradients) ascending = append(2) && ascending;
       if (!ascending) return std::nullopt;
       if (op.kind == Kind::F) beside = op.with_next != 0;
       if (op.kind == Kind::BW && beside && !problem.pair.empty()) {  // the F, B and W at the end are a cell

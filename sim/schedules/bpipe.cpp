@@ -41,7 +41,7 @@ Schedule bpipe_schedule(const ScheduleShape& shape) {
   schedule.shape.most_in_flight = bpipe_limit(shape);
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
-    Lane& lane = schedule.positions[k];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     one_forward_one_backward(
         shape.micro_batches, shape.stages - k - 1, [&](int m) { append_forward(lane, v, m); },
         [&](int m) { append_backward(lane, v, m); });

@@ -79,7 +79,7 @@ std::vector<ChimeraSlot> chimera_slots(const ScheduleShape& shape, StageId k, in
 Schedule chimera_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("chimera", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[static_cast<std::size_t>(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     for (const ChimeraSlot& slot : chimera_slots(shape, k, shape.micro_batches))
       slot.backward ? append_backward(lane, slot.stage, slot.micro_batch)
                     : append_forward(lane, slot.stage, slot.micro_batch);

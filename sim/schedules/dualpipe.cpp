@@ -67,7 +67,7 @@ Schedule dualpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipe", shape, true);
   const int K = shape.stages, half = K / 2, count = shape.micro_batches / 2;
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     const int outside = std::min<int>(k, K - 1 - k);  // how far from the nearer end
     const MicroBatchId near = k < half ? 0 : count;
     append_dualpipe(lane, {{{outside, near}, {K - 1 - outside, count - near}}}, count, outside, half);

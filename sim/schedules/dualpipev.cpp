@@ -21,7 +21,7 @@ std::string dualpipev_refusal(const ScheduleShape& shape) {
 Schedule dualpipev_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("dualpipev", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     const Seating seating = shape.seating();
     append_dualpipe(lane, {{{seating.chunk_of(k, 0), 0}, {seating.chunk_of(k, 1), 0}}}, shape.micro_batches, k,
                     shape.stages);

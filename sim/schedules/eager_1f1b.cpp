@@ -10,7 +10,7 @@ Schedule eager_1f1b_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("eager_1f1b", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     one_forward_one_backward(
         shape.micro_batches, 2 * (shape.stages - 1 - k), [&](int m) { append_forward(lane, v, m); },
         [&](int m) { append_backward(lane, v, m); });

@@ -171,14 +171,10 @@ void share_memory(Schedule& schedule) {
     share_memory(schedule.positions[as<PositionId>(k)], k, shape.most_in_flight);
 }
 
-bool reads_activations(Kind kind) {
-  return kind == Kind::R || rule(kind).backward;
-}
-
 bool read_soon(const Lane& lane, std::size_t forward) {
   for (std::size_t i = forward + 1; i < lane.compute.size() && i <= forward + 2; ++i)
     if (const Op& op = lane.compute[i], &of = lane.compute[forward];
-        reads_activations(op.kind) && op.virtual_stage == of.virtual_stage && op.micro_batch == of.micro_batch)
+        reads_stash(op.kind) && op.virtual_stage == of.virtual_stage && op.micro_batch == of.micro_batch)
       return true;
   return false;
 }
@@ -196,7 +192,7 @@ void offload(Schedule& schedule) {
       if (op.kind == Kind::F && !read_soon(lane, i)) {
         lane.communication[kOut].push_back({Kind::Offload, op.virtual_stage, op.micro_batch, 0});
         away.insert(chunk);
-      } else if (reads_activations(op.kind) && away.erase(chunk) > 0) {
+      } else if (reads_stash(op.kind) && away.erase(chunk) > 0) {
         lane.communication[kIn].push_back({Kind::Reload, op.virtual_stage, op.micro_batch, 0});
       }
     }

@@ -27,8 +27,8 @@ Schedule gems_schedule(const ScheduleShape& shape) {
   for (StageId k = 0; k < shape.stages; ++k)
     for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
       const VirtualStageId v = seating.chunk_of(k, seating.holder_of(0, m));
-      append_forward(schedule.positions[k], v, m);
-      append_backward(schedule.positions[k], v, m);
+      append_forward(schedule.positions[as<PositionId>(k)], v, m);
+      append_backward(schedule.positions[as<PositionId>(k)], v, m);
     }
   return schedule;
 }

@@ -20,7 +20,7 @@ MostHeld most_held(const std::vector<Op>& ops, int limit) {
   for (const Op& op : ops) {
     if (op.kind == Kind::F) most.chunks = std::max(most.chunks, ++held);
     if (op.kind == Kind::F && held > limit && most.above == nullptr) most.above = &op;
-    if (op.kind == Kind::BW || op.kind == Kind::W) --held;
+    if (rule(op.kind).gradients) --held;
   }
   return most;
 }
@@ -72,7 +72,7 @@ std::optional<std::int64_t> given_order_peak(const ScheduleShape&, StageId) {
 
 Schedule schedule_of_lists(std::string_view name, const ScheduleShape& shape, const std::vector<std::vector<Op>>& ops) {
   Schedule schedule = empty_schedule(name, shape, true);
-  for (std::size_t k = 0; k < schedule.positions.size(); ++k) {
+  for (PositionId k = 0; k < std::ssize(schedule.positions); ++k) {
     Lane& lane = schedule.positions[k];
     for (const Op& op : ops[k]) {
       const VirtualStageId v = op.virtual_stage;

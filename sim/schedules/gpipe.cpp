@@ -13,7 +13,7 @@ namespace {
 
 Schedule gpipe_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("gpipe", shape, true);
-  std::size_t position = 0;
+  PositionId position;
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
     for (int i = 0; i < seat.count; ++i)

@@ -42,7 +42,7 @@ class Waves {
         const VirtualStageId v = backward ? *backward : *forward;
         std::vector<std::int64_t>& ends = (backward ? backward_ : forward_)[at(v)];
         const auto m = static_cast<MicroBatchId>(ends.size());
-        Lane& lane = schedule.positions[k];
+        Lane& lane = schedule.positions[as<PositionId>(k)];
         backward ? append_backward(lane, v, m) : append_forward(lane, v, m);
         busy_until_[at(k)] = now + (backward ? kBackwardSlots : kForwardSlots);
         ends.push_back(busy_until_[at(k)]);

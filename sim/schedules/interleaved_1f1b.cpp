@@ -82,7 +82,7 @@ Schedule interleaved_schedule(std::string_view name, const ScheduleShape& shape,
   const int K = shape.stages, v = shape.virtual_stages, ops = shape.micro_batches * v;
   const GroupTurns turn(shape);
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     const int warm = static_cast<int>(std::min<std::int64_t>(interleaved_warm_up(shape, k, ahead), ops));
     one_forward_one_backward(
         ops, warm, [&](int i) { append_forward(lane, seating.chunk_of(k, turn.chunk(i)), turn.micro_batch(i)); },

@@ -50,7 +50,7 @@ Schedule interleaved_zb_schedule(const ScheduleShape& shape) {
   const auto chunk = [&](int i) { return i / g % v; };
   const auto micro_batch = [&](int i) { return i / (g * v) * g + i % g; };
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     const auto back = [&](int i) { return seating.chunk_of(k, v - 1 - chunk(i)); };
     int late = 0;
     const auto weights = [&] { append_weights(lane, back(late), micro_batch(late)), ++late; };

@@ -72,7 +72,7 @@ void append_split_backwards(const ScheduleShape& shape, Lane& lane, StageId k, i
 
 Schedule in_turns(std::string_view name, const ScheduleShape& shape, bool flush) {
   Schedule schedule = empty_schedule(name, shape, flush);
-  std::size_t position = 0;
+  PositionId position;
   for (const Seat& seat : seats(shape)) {
     Lane& lane = schedule.positions[position++];
     one_forward_one_backward(

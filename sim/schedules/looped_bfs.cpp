@@ -27,7 +27,7 @@ Schedule looped_bfs_schedule(const ScheduleShape& shape) {
   const Seating seating = shape.seating();
   const int K = shape.stages, v = shape.virtual_stages, M = shape.micro_batches;
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     for (int chunk = 0; chunk < v; ++chunk)
       for (MicroBatchId m = 0; m < M; ++m)
         append_forward(lane, seating.chunk_of(k, chunk), m);

@@ -13,7 +13,7 @@ Schedule naive_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("naive", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     for (MicroBatchId m = 0; m < shape.micro_batches; ++m) {
       append_forward(lane, v, m);
       append_backward(lane, v, m);

@@ -38,7 +38,7 @@ Schedule pipedream_2bw_schedule(const ScheduleShape& shape) {
   schedule.shape.double_buffered = true;
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
-    Lane& lane = schedule.positions[k];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     one_forward_one_backward(
         shape.micro_batches, shape.stages - 1 - k, [&](int m) { append_forward(lane, v, m); },
         [&](int m) { append_backward(lane, v, m); });

@@ -32,7 +32,7 @@ Schedule seq1f1b_schedule(const ScheduleShape& shape) {
   const int Q = shape.slices;
   for (StageId k = 0; k < shape.stages; ++k) {
     const VirtualStageId v = only_chunk(k);
-    Lane& lane = schedule.positions[k];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     one_forward_one_backward(
         shape.micro_batches, seq_warm_up(shape, k), [&](int u) { append_forward(lane, v, u); },
         [&](int u) { append_backward(lane, v, u / Q * Q + Q - 1 - u % Q); });

@@ -278,7 +278,7 @@ Schedule written_schedule(std::string_view name, const ScheduleShape& shape, con
                           bool whole) {
   Schedule schedule = empty_schedule(name, shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[k];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     const std::array chunk = {shape.seating().chunk_of(k, 0), shape.seating().chunk_of(k, 1)};
     const auto write = [&](SlotOp op, int further) {
       const int m = op.m + further;

@@ -19,7 +19,7 @@ namespace {
 Schedule zb_h1_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zb_h1", shape, true);
   for (StageId k = 0; k < shape.stages; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     append_split_backwards(shape, lane, k, shape.stages - 1 - k, k);
   }
   return schedule;

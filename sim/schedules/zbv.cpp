@@ -50,7 +50,7 @@ Schedule zbv_schedule(const ScheduleShape& shape) {
   Schedule schedule = empty_schedule("zbv", shape, true);
   const int K = shape.stages, n = std::max(2 * K - 1, shape.micro_batches);
   for (StageId k = 0; k < K; ++k) {
-    Lane& lane = schedule.positions[at(k)];
+    Lane& lane = schedule.positions[as<PositionId>(k)];
     ZbvWriter write(shape, lane, k);
     const auto backward = [&](int i) { write.input(i), write.weights(i); };
     for (int i = 0; i < 2 * (K - k) - 1; ++i)

@@ -92,7 +92,7 @@ TEST_CASE("Bytes over the cuts are the sums of the tensors over each cut") {
   for (LayerId cut = 1; cut < 200; ++cut) {
     Bytes sum;
     for (const LayerId tensor : tensors_over_cut(model, cut))
-      sum += model.layers[static_cast<std::size_t>(tensor)].activation;
+      sum += model.layers[tensor].activation;
     REQUIRE(over[static_cast<std::size_t>(cut)] == sum);
   }
 }

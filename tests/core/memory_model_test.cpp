@@ -65,7 +65,7 @@ TEST_CASE("hop by hop, every stage on the way keeps a skip tensor once") {
   const MemoryModel memory = memory_model(one_layer_per_stage(scenario, Skips::Hop), cost);
   CHECK(boundaries_of(memory) == std::vector<std::int64_t>{50000, 1000, 1200, 1030});
   for (int v = 0; v < 4; ++v) {
-    CHECK(memory.chunks[v].working[0] == scenario.model.layers[at(v)].activation);  // stash: default the output
+    CHECK(memory.chunks[v].working[0] == scenario.model.layers[v].activation);  // stash: default the output
     CHECK(memory.chunks[v].stash[0] == memory.chunks[v].boundary[0] + memory.chunks[v].working[0]);
   }
   CHECK(memory.reserve == bytes(77));

@@ -112,7 +112,7 @@ TEST_CASE("what W does not need goes with the B; with recomputation also what is
           int held = 0, most = 0, whole = 0, most_whole = 0;
           const int stash = recompute ? 7 : 20, rebuilt = recompute ? 13 : 0;
           const int stays = kept < 1 ? (recompute ? 2 + 4 : 6) : 20;  // .3 of 7 and of 13, of 20
-          for (const Op& op : schedule.positions[static_cast<std::size_t>(worker)].compute) {
+          for (const Op& op : schedule.positions[worker].compute) {
             if (op.kind == Kind::F) held += stash, whole += stash;
             if (op.kind == Kind::R) held += rebuilt, whole += rebuilt;
             if (op.kind == Kind::B) held -= 20 - stays;

@@ -72,7 +72,7 @@ TEST_CASE("Pieces: JSON says the same as a table") {
           {"chunk": 0, "forward_ms": 1, "backward_input_ms": 1, "backward_weight_ms": 1, "kept_bytes": 5}]})",
       "pieces.json", {});
   REQUIRE(table.layers.size() == json.layers.size());
-  for (std::size_t i = 0; i < table.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(table.layers); ++i) {
     CHECK(table.layers[i].forward == json.layers[i].forward);
     CHECK(table.layers[i].backward == json.layers[i].backward);
     CHECK(table.layers[i].backward_weight == json.layers[i].backward_weight);
@@ -100,8 +100,8 @@ TEST_CASE("Pieces: tasks of Megatron-LM's simulation, chunk i of rank r of 2 bei
   const Model model = parse_pieces(text + "}", "task_durations.json", {});
   REQUIRE(model.layers.size() == 4);
   for (int e = 0; e < 4; ++e) {
-    CHECK(model.layers[static_cast<std::size_t>(e)].forward == Time{(10 * e + 2) * 1'000'000});
-    CHECK(model.layers[static_cast<std::size_t>(e)].backward == Time{(100 * e + 2) * 1'000'000});
+    CHECK(model.layers[e].forward == Time{(10 * e + 2) * 1'000'000});
+    CHECK(model.layers[e].backward == Time{(100 * e + 2) * 1'000'000});
   }
   CHECK(model.source.find("Megatron-LM") != std::string::npos);
 }

@@ -122,7 +122,7 @@ TEST_CASE("The YAML of an imported model reads back to the identical model") {
   CHECK(back.input == model.input);
   CHECK(back.source == model.source);
   REQUIRE(back.layers.size() == model.layers.size());
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     CHECK(back.layers[i].name == model.layers[i].name);
     CHECK(back.layers[i].forward == model.layers[i].forward);
     CHECK(back.layers[i].backward == model.layers[i].backward);

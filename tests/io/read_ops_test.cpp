@@ -49,7 +49,7 @@ TEST_CASE("Operators are written back so that they read as the same model") {
   const Scratch scratch;
   const Scenario again = read_scenario(scratch.write("again.yaml", text));
   REQUIRE(again.model.layers.size() == scenario.model.layers.size());
-  for (std::size_t i = 0; i < again.model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(again.model.layers); ++i) {
     CHECK(again.model.layers[i].stash == scenario.model.layers[i].stash);
     CHECK(again.model.layers[i].parameters == scenario.model.layers[i].parameters);
     CHECK(again.model.layers[i].op == scenario.model.layers[i].op);

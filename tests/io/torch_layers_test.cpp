@@ -37,7 +37,7 @@ TEST_CASE("equal layers share a class, and each layer names its inputs") {
   model.works[0].program = SharedProgram(cases[0].program), model.works[1].program = SharedProgram(cases[1].program);
   model.layers.resize(3);
   for (int i = 0; i < 3; ++i)
-    model.layers[static_cast<std::size_t>(i)].work = i % 2;
+    model.layers[i].work = i % 2;
   model.layers[1].inputs = {0}, model.layers[2].inputs = {0, 1};
   CHECK(torch_layers(model).classes.find("BUILT = [Layer0, Layer1, Layer0]\n") != std::string::npos);
   CHECK(torch_inputs(model).starts_with("INPUTS = [(), (0,), (0, 1)]  "));

@@ -147,7 +147,7 @@ TEST_CASE("most micro-batches in flight: the walk over each list gives the formu
         if (!rule.refusal(shape).empty() || rule.facts.uses_partner) continue;  // tests/sim/partner_moves_test.cpp
         const Schedule schedule = rule.generate(shape);
         for (int k = 0; k < K; ++k) {
-          const int most = most_in_flight(schedule.positions[static_cast<std::size_t>(k)]);
+          const int most = most_in_flight(schedule.positions[k]);
           if (const auto peak = rule.peak_in_flight(shape, k))
             CHECK(most == peak);
           else

@@ -12,7 +12,7 @@ ChainCosts chain_of(const Plan& shell, const CostModel& cost) {
   const LayerCosts layers = cost.layers(shell.micro_batch_size);
   const std::vector<Bytes> over = bytes_over_cuts(model, layers.activation);
   ChainCosts chain;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     chain.compute.push_back(checked_sum(layers.forward[i], layers.backward[i]));
     chain.parameters.push_back(Bytes{checked_product(
         model.layers[i].held(), gradient_bytes(cost.scenario().training).value, "the bytes of the gradients")});

@@ -130,11 +130,11 @@ TEST_CASE("the published orders of the table's schedules come out op by op, with
     const Timeline timeline = static_order(schedule, costs_of(each, shape));
     Time span{0};
     std::string peaks;
-    for (std::size_t k = 0; k < given.compute.size(); ++k) {
+    for (PositionId k = 0; k < std::ssize(given.compute); ++k) {
       CHECK(passes(schedule.positions[k]) == given.compute[k]);
       const std::vector<Span>& ops = timeline.workers[k].compute;
       span = std::max(span, ops.back().end - ops.front().start);
-      const auto peak = rule->peak_in_flight(shape, static_cast<StageId>(k));
+      const auto peak = rule->peak_in_flight(shape, as<StageId>(k));
       peaks += (k == 0 ? "" : " ") + std::to_string(peak ? *peak : most_in_flight(given.compute[k]));
     }
     CHECK(timeline.makespan == Time{std::stoll(each.at("makespan"))});
@@ -198,7 +198,7 @@ TEST_CASE("the published orders that are made for times and a limit of memory co
     const Schedule schedule = rule->generate(shape);
     const Timeline timeline = static_order(schedule, costs_of(each, shape));
     Time span{0};
-    for (std::size_t k = 0; k < order.compute.size(); ++k) {
+    for (PositionId k = 0; k < std::ssize(order.compute); ++k) {
       CHECK(passes(schedule.positions[k]) == order.compute[k]);
       span = std::max(span, timeline.workers[k].compute[order.compute[k].size() - 1].end -
                                 timeline.workers[k].compute.front().start);
@@ -235,7 +235,7 @@ TEST_CASE("orders that others found by search, read from files: times, spans and
     const StepCosts costs = costs_of(each, schedule.shape);
     const Timeline timeline = static_order(schedule, costs);
     Time span{0}, work{0};
-    for (std::size_t k = 0; k < given.compute.size(); ++k) {
+    for (PositionId k = 0; k < std::ssize(given.compute); ++k) {
       CHECK(passes(schedule.positions[k]) == given.compute[k]);
       const std::vector<Span>& ops = timeline.workers[k].compute;
       span = std::max(span, ops[given.compute[k].size() - 1].end - ops.front().start);

@@ -97,7 +97,7 @@ struct ConvolutionTimes {
 ConvolutionTimes priced(const Scenario& scenario) {
   const LayerCosts costs = CostModel(scenario).layers(128);
   ConvolutionTimes times;
-  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i) {
     const Work& work = scenario.model.works[static_cast<std::size_t>(scenario.model.layers[i].work)];
     if (work.operators.empty() || work.operators[0].convolution.channels == 0) continue;
     times.shapes.push_back(work.operators[0].convolution);
@@ -165,7 +165,7 @@ std::vector<int> replicas_chosen(const std::string& profile, std::int64_t batch,
   const Model model = read_pipedream_profile(profiles() + profile + ".txt", batch);
   ChainCosts chain;
   const std::vector<Bytes> over = bytes_over_cuts(model);
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i) {
     chain.compute.push_back(*model.layers[i].forward + *model.layers[i].backward);
     chain.parameters.push_back(Bytes{4 * model.layers[i].parameters});
     chain.boundary.push_back(over[i + 1]);

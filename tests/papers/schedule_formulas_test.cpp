@@ -147,7 +147,7 @@ TEST_CASE("Seq1F1B: the fill of 1F1B with slices in place of micro-batches, and 
         }
         const Schedule whole = find_schedule("1f1b")->generate(shape);
         for (int k = 0; k < K; ++k)
-          CHECK(schedule.positions[at(k)].compute == whole.positions[at(k)].compute);
+          CHECK(schedule.positions[k].compute == whole.positions[k].compute);
       }
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("PipeDream-2BW: G updates take G m (f + b) + (K - 1)(f + b), and no st
         CHECK(static_order_makespan(schedule, pass_costs(shape, Time{4}, Time{5}, Time{3})) ==
               Time{rounds * every * 12 + (K - 1) * 12});
         for (int k = 0; k < K; ++k)
-          CHECK(std::count_if(schedule.positions[at(k)].compute.begin(), schedule.positions[at(k)].compute.end(),
+          CHECK(std::count_if(schedule.positions[k].compute.begin(), schedule.positions[k].compute.end(),
                               [](const Op& op) { return op.kind == Kind::Update; }) == rounds);
       }
   CHECK(rule.refusal({.stages = 4, .micro_batches = 8, .update_every = 3})

@@ -39,7 +39,7 @@ Time step_of_earliest(const Scenario& scenario) {
 
 std::int64_t largest(const Scenario& scenario, const std::vector<std::int64_t>& counts) {
   std::int64_t most = 0;
-  std::size_t layer = 0;
+  LayerId layer;
   for (const std::int64_t count : counts) {
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < count; ++i, ++layer)

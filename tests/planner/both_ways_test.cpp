@@ -19,7 +19,7 @@ namespace {
 Scenario scenario_of(const std::string& schedule, int virtual_stages, int layers = 16) {
   Scenario scenario = uniform_scenario({.layers = layers});
   scenario.plan.schedule.value = schedule, scenario.plan.virtual_stages.value = virtual_stages;
-  for (std::size_t i = 0; i < scenario.model.layers.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(scenario.model.layers); ++i) {
     Layer& layer = scenario.model.layers[i];
     layer.stash = Bytes{1000 + 37 * static_cast<std::int64_t>(i)}, layer.activation = Bytes{100};
     layer.parameters = 500 + 11 * static_cast<std::int64_t>(i);

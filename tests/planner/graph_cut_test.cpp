@@ -51,7 +51,7 @@ bool topological(const Model& model, const std::vector<LayerId>& order) {
   std::vector<std::size_t> place(order.size());
   for (std::size_t i = 0; i < order.size(); ++i)
     place[static_cast<std::size_t>(order[i])] = i;
-  for (std::size_t i = 0; i < order.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(order); ++i)
     for (const LayerId input : model.layers[i].inputs)
       if (place[static_cast<std::size_t>(input)] > place[i]) return false;
   return true;

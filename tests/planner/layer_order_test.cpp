@@ -20,7 +20,7 @@ namespace {
 Scenario branching(const std::vector<std::vector<LayerId>>& inputs, const std::vector<std::int64_t>& work) {
   Scenario scenario =
       uniform_scenario({.layers = static_cast<int>(work.size()), .devices = 4, .stages = 2, .micro_batches = 4});
-  for (std::size_t i = 0; i < work.size(); ++i) {
+  for (LayerId i = 0; i < std::ssize(work); ++i) {
     Layer& layer = scenario.model.layers[i];
     layer.forward = layer.backward = Time{work[i] * 500'000};
     layer.inputs = inputs[i];
@@ -33,7 +33,7 @@ Scenario branching(const std::vector<std::vector<LayerId>>& inputs, const std::v
 Scenario diamond() {
   Scenario scenario = branching({{}, {0}, {0}, {1, 2}}, {1, 3, 6, 2});
   const char* names[] = {"fork", "b", "c", "join"};
-  for (std::size_t i = 0; i < 4; ++i)
+  for (LayerId i = 0; i < 4; ++i)
     scenario.model.layers[i].name = names[i];
   return scenario;
 }
@@ -71,7 +71,7 @@ std::vector<std::vector<LayerId>> all_orders(const Model& model) {
     std::vector<char> seen(order.size());
     bool good = true;
     for (const LayerId layer : order) {
-      for (const LayerId input : model.layers[static_cast<std::size_t>(layer)].inputs)
+      for (const LayerId input : model.layers[layer].inputs)
         good &= seen[static_cast<std::size_t>(input)] != 0;
       seen[static_cast<std::size_t>(layer)] = 1;
     }

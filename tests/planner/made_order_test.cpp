@@ -19,7 +19,7 @@ namespace {
 Scenario uneven(const std::string& schedule, int chunks) {
   Scenario scenario = uniform_scenario({.layers = 16, .micro_batches = 12});
   scenario.plan.schedule.value = schedule, scenario.plan.virtual_stages.value = chunks;
-  for (std::size_t i = 8; i < scenario.model.layers.size(); ++i)
+  for (LayerId i = 8; i < std::ssize(scenario.model.layers); ++i)
     scenario.model.layers[i].backward = Time{3'000'000};
   return scenario;
 }

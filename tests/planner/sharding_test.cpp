@@ -52,7 +52,7 @@ TEST_CASE("units: each block by itself, and what lies before, between and behind
   CHECK(natural_units(model, {0, 8}) == Ranges{{0, 2}, {2, 3}, {3, 4}, {4, 6}, {6, 7}, {7, 8}});
   CHECK(natural_units(model, {3, 6}) == Ranges{{3, 4}, {4, 6}});
   CHECK(natural_units(model, {0, 1}) == Ranges{{0, 1}});
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
+  for (LayerId i = 0; i < std::ssize(model.layers); ++i)
     model.layers[i].block = false, model.layers[i].parameters = i % 3 == 0 ? 10 : 0;
   CHECK(natural_units(model, {0, 8}) == Ranges{{0, 3}, {3, 6}, {6, 8}});
   CHECK(natural_units(model, {1, 8}) == Ranges{{1, 6}, {6, 8}});

@@ -210,7 +210,7 @@ TEST_CASE("device clock: layers are timed by marks between them, to the nanoseco
     for (const auto& [of, times] : worker.layer_ns) {
       const auto& [layer, pass, last] = of;
       if (pass != Pass::Forward) continue;
-      const Layer& of_model = run.scenario.model.layers[static_cast<std::size_t>(layer)];
+      const Layer& of_model = run.scenario.model.layers[layer];
       const Program& program = *run.scenario.model.works[static_cast<std::size_t>(of_model.work)].program.get();
       ++layers;
       for (const double ns : times)

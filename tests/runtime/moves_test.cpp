@@ -59,7 +59,7 @@ void check_same(const RunCase& a, const RunCase& b) {
 void check_times(const RunCase& run, const std::vector<WorkerResult>& workers) {
   std::size_t moves = 0;
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    const Lane& lane = run.schedule.positions[w % run.schedule.positions.size()];
+    const Lane& lane = run.schedule.lane_of(WorkerId{w});
     const LaneTimes& times = workers[w].steps.back().times;
     const std::vector<Op>&outs = lane.communication[kOut], &ins = lane.communication[kIn];
     for (std::size_t i = 0; i < outs.size(); ++i) {

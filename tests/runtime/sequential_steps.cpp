@@ -69,13 +69,13 @@ class Steps : Sequential {
       for (std::size_t w = 0; w < workers; ++w) {
         if (!leads(w)) continue;
         const auto position = w % schedule.positions.size();
-        const auto& ops = schedule.positions[position].compute;
+        const auto& ops = schedule.lane_of(WorkerId{w}).compute;
         while (next[w] < ops.size() && done(static_cast<WorkerId>(w), ops[next[w]], run_.versions[position][next[w]]))
           ++next[w], moved = true;
       }
     }
     for (std::size_t w = 0; w < workers; ++w)
-      PP_CHECK(!leads(w) || next[w] == schedule.positions[w % schedule.positions.size()].compute.size());
+      PP_CHECK(!leads(w) || next[w] == schedule.lane_of(WorkerId{w}).compute.size());
   }
 
   // Of workers that share sequences the first acts for all.
@@ -128,7 +128,7 @@ class Steps : Sequential {
       if (rounds.update_of(round) == update && std::ranges::count(of, round) == 0) of.push_back(round);
     };
     const PositionId first = run_.schedule->seating().position(chunk, 0);
-    for (const Op& op : run_.schedule->positions[static_cast<std::size_t>(first)].compute)
+    for (const Op& op : run_.schedule->positions[first].compute)
       if (op.virtual_stage == v && rule(op.kind).gradients) add(round_of(op));
     for (int round = 0; round < rounds.count(chunk); ++round)
       add(round);

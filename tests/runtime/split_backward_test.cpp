@@ -21,9 +21,8 @@ namespace {
 // Every BW becomes a B, and its W stands behind the B that comes `delay` backwards later (of the stage's updates, none
 // comes before its Ws). delay < 0: the number of the stage, the order of ZB-H1 [ZeroBubble23].
 Schedule split(Schedule schedule, int delay) {
-  for (std::size_t p = 0; p < schedule.positions.size(); ++p) {
-    const auto behind =
-        static_cast<std::size_t>(delay < 0 ? int{schedule.seating().stage_at(static_cast<PositionId>(p))} : delay);
+  for (PositionId p = 0; p < std::ssize(schedule.positions); ++p) {
+    const std::size_t behind = at(delay < 0 ? int{schedule.seating().stage_at(p)} : delay);
     std::vector<Op> ops;
     std::deque<Op> waiting;
     const auto weights = [&] { ops.push_back(waiting.front()), waiting.pop_front(); };

@@ -66,7 +66,7 @@ void check(const std::vector<std::string>& changes) {
     CAPTURE(w);
     const PositionId position = static_cast<PositionId>(w) % run.predicted.plan.positions();
     CHECK(workers[w].memory == replayed(run.run_plan, position));
-    const auto& ops = run.predicted.schedule.positions[static_cast<std::size_t>(position)].compute;
+    const auto& ops = run.predicted.schedule.positions[position].compute;
     REQUIRE(workers[w].steps.size() == 2);
     for (const WorkerStep& step : workers[w].steps) {
       REQUIRE(step.times.compute.size() == ops.size());

@@ -138,7 +138,7 @@ TEST_CASE("random steps: nothing taken changes nothing; what is taken adds up, o
     slowed += timeline.makespan > alone.makespan ? 1 : 0;
     for (std::size_t w = 0; w < timeline.workers.size(); ++w)
       for (const StreamId s : {kReductions, kGathers}) {
-        const auto& ops = schedule.positions[w % schedule.positions.size()].communication[s];
+        const auto& ops = schedule.lane_of(WorkerId{w}).communication[s];
         for (std::size_t i = 0; i < ops.size(); ++i) {
           const Span span = timeline.workers[w].communication[s][i];
           std::vector<Span> computing;

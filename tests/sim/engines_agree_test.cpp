@@ -112,7 +112,7 @@ TEST_CASE("both engines, the oracle and the compiled order agree where slices of
     CHECK(static_order_makespan(schedule, costs) == timeline.makespan);
     if (const auto order = CompiledOrder::of(schedule, costs.edges)) CHECK(order->makespan(costs) == timeline.makespan);
     // Each op takes what the table of its slice says.
-    for (std::size_t w = 0; w < schedule.positions.size(); ++w)
+    for (PositionId w = 0; w < std::ssize(schedule.positions); ++w)
       for (std::size_t i = 0; i < schedule.positions[w].compute.size(); ++i) {
         const Op& op = schedule.positions[w].compute[i];
         const auto row = static_cast<std::size_t>(op.virtual_stage) * kKinds + static_cast<std::size_t>(op.kind);

@@ -320,7 +320,7 @@ TEST_CASE("finder: in two directions an order costs what the engine says, and be
     const Schedule schedule = as_from_file(problem, each.order);
     StepCosts costs = four_stages(schedule.shape, Time{12}, Time{8});
     const Timeline timeline = static_order(schedule, costs);
-    for (std::size_t k = 0; k < 4; ++k) {
+    for (PositionId k = 0; k < 4; ++k) {
       const auto passes = std::count_if(schedule.positions[k].compute.begin(), schedule.positions[k].compute.end(),
                                         [](const Op& op) { return op.kind != Kind::Update; });
       CHECK(each.order.begin[k] == timeline.workers[k].compute.front().start.value);

@@ -32,7 +32,7 @@ int most_held(const Schedule& schedule, const Timeline& timeline, int worker) {
   const int K = schedule.shape.stages;
   std::vector<Span> away, kept;
   const auto moves = [&](int of, std::vector<Span>& spans, const auto& span) {
-    const Lane& lane = schedule.positions[at(of)];
+    const Lane& lane = schedule.positions[of];
     const auto& streams = timeline.workers[at(of)].communication;
     const std::vector<Span>&out = streams[kOut], &in = streams[kIn];
     for (std::size_t i = 0; i < out.size(); ++i)
@@ -42,7 +42,7 @@ int most_held(const Schedule& schedule, const Timeline& timeline, int worker) {
   };
   moves(worker, away, [](Span out, Span in) { return Span{out.end, in.start}; });
   if (K - 1 - worker != worker) moves(K - 1 - worker, kept, [](Span out, Span in) { return Span{out.start, in.end}; });
-  const auto& ops = schedule.positions[at(worker)].compute;
+  const auto& ops = schedule.positions[worker].compute;
   const auto& times = timeline.workers[at(worker)].compute;
   std::vector<std::pair<std::size_t, std::size_t>> own;  // forward and backward
   for (std::size_t i = 0; i < ops.size(); ++i)
@@ -86,7 +86,7 @@ TEST_CASE("moves are hidden until they take longer than the op that they run nex
   CHECK(move_labels(schedule.positions[0].communication[kOut]) == "0OFFLOAD2 0OFFLOAD4");
   CHECK(move_labels(schedule.positions[0].communication[kIn]) == "0RELOAD2 0RELOAD4");
   for (int k = 1; k < 4; ++k)
-    CHECK(schedule.positions[at(k)].ops() == schedule.positions[at(k)].compute.size());
+    CHECK(schedule.positions[k].ops() == schedule.positions[k].compute.size());
   struct Case {
     std::int64_t move, step;
     Span first_reload;
@@ -121,7 +121,7 @@ TEST_CASE("no stage holds more than ceil((K+2)/2) with moves that take no time, 
         for (const std::int64_t move : {1, 3, 10})  // whatever they take, who gives waits for its moves
           if (2 * k < K - 1)
             CHECK(most_held(schedule, static_order(schedule, move_costs(shape, move)), k) <= std::max(3, (K + 3) / 2));
-        CHECK(schedule.positions[at(k)].compute == find_schedule("1f1b")->generate(shape).positions[at(k)].compute);
+        CHECK(schedule.positions[k].compute == find_schedule("1f1b")->generate(shape).positions[k].compute);
       }
     }
 }
@@ -168,7 +168,7 @@ TEST_CASE("memory on both sides is what counting at every moment gives, and the 
         const MemoryPeak walk = peak(memory, schedule, k);
         CHECK(walk.bytes.stash >= all[at(k)].bytes.stash);
         CHECK(walk.in_flight == find_schedule("bpipe")->peak_in_flight(shape, k));
-        moved += schedule.positions[at(k)].communication[kOut].empty() ? 0 : 1;
+        moved += schedule.positions[k].communication[kOut].empty() ? 0 : 1;
       }
     }
   }

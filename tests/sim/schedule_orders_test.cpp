@@ -14,11 +14,11 @@ std::string labels(const std::vector<Op>& ops) {
   return text;
 }
 
-std::string compute(const Schedule& schedule, std::size_t position) {
+std::string compute(const Schedule& schedule, PositionId position) {
   return labels(schedule.positions[position].compute);
 }
 
-std::string collective(const Schedule& schedule, std::size_t position) {
+std::string collective(const Schedule& schedule, PositionId position) {
   return labels(schedule.positions[position].communication[kReductions]);
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("one micro-batch more is one block more, in the middle of every lane, 
         shape.micro_batches = M + 1;
         const Schedule longer = generated(name, shape);
         bool same = true;
-        for (std::size_t k = 0; k < shorter.positions.size(); ++k) {
+        for (PositionId k = 0; k < std::ssize(shorter.positions); ++k) {
           std::vector<Op> ops = shorter.positions[k].compute;
           const auto block = std::ssize(longer.positions[k].compute) - std::ssize(ops), middle = block * (M / 2);
           const std::vector<Op> once(ops.begin() + middle, ops.begin() + middle + block);
@@ -169,7 +169,7 @@ TEST_CASE("a straight PipeDream stage is K-k-1 updates late: that many lie betwe
     for (int k = 0; k < K; ++k) {
       std::vector<int> version(static_cast<std::size_t>(M));  // that the forward of each micro-batch used
       int updates = 0;
-      for (const Op& op : schedule.positions[static_cast<std::size_t>(k)].compute) {
+      for (const Op& op : schedule.positions[k].compute) {
         if (op.kind == Kind::F) version[op.micro_batch] = updates;
         if (op.kind == Kind::BW) {
           CHECK(updates == static_cast<int>(op.micro_batch));
@@ -186,7 +186,7 @@ TEST_CASE("vertical sync changes versions, not the order") {
   const Schedule without = generated("pipedream", shape);
   shape.vertical_sync = true;
   const Schedule with = generated("pipedream", shape);
-  for (std::size_t position = 0; position < 3; ++position)
+  for (PositionId position = 0; position < 3; ++position)
     CHECK(with.positions[position].compute == without.positions[position].compute);
 }
 

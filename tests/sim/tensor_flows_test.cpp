@@ -185,7 +185,7 @@ TEST_CASE("flows of ops over links of others: the checker finds no fault, and no
     const Timeline timeline = event_order(schedule, costs, LinkUse::Shared);
     CHECK(validate(timeline, schedule, costs) == "");
     for (std::size_t worker = 0; worker < workers; ++worker) {
-      const auto& ops = schedule.positions[worker % schedule.positions.size()].compute;
+      const auto& ops = schedule.lane_of(WorkerId{worker}).compute;
       for (std::size_t i = 0; i < ops.size(); ++i) {
         const Span span = timeline.workers[worker].compute[i];
         CHECK(span.end - span.start >= costs.time_of(ops[i]));

@@ -48,7 +48,7 @@ class Oracle {
 
  private:
   int workers() const { return static_cast<int>(times_.workers.size()); }
-  const Lane& lane(int worker) const { return schedule_.positions[static_cast<std::size_t>(worker % positions_)]; }
+  const Lane& lane(int worker) const { return schedule_.lane_of(worker); }
   std::vector<Span>& compute(int worker) { return times_.workers[static_cast<std::size_t>(worker)].compute; }
   const std::vector<Op>& gradients(int worker) const { return lane(worker).communication[kReductions]; }
   std::vector<Span>& collective(int worker) {

@@ -23,7 +23,7 @@ std::string picture(const Schedule& schedule, const Timeline& timeline, Time uni
   std::string drawing = "\n";
   for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
     std::string row(static_cast<std::size_t>(timeline.makespan.value / unit.value), '.');
-    const auto& ops = schedule.positions[worker % schedule.positions.size()].compute;
+    const auto& ops = schedule.lane_of(WorkerId{worker}).compute;
     const auto& spans = timeline.workers[worker].compute;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       PP_CHECK(spans[i].start.value % unit.value == 0 && spans[i].end.value % unit.value == 0);

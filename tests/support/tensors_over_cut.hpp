@@ -12,7 +12,7 @@ namespace pipewright::tests {
 // producers in order.
 inline std::vector<LayerId> tensors_over_cut(const Model& model, LayerId cut) {
   std::vector<LayerId> tensors;
-  for (auto layer = static_cast<std::size_t>(cut); layer < model.layers.size(); ++layer)
+  for (LayerId layer = cut; layer < std::ssize(model.layers); ++layer)
     for (const LayerId input : model.layers[layer].inputs)
       if (input < cut) tensors.push_back(input);
   std::sort(tensors.begin(), tensors.end());

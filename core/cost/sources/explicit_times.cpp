@@ -12,7 +12,7 @@ class ExplicitTimes final : public CostSource {
         speed_(stated_speed(scenario.cluster, device_class)) {}
 
   Passes price(const Model& model, LayerId id, std::int64_t samples) const override {
-    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+    const Layer& layer = model.layers[id];
     if (!layer.forward) refuse(layer, "forward");
     const auto backward = stated_backward(layer, samples, model.batch);
     if (!backward) refuse(layer, "backward");

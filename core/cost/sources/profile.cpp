@@ -114,7 +114,7 @@ class Measured final : public CostSource {
   }
   // A layer that was not measured with so few busy takes what it takes with the next larger number, at last all.
   Passes price_at(const Model& model, LayerId id, std::int64_t samples, int active) const override {
-    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+    const Layer& layer = model.layers[id];
     if (layer.work < 0)
       throw InputError(layer.place, "layer \"" + layer.name +
                                         "\" has stated figures only, and a profile prices what it "

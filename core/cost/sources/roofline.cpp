@@ -134,7 +134,7 @@ class Roofline final : public CostSource {
   }
   std::vector<int> loads() const override { return measured_ ? measured_->loads() : std::vector<int>{}; }
   Passes price_at(const Model& model, LayerId id, std::int64_t samples, int active) const override {
-    const Layer& layer = model.layers[static_cast<std::size_t>(id)];
+    const Layer& layer = model.layers[id];
     const auto backward = stated_backward(layer, samples, model.batch);
     Passes passes;
     if (layer.forward && backward) {
@@ -179,7 +179,7 @@ class Roofline final : public CostSource {
     if (scenario_.training.optimizer != Optimizer::Muon) return {};
     double all = 0, largest = 0;
     for (LayerId i = layers.begin; i < layers.end; ++i) {
-      const std::int32_t work = scenario_.model.layers[static_cast<std::size_t>(i)].work;
+      const std::int32_t work = scenario_.model.layers[i].work;
       if (work < 0) continue;
       for (const Operator& op : scenario_.model.works[static_cast<std::size_t>(work)].operators) {
         if (!muon_matrix(op)) continue;
@@ -301,7 +301,7 @@ class Roofline final : public CostSource {
     double moved = static_cast<double>(layer.activation.value);
     if (layer.inputs.empty()) moved += static_cast<double>(model.input.value);
     for (const LayerId input : layer.inputs)
-      moved += static_cast<double>(model.layers[static_cast<std::size_t>(input)].activation.value);
+      moved += static_cast<double>(model.layers[input].activation.value);
     const double share = static_cast<double>(samples) / static_cast<double>(model.batch);
     const double parameters =
         static_cast<double>(layer.parameters) * static_cast<double>(weight_bytes(scenario_.training.precision).value);

@@ -12,8 +12,7 @@ class Uniform final : public CostSource {
         speed_(stated_speed(scenario.cluster, device_class)) {}
 
   Passes price(const Model& model, LayerId id, std::int64_t) const override {
-    const auto [input, weight] =
-        split_backward(scenario_.uniform_backward, model.layers[static_cast<std::size_t>(id)].parameters);
+    const auto [input, weight] = split_backward(scenario_.uniform_backward, model.layers[id].parameters);
     return {at_speed(scenario_.uniform_forward, speed_), at_speed(input, speed_), at_speed(weight, speed_)};
   }
 

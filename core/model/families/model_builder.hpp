@@ -54,7 +54,7 @@ class ModelBuilder {
   // Adds a layer that computes the same as the one that made `like`, from inputs of the same shapes.
   Tensor add_like(std::string name, std::initializer_list<Tensor> inputs, const Tensor& like);
 
-  Layer& layer(const Tensor& made) { return model_.layers[at(made.layer)]; }
+  Layer& layer(const Tensor& made) { return model_.layers[made.layer]; }
   Model& model() { return model_; }
   Model finish() { return std::move(model_); }
 

@@ -36,7 +36,7 @@ TEST_CASE("A normal cell of AmoebaNet-D at c channels has 13.75 c^2 + 17 c param
   CHECK(work_of(model, "cell5_normal6").parameters == 14'435'328);
   // The reduction before and the third group hold 74 % of all: balancing parameters and balancing outputs differ.
   std::int64_t last = 0;
-  for (std::size_t i = 16; i < 23; ++i)
+  for (LayerId i = 16; i < 23; ++i)
     last += model.works[static_cast<std::size_t>(model.layers[i].work)].parameters;
   CHECK(model.layers[16].name == "cell4_reduction");
   const std::int64_t all = parameters_of(model);

@@ -59,7 +59,7 @@ TEST_CASE("Each skip of U-Net is an edge from its stash to its concat, and all f
   for (const char* level : {"0", "1", "2", "3", "4"}) {
     const Layer& concat = layer_of(model, std::string("decoder") + level + "_concat");
     REQUIRE(concat.inputs.size() == 2);
-    CHECK(model.layers[static_cast<std::size_t>(concat.inputs[1])].name == std::string("encoder") + level + "_stash");
+    CHECK(model.layers[concat.inputs[1]].name == std::string("encoder") + level + "_stash");
   }
   const auto bottleneck = static_cast<LayerId>(&layer_of(model, "bottleneck_conv2") - model.layers.data());
   CHECK(tensors_over_cut(model, bottleneck).size() == 6);  // five skips and the bottleneck's own

@@ -19,8 +19,8 @@ TEST_CASE("VGG-16 is a chain of 39 single layers; its last pool hands on 512 x 7
   Model model = family_model("vgg16");
   settle(model, Bytes{4}, {});
   REQUIRE(model.layers.size() == 39);
-  for (std::size_t i = 1; i < 39; ++i)
-    CHECK(model.layers[i].inputs == std::vector<LayerId>{static_cast<LayerId>(i) - 1});
+  for (LayerId i = 1; i < 39; ++i)
+    CHECK(model.layers[i].inputs == std::vector<LayerId>{i - 1});
   CHECK(layer_of(model, "pool5").activation == Bytes{512 * 7 * 7 * 4});
   CHECK(layer_of(model, "conv1_1").activation == Bytes{64 * 224 * 224 * 4});
   CHECK(model.input == Bytes{3 * 224 * 224 * 4});
