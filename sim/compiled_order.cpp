@@ -64,8 +64,9 @@ class CompiledOrder::Compiler {
 
  private:
   static constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();  // slots, rows
-  static constexpr std::uint32_t kWaves = 16;                                      // until a moment is kept
-  static constexpr std::size_t kPasses = at(Kind::R) + 1;                          // kinds of them: F, B, W, BW, R
+  static constexpr std::size_t kFewRecords = 1 << 16;      // there is no need for more where a steady state is found
+  static constexpr std::uint32_t kWaves = 16;              // until a moment is kept
+  static constexpr std::size_t kPasses = at(Kind::R) + 1;  // kinds of them: F, B, W, BW, R
   // Slots of the messages on a way (an edge in one direction), 2^n of them: that of micro-batch m is begin + m mod 2^n.
   struct Ring {
     std::uint32_t begin = 0, mask = 0;
@@ -122,7 +123,6 @@ class CompiledOrder::Compiler {
 
   void prepare() {
     order_.flushed_.resize(schedule_.positions.size());
-    std::size_t ops = 0;
     for (const Lane& lane : schedule_.positions) {
       const std::span<const Op> flush = updates(lane);
       for (const Op& update : flush)
@@ -131,9 +131,9 @@ class CompiledOrder::Compiler {
       lanes_.push_back({.next = lane.compute.data(),
                         .end = lane.compute.data() + passes,
                         .lane = static_cast<std::uint16_t>(lanes_.size())});
-      ops += passes;
+      ops_ += passes;
     }
-    order_.records_.reserve(ops);
+    order_.records_.reserve(std::min(ops_, kFewRecords));
     rows_.assign(chunks_ * kPasses * holders_ * holders_ * (slices_ + 1), kNoRow);
     passes_.resize(chunks_ * kPasses);
     outgrown_.resize(2 * edges_.size());
@@ -164,6 +164,7 @@ class CompiledOrder::Compiler {
       wave.push_back(&lane);
     LaneState** end = wave.data() + wave.size();
     for (; end != wave.data(); ++wave_) {
+      if (order_.records_.size() + lanes_.size() > order_.records_.capacity()) order_.records_.reserve(ops_);
       end = run_wave(wave.data(), end, coming.data());
       wave.swap(coming);
       if (holders_ == 1) look_for_repeats();  // else rows go by who deals what to whom, too
@@ -357,6 +358,7 @@ class CompiledOrder::Compiler {
   std::size_t holders_ = 1;  // of the chunk with most
   std::size_t slices_ = at(schedule_.shape.slices);
   std::size_t chunks_;
+  std::size_t ops_ = 0;                 // but updates
   std::vector<std::int32_t> in_, out_;  // edges, by chunk
   CompiledOrder order_;
   std::vector<LaneState> lanes_;
