@@ -3,7 +3,8 @@
 // The passes of one copy become a flat list of records, in waves: a wave holds the ops that can run when those of the
 // waves before it have, at most one of each worker, so that a processor works on many workers' clocks at a time. A record
 // names its worker, the slot with the arrival that it needs, the slot where its own message arrives, and its row of
-// prices. Slots are used again as soon as they have been read. One sweep over the records is
+// prices. Slots are used again as soon as they have been read. A steady state, in which the lists repeat themselves some
+// micro-batches later, is kept once, with the number of its repeats. One sweep over the records is
 //     end = max(end of the worker's op before, arrival) + duration;   arrival = max(channel free, end) + wire + latency
 // and every copy is swept with its own prices. All-reduces and updates, which a flush puts behind the passes, follow.
 //
@@ -27,17 +28,24 @@ bool same_passes(const ScheduleShape& shape, const std::vector<Edge>& edges, con
 class CompiledOrder {
  public:
   // None where the order has no compiled form: updates between micro-batches, several edges into or out of a chunk
-  // (`skips: direct`), communication other than all-reduces and gathers behind updates, more than 8 holders of a chunk. The schedule must be valid,
-  // and is not needed afterwards.
+  // (`skips: direct`), communication other than all-reduces and gathers behind updates, more than 8 holders of a chunk,
+  // 65 535 rows or slots and more. The schedule must be valid, and is not needed afterwards.
   static std::optional<CompiledOrder> of(const Schedule& schedule, const std::vector<Edge>& edges);
 
   // End of the last op of all copies. `costs` must be prices of the same passes (`same_passes`).
   Time makespan(const StepCosts& costs) const;
 
+  // Fewer than ops where the order has a steady state.
+  std::size_t records() const { return records_.size(); }
+
  private:
   struct Record {
-    std::uint32_t needs = 0, gives = 0;  // slots
     std::uint16_t lane = 0, row = 0;
+    std::uint16_t needs = 0, gives = 0;  // slots
+  };
+  // A steady state: the records from `begin` to `end` run so many times more.
+  struct Repeat {
+    std::size_t begin = 0, end = 0, times = 0;
   };
   // What is priced alike: ops of a chunk on one holder, of one kind, whose message goes to one holder.
   struct Row {
@@ -56,20 +64,22 @@ class CompiledOrder {
   class Compiler;
 
   CompiledOrder() = default;
+  double computing(const StepCosts& costs) const;
   Time flush(const StepCosts& costs, std::vector<Sweep>& copies) const;
 
   ScheduleShape shape_;  // its replicas are what views of it point to
   std::vector<Record> records_;
+  std::vector<Repeat> repeats_;  // by record; no two overlap
   std::vector<Row> rows_;
   std::vector<Mark> marks_;                           // by record
   std::vector<std::vector<std::uint32_t>> marks_of_;  // by chunk
-  std::uint32_t slots_ = 0;
+  std::size_t slots_ = 0;
   std::vector<std::vector<VirtualStageId>>
       flushed_;  // by position: chunks in the order of their all-reduces and updates
 };
 
-// Makespans of one kind of schedule under many prices. Compiling costs some three runs of the static order, so an order
-// is compiled when it is asked for the second time in a row.
+// Makespans of one kind of schedule under many prices: an order is compiled when it is asked for, and kept until another
+// one is.
 class Makespans {
  public:
   explicit Makespans(const ScheduleRule& rule) : rule_(rule) {}  // of the table
@@ -78,9 +88,8 @@ class Makespans {
  private:
   const ScheduleRule& rule_;
   std::optional<CompiledOrder> order_;
-  ScheduleShape asked_;  // of the last price, with its edges
+  std::optional<ScheduleShape> asked_;  // of the last price, with its edges
   std::vector<Edge> edges_;
-  enum class Asked : std::uint8_t { Never, Once, Again } times_ = Asked::Never;
 };
 
 }  // namespace pipewright::sim

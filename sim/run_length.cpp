@@ -79,12 +79,15 @@ double collectives(const Schedule& schedule, const StepCosts& costs) {
   return slowed(costs, sum);
 }
 
-// Of the buckets of all gradients: what an order without a schedule's lists has.
+// Of the buckets of all gradients, and of what is gathered behind updates: what an order without a schedule's lists has.
 double collectives(const StepCosts& costs) {
   double sum = 0;
   for (const std::vector<Collective>& buckets : costs.collectives)
     for (const Collective& reduced : buckets)
       sum += ns(reduced.time);
+  if (costs.shape.updated == UpdatedParts::BehindUpdate)
+    for (const Collective& gathered : costs.gathers)
+      sum += ns(gathered.time);
   return slowed(costs, sum + ns(costs.tied.time));
 }
 
@@ -105,10 +108,12 @@ void check_run_length(const Schedule& schedule, const StepCosts& costs, int copi
   check((slowed(costs, micro_batches, computing(schedule, costs)) + others) * copies);
 }
 
-void check_run_length(const StepCosts& costs) {
+void check_run_length(const StepCosts& costs, const std::function<double()>& computing) {
   const int micro_batches = costs.shape.micro_batches;
-  check(slowed(costs, micro_batches, computing_at_most(costs, micro_batches)) + messages(costs, micro_batches) +
-        collectives(costs));
+  const double others = messages(costs, micro_batches) + collectives(costs);
+  const double at_most = slowed(costs, micro_batches, computing_at_most(costs, micro_batches)) + others;
+  if (at_most * kMargin <= static_cast<double>(kLargest)) return;
+  check(slowed(costs, micro_batches, computing()) + others);
 }
 
 }  // namespace pipewright::sim

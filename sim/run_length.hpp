@@ -1,6 +1,8 @@
 // No clock of a run may wrap. What bounds a run: all of its ops, messages and collectives, one after the other.
 #pragma once
 
+#include <functional>
+
 #include "core/cost/step_costs.hpp"
 #include "core/plan/schedule.hpp"
 
@@ -11,7 +13,7 @@ namespace pipewright::sim {
 // longest.                                                                             tests/sim/run_length_test.cpp
 void check_run_length(const Schedule& schedule, const StepCosts& costs, int copies = 1);
 
-// The same of every order of the ops that the costs price, which may be more than a schedule has.
-void check_run_length(const StepCosts& costs);
+// The same of an order that is no list any more: `computing` says what all its ops take, in nanoseconds.
+void check_run_length(const StepCosts& costs, const std::function<double()>& computing);
 
 }  // namespace pipewright::sim
