@@ -59,7 +59,6 @@ HARMLESS = {
     ],
     "passes of one holder, on the average": [("core/cost/", "plan.passes() / plan.seating().holders(")],
     "workers behind a stage, in rounds of its replicas": [("sim/schedules/lists.cpp", "(workers + r - 1) / r")],
-    "the row of a table": [("sim/compiled_order.cpp", "i / holders_")],
 }
 
 NAMES = r"(?:\w+(?:\([^()]*\))?(?:\.|->))*"  # of what a member is of

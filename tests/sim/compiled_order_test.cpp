@@ -47,7 +47,7 @@ TEST_CASE("an order compiled once gives the static order's makespan under any pr
 
 // Swaps two neighbours in a list where that leaves a schedule: its steady state, if it has one, gets a gap.
 void disturb(Schedule& schedule, std::mt19937& random) {
-  std::vector<Op>& ops = schedule.positions[random() % schedule.positions.size()].compute;
+  std::vector<Op>& ops = schedule.positions[static_cast<int>(random() % schedule.positions.size())].compute;
   const std::size_t i = 1 + random() % (ops.size() - 1);
   if (ops[i].kind == Kind::Update) return;
   std::swap(ops[i - 1], ops[i]);
