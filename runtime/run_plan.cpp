@@ -358,8 +358,8 @@ RunPlan run_plan(const Plan& plan, const Schedule& schedule, const Model& model,
   run.synthetic = options.synthetic != nullptr;
   run.code = run.synthetic ? compile_synthetic(plan, *options.synthetic, backend.alignment())
                            : compile(plan, model, training, backend);
-  if (const auto& tied = schedule.shape.tied; run.synthetic && !tied.empty())
-    run.tied_bytes = TableExchange(plan, tied, *options.synthetic).price().bytes.value;
+  for (const TiedTable& table : run.synthetic ? tied_tables(plan, model) : std::vector<TiedTable>())
+    run.tied_bytes.push_back(TableExchange(plan, table, *options.synthetic).price().bytes.value);
   run.alignment = backend.alignment();
   run.precision = training.precision, run.scaled_by = run.synthetic ? 1 : options.loss_scale;
   run.states = run.synthetic ? 1 : states(training.optimizer);

@@ -114,7 +114,8 @@ struct RunPlan {
   int states = 0;        // of the optimizer, per parameter
   int zero = 0;          // what members divide: training.zero, of weights and gradients where there are copies
   bool synthetic = false;
-  std::int64_t tied_bytes = 0;  // of a synthetic run: gradients of tied tables, which their holders in a copy sum up
+  std::vector<std::int64_t>
+      tied_bytes;  // of a synthetic run: gradients of tied tables, which their holders in a copy sum up
 
   // Index of the channel that carries micro-batch m over `edge`; and which of its messages that is.
   struct Way {

@@ -46,19 +46,29 @@ void Worker::sum_over_members(std::size_t v, std::byte* gradients, std::int64_t 
   }
 }
 
-// Of a synthetic run, whose values say nothing: as many as the tables have, in every copy between those that hold them.
+// Of a synthetic run, whose values say nothing: as many as the tables have, in every copy between those that hold them. No pass
+// of this worker is left, so that all its gradients are complete, and no other sum is under way when they are reduced.
 void Worker::sum_tables() {
-  std::vector<WorkerId> members;
-  for (const PositionId position : tied_positions(*run_.schedule))
-    members.push_back(copy_ * run_.plan->positions() + position);
-  for (const Op& op : lane_.communication[kReductions])  // none is under way meanwhile
-    wait_until(done_[op.virtual_stage], static_cast<int>(run_.code[op.virtual_stage].bucket_begin.size()));
-  Span& span = record_->times.communication[kTables].front();
-  span.start = {steady_ns()};
-  std::vector<float> values(static_cast<std::size_t>(run_.tied_bytes) / sizeof(float));
-  const auto group = static_cast<int>(run_.code.size()) * (1 + run_.plan->expert_parallel) + copy_;
-  transport_.all_reduce(group, members, values.data(), std::ssize(values));
-  span.end = {steady_ns()};
+  std::vector<int> reduced(run_.code.size());  // buckets, by virtual stage
+  const std::vector<Op>& reductions = lane_.communication[kReductions];
+  for (const Op& op : reductions)
+    ready(op.virtual_stage, static_cast<int>(op.micro_batch),
+          static_cast<int>(run_.code[op.virtual_stage].bucket_begin.size()));
+  for (const Op& op : reductions)
+    wait_until(done_[op.virtual_stage], ++reduced[op.virtual_stage]);
+  for (std::size_t i = 0; i < lane_.communication[kTables].size(); ++i) {
+    const std::size_t table = lane_.communication[kTables][i].bucket;
+    std::vector<WorkerId> members;
+    for (const PositionId position : holders_of_table(run_.schedule->shape, table))
+      members.push_back(copy_ * run_.plan->positions() + position);
+    std::vector<float> values(static_cast<std::size_t>(run_.tied_bytes[table]) / sizeof(float));
+    const std::size_t group = run_.code.size() * (1 + core::at(run_.plan->expert_parallel)) +
+                              table * core::at(run_.plan->copies()) + core::at(copy_);
+    Span& span = record_->times.communication[kTables][i];
+    span.start = {steady_ns()};
+    transport_.all_reduce(static_cast<int>(group), members, values.data(), std::ssize(values));
+    span.end = {steady_ns()};
+  }
 }
 
 // Of the part that is updated here; the rest is given up.

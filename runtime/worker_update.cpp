@@ -35,9 +35,11 @@ void Worker::update(const Op& op, const OpVersions& versions, std::size_t index)
     const int all = (static_cast<int>(op.micro_batch) + 1) * buckets;
     wait_until(done_[v], all);
   }
-  if (const auto& tables = lane_.communication[kTables];
-      !tables.empty() && is_tied(run_.schedule->shape, VirtualStageId{op.virtual_stage}) &&
-      record_->times.communication[kTables].front().end == Time{})
+  const auto waits_for_table = [&](const Op& table) {
+    return has_table(run_.schedule->shape, table.bucket, op.virtual_stage);
+  };
+  const auto& tables = lane_.communication[kTables];
+  if (std::ranges::any_of(tables, waits_for_table) && record_->times.communication[kTables].back().end == Time{})
     sum_tables();
   const std::int64_t start = steady_ns();
   if (run_.synthetic) {

@@ -493,16 +493,25 @@ Time CompiledOrder::flush(const StepCosts& costs, std::vector<Sweep>& copies) co
           last = std::max(last, reduced[at(v)]);
         }
     }
-  Time tables;  // end of their all-reduce
-  for (const VirtualStageId v : costs.shape.tied) {
-    tables = std::max(tables, reduced[at(v)]);
-    for (const std::uint32_t i : marks_of_[at(v)])
-      for (const Sweep& copy : copies)
-        tables = std::max(tables, copy.gradient[i].end);
+  std::vector<Time> tables(flushed_.size());  // by position: end of the last all-reduce of a table
+  for (std::size_t table = 0; table < costs.shape.tied.size(); ++table) {
+    const std::vector<PositionId> holders = holders_of_table(costs.shape, table);
+    Time end;
+    for (const PositionId position : holders)
+      end = std::max(end, tables[at(position)]);
+    for (const VirtualStageId v : costs.shape.tied[table]) {
+      end = std::max(end, reduced[at(v)]);
+      for (const std::uint32_t i : marks_of_[at(v)])
+        for (const Sweep& copy : copies)
+          end = std::max(end, copy.gradient[i].end);
+    }
+    end += costs.tied[table].time;
+    last = std::max(last, end);
+    for (const PositionId position : holders)
+      tables[at(position)] = end;
+    for (const VirtualStageId v : costs.shape.tied[table])
+      reduced[at(v)] = std::max(reduced[at(v)], end);
   }
-  tables += costs.tied.time;
-  for (const VirtualStageId v : costs.shape.tied)
-    last = std::max(last, reduced[at(v)] = tables);
   for (Sweep& copy : copies)
     for (std::size_t lane = 0; lane < flushed_.size(); ++lane) {
       Time end{copy.time[lane]};

@@ -6,8 +6,7 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     : copies(schedule.shape.data_parallel),
       positions(static_cast<int>(schedule.positions.size())),
       micro_batches(schedule.shape.micro_batches),
-      seating_(schedule.seating()),
-      tied_(tied_positions(schedule)) {
+      seating_(schedule.seating()) {
   const ScheduleShape& shape = schedule.shape;
   const auto count = at(shape.chunks());
   chunks.resize(count);
@@ -19,6 +18,8 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
   }
   for (PositionId position = 0; position < positions; ++position)
     group_at_.push_back(seating_.group_of(seating_.chunk_of(seating_.stage_at(position), 0)));
+  for (std::size_t table = 0; table < shape.tied.size(); ++table)
+    with_table_.push_back(holders_of_table(shape, table));
   for (std::uint32_t edge = 0; edge < costs.edges.size(); ++edge) {
     chunks[costs.edges[edge].from].out.push_back(edge);
     chunks[costs.edges[edge].to].in.push_back(edge);

@@ -3,6 +3,7 @@
 // and sim/stream_links for those between the streams of a worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -40,36 +41,43 @@ class Wiring {
   }
 
   // Who takes part in an op of a stream of `worker`.
-  int members(StreamId stream, VirtualStageId v) const {
-    switch (kStreams[stream].among) {
+  int members(const Op& op) const {
+    switch (kStreams[rule(op.kind).stream].among) {
       case Among::Worker: return 1;
-      case Among::Tied: return copies * static_cast<int>(tied_.size());
+      case Among::Tied: return copies * static_cast<int>(with_table_[op.bucket].size());
       case Among::Holders: break;
     }
-    return seating_.members(v);
+    return seating_.members(op.virtual_stage);
   }
-  void for_each_member(StreamId stream, VirtualStageId v, WorkerId worker, const auto& use) const {
-    if (kStreams[stream].among == Among::Worker) return use(worker);
-    const Chunk& chunk = chunks[at(v)];
-    const bool tied = kStreams[stream].among == Among::Tied;
-    for (CopyId copy = 0; copy < copies; ++copy)
-      for (int i = 0, count = tied ? static_cast<int>(tied_.size()) : chunk.holders; i < count; ++i)
-        use(copy * positions + (tied ? tied_[at(i)] : seating_.position(v, i, chunk.first)));
+  void for_each_member(const Op& op, WorkerId worker, const auto& use) const {
+    const Among among = kStreams[rule(op.kind).stream].among;
+    if (among == Among::Worker) return use(worker);
+    const Chunk& chunk = chunks[op.virtual_stage];
+    for (CopyId copy = 0; copy < copies; ++copy) {
+      const WorkerId first = copy * positions;
+      if (among == Among::Tied)
+        for (const PositionId position : with_table_[op.bucket])
+          use(WorkerId{first + position});
+      else
+        for (int holder = 0; holder < chunk.holders; ++holder)
+          use(WorkerId{first + seating_.position(op.virtual_stage, holder, chunk.first)});
+    }
   }
-  // A number of those who run the ops of a worker's stream together, below that of all workers.
-  std::size_t group(StreamId stream, WorkerId worker) const {
-    switch (kStreams[stream].among) {
+  // A number of those who run an op of a worker's stream together, below `groups()`.
+  std::size_t group(const Op& op, WorkerId worker) const {
+    switch (kStreams[rule(op.kind).stream].among) {
       case Among::Worker: return at(worker);
-      case Among::Tied: return 0;
+      case Among::Tied: return op.bucket;
       case Among::Holders: break;
     }
     return at(group_at_[at(worker % positions)]);
   }
+  std::size_t groups() const { return std::max(at(workers()), with_table_.size()); }
 
  private:
-  Seating seating_;                // of a schedule that stays
-  std::vector<PositionId> tied_;   // that hold a table which others hold, too
-  std::vector<StageId> group_at_;  // by position
+  Seating seating_;                                  // of a schedule that stays
+  std::vector<std::vector<PositionId>> with_table_;  // by table that several hold
+  std::vector<StageId> group_at_;                    // by position
 };
 
 }  // namespace pipewright::sim

@@ -100,7 +100,7 @@ class EventOrder {
   // The collective that the members of a group are in, or gather for.
   struct Meeting {
     const Collective* what = nullptr;
-    VirtualStageId chunk = 0;
+    Op op;
     WorkerId worker = 0;  // who joined last
     int joined = 0;
     std::size_t step = 0;  // phase
@@ -461,15 +461,14 @@ class EventOrder {
       if (streams_[kStreams.size() * w + after[of.next].stream].next < after[of.next].count) return;
     of.joined = true;
     const Op& op = ops[of.next];
-    const std::size_t group = kStreams.size() * wiring_.group(s, static_cast<WorkerId>(w)) + s;
+    const std::size_t group = kStreams.size() * wiring_.group(op, static_cast<WorkerId>(w)) + s;
     Meeting& meeting = meetings_[group];
     const Collective* const what = &costs_.collective(op, workers_[w].copy);
     PP_CHECK(meeting.joined == 0 || meeting.what == what);  // all members run them in one order
     meeting.what = what;
-    meeting.chunk = op.virtual_stage;
+    meeting.op = op;
     meeting.worker = static_cast<WorkerId>(w);
-    if (++meeting.joined == wiring_.members(s, op.virtual_stage))
-      queue_.push(now(), Rank::Start, about(What::MeetingStarts, group));
+    if (++meeting.joined == wiring_.members(op)) queue_.push(now(), Rank::Start, about(What::MeetingStarts, group));
   }
 
   void meeting_starts(std::uint32_t group) {
@@ -479,7 +478,7 @@ class EventOrder {
     if (contends(group)) {
       std::vector<std::uint32_t> members;
       for_each_member(group, [&](std::size_t w) { members.push_back(static_cast<std::uint32_t>(w)); });
-      contention_->meeting_starts(group, std::move(members), costs_.contention->collectives[at(meeting.chunk)]);
+      contention_->meeting_starts(group, std::move(members), costs_.contention->collectives[meeting.op.virtual_stage]);
     }
     begin_step(group);
   }
@@ -547,9 +546,8 @@ class EventOrder {
 
   template <class Do>
   void for_each_member(std::uint32_t group, const Do& act) const {
-    const Meeting& meeting = meetings_[group];
-    wiring_.for_each_member(group % kStreams.size(), meeting.chunk, meeting.worker,
-                            [&](WorkerId member) { act(at(member)); });
+    const auto [op, worker] = std::pair{meetings_[group].op, meetings_[group].worker};  // `act` may begin another one
+    wiring_.for_each_member(op, worker, [&](WorkerId member) { act(at(member)); });
   }
 
   // --- preparation -------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ void EventOrder::prepare_workers() {
   workers_.resize(at(wiring_.workers()));
   times_.resize(workers_.size());
   streams_.resize(kStreams.size() * workers_.size());
-  meetings_.resize(kStreams.size() * workers_.size());
+  meetings_.resize(kStreams.size() * wiring_.groups());
   channel_free_.resize(at(costs_.channels));
   for (PositionId position = 0; position < wiring_.positions; ++position)
     stream_links_.push_back(stream_links(schedule_, position));

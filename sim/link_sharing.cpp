@@ -37,14 +37,13 @@ void for_each_use(const Timeline& timeline, const Schedule& schedule, const Step
     for (const int link : costs.routes[static_cast<std::size_t>(message.route)].links)
       use(static_cast<std::size_t>(link), transfer.start, transfer.sent);
   }
-  const Seating seating = schedule.seating();
   for (PositionId position = 0; position < std::ssize(schedule.positions); ++position) {
     for (StreamId s = 0; s < kStreams.size(); ++s) {
       const auto& ops = schedule.positions[position].communication[s];
       for (std::size_t i = 0; i < ops.size(); ++i) {
         // All members have the same span: count the collective once, at the first holder in the first copy.
         const bool alone = kStreams[s].among == Among::Worker;
-        if (!alone && position != seating.position(ops[i].virtual_stage, 0)) continue;
+        if (!alone && position != first_member(schedule.shape, ops[i])) continue;
         const CopyId copies = alone ? schedule.shape.data_parallel : 1;
         for (CopyId copy = 0; copy < copies; ++copy) {
           const Span span = timeline.workers[at(copy) * schedule.positions.size() + position].communication[s][i];

@@ -88,7 +88,9 @@ double collectives(const StepCosts& costs) {
   if (costs.shape.updated == UpdatedParts::BehindUpdate)
     for (const Collective& gathered : costs.gathers)
       sum += ns(gathered.time);
-  return slowed(costs, sum + ns(costs.tied.time));
+  for (const Collective& table : costs.tied)
+    sum += ns(table.time);
+  return slowed(costs, sum);
 }
 
 // The event queue's clock ends below kLargest, so that a run of just so long is one too long.

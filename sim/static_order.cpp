@@ -132,7 +132,7 @@ class Relaxation {
     bool gated = false;  // parked on a collective
   };
   // A communication stream of a worker. Members of a group have the same list, so that an op's place in it names the
-  // meeting.
+  // meeting; but of tables each may have other holders.
   struct Stream {
     std::size_t next = 0;              // op
     std::int64_t time = kClockBegin;   // end of the last one
@@ -384,11 +384,11 @@ class Relaxation {
     for (PositionId position = 0; position < wiring_.positions; ++position)
       stream_links_.push_back(stream_links(schedule_, position));
     constexpr std::size_t kNotYet = std::numeric_limits<std::size_t>::max();
-    std::vector<std::size_t> first(kStreams.size() * workers_, kNotYet);  // meeting, by group and stream
-    std::size_t meetings = 0;
+    std::vector<std::size_t> first(kStreams.size() * wiring_.groups(), kNotYet);  // meeting, by group and stream
     const auto first_of = [&](std::size_t w, StreamId s) -> std::size_t& {
-      return first[kStreams.size() * wiring_.group(s, static_cast<WorkerId>(w)) + s];
+      return first[kStreams.size() * wiring_.group(ops_of(w).communication[s].front(), static_cast<WorkerId>(w)) + s];
     };
+    std::size_t meetings = schedule_.shape.tied.size();  // of tables come first
     for (std::size_t w = 0; w < workers_; ++w)
       for (StreamId s = 0; s < kStreams.size(); ++s)
         if (const auto& ops = ops_of(w).communication[s]; !ops.empty() && first_of(w, s) == kNotYet)
@@ -402,7 +402,7 @@ class Relaxation {
       find_stop(lane);
       for (StreamId s = 0; s < kStreams.size(); ++s) {
         Stream& stream = streams_[kStreams.size() * w + s];
-        if (first_of(w, s) != kNotYet) stream.meetings = meetings_.data() + first_of(w, s);
+        if (!ops_of(w).communication[s].empty()) stream.meetings = meetings_.data() + first_of(w, s);
         for (const char waits : lane.links->waits[s])
           stream.ready.push_back(waits ? kNotThere : kClockBegin);
       }
@@ -425,9 +425,13 @@ class Relaxation {
       const Stream& stream = streams_[kStreams.size() * at(lane.worker) + gates[i].stream];
       lane.gated = stream.next < gates[i].count;
       if (lane.gated) return false;
-      ready = std::max(ready, stream.meetings[gates[i].count - 1].end);
+      ready = std::max(ready, meeting(lane.worker, gates[i].stream, gates[i].count - 1).end);
     }
     return true;
+  }
+  MeetingClock& meeting(WorkerId worker, StreamId s, std::size_t op) {
+    if (kStreams[s].among == Among::Tied) return meetings_[ops_of(at(worker)).communication[s][op].bucket];
+    return streams_[kStreams.size() * at(worker) + s].meetings[op];
   }
   bool is_op(const LaneState& lane, std::uint32_t index, const Op& op) const {
     return ops_of(at(lane.worker)).compute.data() + index == &op;
@@ -462,15 +466,15 @@ class Relaxation {
     const std::size_t before = stream.next;
     for (; stream.next < ops.size(); ++stream.next, stream.joined = false) {
       const Op& op = ops[stream.next];
-      MeetingClock& met = stream.meetings[stream.next];
+      MeetingClock& met = meeting(worker, s, stream.next);
       if (!stream.joined) {
         const std::int64_t ready = stream.ready[stream.next];
         if (ready == kNotThere || !others_are_over(worker, s, stream.next, met.ready)) break;
         met.ready = std::max({met.ready, ready, stream.time});
         stream.joined = true;
-        if (++met.joined == wiring_.members(s, op.virtual_stage)) {
+        if (++met.joined == wiring_.members(op)) {
           met.end = met.ready + costs_.collective(op, worker / wiring_.positions).time.value;
-          wake_members(s, worker, op.virtual_stage);
+          wake_members(worker, op);
         }
       }
       if (met.end == kNotArrived) break;
@@ -481,18 +485,18 @@ class Relaxation {
   }
 
   // Whether what the op waits for on other streams is over; then `ready` is not before that.
-  bool others_are_over(WorkerId worker, StreamId s, std::size_t op, std::int64_t& ready) const {
+  bool others_are_over(WorkerId worker, StreamId s, std::size_t op, std::int64_t& ready) {
     const auto& after = lanes_[at(worker)].links->after[s];
     if (after.empty()) return true;
     const auto [count, other] = after[op];
     const Stream& stream = streams_[kStreams.size() * at(worker) + other];
     if (stream.next < count) return false;
-    ready = std::max(ready, stream.meetings[count - 1].end);
+    ready = std::max(ready, meeting(worker, other, count - 1).end);
     return true;
   }
 
-  void wake_members(StreamId s, WorkerId worker, VirtualStageId v) {
-    wiring_.for_each_member(s, v, worker, [&](WorkerId member) {
+  void wake_members(WorkerId worker, const Op& op) {
+    wiring_.for_each_member(op, worker, [&](WorkerId member) {
       if (member != worker) runnable_.push_back(&lanes_[at(member)]);
     });
   }

@@ -93,17 +93,22 @@ class Linker {
 
   // After the last gradients of every chunk here that shares the table, and their all-reduces; before the first update of one.
   void link_tables() {
-    const auto tied = [&](const Op& op) { return is_tied(schedule_.shape, VirtualStageId{op.virtual_stage}); };
     const std::vector<Op>&ops = lane_.compute, &reduces = lane_.communication[kReductions];
-    std::uint32_t last = kNoOp, reduced = 0;
-    for (std::uint32_t i = 0; i < ops.size(); ++i)
-      if (rule(ops[i].kind).gradients && tied(ops[i])) last = i;
-    for (std::uint32_t i = 0; i < reduces.size(); ++i)
-      if (tied(reduces[i])) reduced = i + 1;
-    trigger(kTables, 0, last, StreamLinks::From::End);
-    if (reduced > 0) links_.after[kTables].push_back({reduced, static_cast<std::uint8_t>(kReductions)});
-    const auto update = std::ranges::find_if(ops, [&](const Op& op) { return op.kind == Kind::Update && tied(op); });
-    links_.gates.push_back({static_cast<std::uint32_t>(update - ops.begin()), 1, static_cast<std::uint8_t>(kTables)});
+    for (std::uint32_t table = 0; table < lane_.communication[kTables].size(); ++table) {
+      const auto has = [&, which = lane_.communication[kTables][table].bucket](const Op& op) {
+        return has_table(schedule_.shape, which, op.virtual_stage);
+      };
+      std::uint32_t last = kNoOp, reduced = 0;
+      for (std::uint32_t i = 0; i < ops.size(); ++i)
+        if (rule(ops[i].kind).gradients && has(ops[i])) last = i;
+      for (std::uint32_t i = 0; i < reduces.size(); ++i)
+        if (has(reduces[i])) reduced = i + 1;
+      trigger(kTables, table, last, StreamLinks::From::End);
+      if (!reduces.empty()) links_.after[kTables].push_back({reduced, static_cast<std::uint8_t>(kReductions)});
+      const auto update = std::ranges::find_if(ops, [&](const Op& op) { return op.kind == Kind::Update && has(op); });
+      links_.gates.push_back(
+          {static_cast<std::uint32_t>(update - ops.begin()), table + 1, static_cast<std::uint8_t>(kTables)});
+    }
   }
 
   void gate(std::uint32_t op, std::uint32_t count) {

@@ -230,7 +230,7 @@ std::vector<double> bytes_over_links(const Timeline& timeline, const Schedule& s
     for (StreamId s = 0; s < kStreams.size(); ++s)
       for (const Op& op : schedule.positions[position].communication[s]) {
         const bool alone = kStreams[s].among == Among::Worker;
-        if (!alone && schedule.seating().position(op.virtual_stage, 0) != position) continue;
+        if (!alone && first_member(schedule.shape, op) != position) continue;
         for (CopyId copy = 0; copy < (alone ? schedule.shape.data_parallel : 1); ++copy)
           add(costs.collective(op, copy));
       }

@@ -260,15 +260,16 @@ class Check {
           return fault(wrong);
         continue;
       }
+      const std::uint16_t of = stream == kTables ? 0 : op.virtual_stage;  // each holder names its own chunk
       const auto [entry, first] =
-          meetings_.emplace(std::tuple{stream, op.virtual_stage, op.micro_batch, std::uint32_t{op.bucket}}, span);
+          meetings_.emplace(std::tuple{stream, of, op.micro_batch, std::uint32_t{op.bucket}}, span);
       if (!first && entry->second != span) return fault("has other times than at another member");
       if (stream == kReductions && span.start < gradients_ready(worker, op))
         return fault("starts before its gradients are there");
       if (stream == kGathers && span.start < gathered_from(worker, op))
         return fault(op.bucket == kBehindUpdate ? "starts before its update has ended"
                                                 : "starts more than an op ahead");
-      if (stream == kTables && span.start < table_ready(worker))
+      if (stream == kTables && span.start < table_ready(worker, op))
         return fault("starts before all gradients of the table are there");
       if (stream == kGathers && on_host_ && span.start < fetched(worker, op))
         return fault("starts before its shard is there");
@@ -389,20 +390,21 @@ class Check {
            (forward ? op.kind == Kind::F : op.kind == Kind::R || op.kind == Kind::B || op.kind == Kind::BW);
   }
 
-  // When the worker has the gradients of all its chunks that share a table, and these are reduced.
-  Time table_ready(WorkerId worker) const {
+  // When the worker has the gradients of all its chunks with the table, and these are reduced.
+  Time table_ready(WorkerId worker, const Op& table) const {
     Time ready;
     const Lane& ops = lane(worker);
     for (std::size_t i = 0; i < ops.compute.size(); ++i)
-      if ((ops.compute[i].kind == Kind::BW || ops.compute[i].kind == Kind::W) && shares_table(ops.compute[i]))
+      if ((ops.compute[i].kind == Kind::BW || ops.compute[i].kind == Kind::W) && has(ops.compute[i], table))
         ready = std::max(ready, times(worker).compute[i].end);
     for (std::size_t i = 0; i < ops.communication[kReductions].size(); ++i)
-      if (shares_table(ops.communication[kReductions][i]))
+      if (has(ops.communication[kReductions][i], table))
         ready = std::max(ready, times(worker).communication[kReductions][i].end);
     return ready;
   }
-  bool shares_table(const Op& op) const {
-    return std::ranges::find(schedule_.shape.tied, VirtualStageId{op.virtual_stage}) != schedule_.shape.tied.end();
+  bool has(const Op& op, const Op& table) const {
+    const auto& chunks = schedule_.shape.tied[table.bucket];
+    return std::ranges::find(chunks, VirtualStageId{op.virtual_stage}) != chunks.end();
   }
 
   // When the worker's own part of the bucket is complete; 0 when it has no micro-batch in the round.
@@ -474,7 +476,7 @@ class Check {
         const bool reduced = s == kReductions && op.kind == Kind::Update && needed.virtual_stage == op.virtual_stage &&
                              (schedule_.flush || needed.micro_batch == op.micro_batch);
         const bool stored = s == kOut && on_host_ && op.kind == Kind::Update;
-        const bool table = s == kTables && op.kind == Kind::Update && shares_table(op);
+        const bool table = s == kTables && op.kind == Kind::Update && has(op, needed);
         if (reduced || stored || table || (s == kGathers && waits_for(worker, op, needed)))
           ready = std::max(ready, times(worker).communication[s][j].end);
       }

@@ -156,16 +156,7 @@ class Parts {
     }
   }
   static std::string_view words(int kind) {
-    if (kind == kAdded) return "gradients to the host, added there,";
-    switch (static_cast<Kind>(kind)) {
-      case Kind::AllReduce: return kStreams[kReductions].op;
-      case Kind::AllGather: return kStreams[kGathers].op;
-      case Kind::TableReduce: return kStreams[kTables].op;
-      case Kind::Offload: return kStreams[kOut].op;
-      case Kind::Fetch: return "weights from the host";
-      case Kind::Store: return "gradients to the host";
-      default: return kStreams[kIn].op;
-    }
+    return kind == kAdded ? "gradients to the host, added there," : rule(static_cast<Kind>(kind)).words;
   }
   static std::string text(const Key& key) {
     const auto [type, a, b] = key;
@@ -176,7 +167,7 @@ class Parts {
       case Recompute: return "recompute of " + stage;
       case Update: return "update of " + stage;
       case Transfer: return "transfer " + stage + " -> " + std::to_string(b);
-      case Collective: return std::string(words(b)) + " of " + stage;
+      case Collective: return std::string(words(b)) + (b == static_cast<int>(Kind::TableReduce) ? "" : " of " + stage);
       case Waiting: break;
     }
     return "waiting";
@@ -201,7 +192,8 @@ class WalkBack {
         here = before_op(here, span.start);
       } else {
         const bool added = op.kind == Kind::Store && op.bucket == 1;
-        parts_.add(Parts::Collective, part, schedule_.shape.stage_of(op.virtual_stage),
+        const bool of_several = kStreams[here.stream].among == Among::Tied;
+        parts_.add(Parts::Collective, part, of_several ? StageId{0} : schedule_.shape.stage_of(op.virtual_stage),
                    added ? Parts::kAdded : static_cast<int>(op.kind));
         here = before_collective(here, span.start);
       }
@@ -212,28 +204,28 @@ class WalkBack {
  private:
   StageId stage_of(WorkerId worker) const { return schedule_.seating().stage_at(schedule_.position_of(worker)); }
 
-  static constexpr int kCompute = -1;
   struct Here {
     WorkerId worker = 0;
-    int stream = kCompute;  // or of kStreams
-    int op = -1;            // -1: nothing before
+    StreamId stream = kCompute;
+    int op = -1;  // -1: nothing before
     Time until;
   };
 
   const std::vector<Span>& stream(const Here& here) const {
     const LaneTimes& times = timeline_.workers[here.worker];
-    return here.stream == kCompute ? times.compute : times.communication[at(here.stream)];
+    return here.stream == kCompute ? times.compute : times.communication[here.stream];
   }
   const std::vector<Op>& list(const Here& here) const {
     const Lane& lane = schedule_.lane_of(here.worker);
-    return here.stream == kCompute ? lane.compute : lane.communication[at(here.stream)];
+    return here.stream == kCompute ? lane.compute : lane.communication[here.stream];
   }
 
   Here last_op() const {
     Here last{.until = timeline_.makespan};
     Time latest{-1};
     for (std::size_t worker = 0; worker < timeline_.workers.size(); ++worker)
-      for (int of = kCompute; of < static_cast<int>(kStreams.size()); ++of) {
+      for (std::size_t i = 0; i <= kStreams.size(); ++i) {
+        const StreamId of = i == 0 ? kCompute : i - 1;
         const auto& spans = stream({.worker = static_cast<WorkerId>(worker), .stream = of});
         if (spans.empty() || spans.back().end <= latest) continue;
         latest = spans.back().end;
@@ -267,7 +259,7 @@ class WalkBack {
     if (cause.kind == Cause::Kind::None || cause.arrived <= best.until || cause.arrived > start)
       return waited(best, start);
     if (cause.kind == Cause::Kind::Collective)
-      return waited({here.worker, static_cast<int>(cause.stream), static_cast<int>(cause.index), cause.arrived}, start);
+      return waited({here.worker, StreamId{cause.stream}, static_cast<int>(cause.index), cause.arrived}, start);
     const Transfer& transfer = timeline_.transfers[cause.index];
     const Edge& edge = costs_.edges[transfer.edge];
     const bool forward = transfer.direction == Direction::Forward;
@@ -285,10 +277,11 @@ class WalkBack {
   Here before_collective(const Here& here, Time start) {
     const Op& op = list(here)[at(here.op)];
     Here best{.worker = here.worker, .until = Time{-1}};
-    for (const WorkerId worker : members(here, op)) {
+    for (const WorkerId worker : members(here.worker, op)) {
       const PositionId member = schedule_.position_of(worker);
+      const auto own = place(worker, here.stream, here.op, op);
       const LaneTimes& times = timeline_.workers[worker];
-      if (const auto* trigger = causes_.trigger(member, at(here.stream), at(here.op))) {
+      if (const auto* trigger = causes_.trigger(member, here.stream, at(own))) {
         const Span& span = times.compute[trigger->op];
         const Op& last = schedule_.positions[member].compute[trigger->op];
         Time ready = trigger->ready(costs_, last, op, span.start, span.end);
@@ -296,9 +289,9 @@ class WalkBack {
           ready = std::min(ready, start);  // the end of an op that was slowed later says too much
         keep_later(best, {worker, kCompute, static_cast<int>(trigger->op), ready}, start);
       }
-      if (here.op > 0)
-        keep_later(best, {worker, here.stream, here.op - 1, stream({worker, here.stream})[at(here.op - 1)].end}, start);
-      if (const StreamLinks::After* after = causes_.after(member, at(here.stream), at(here.op))) {
+      if (own > 0)
+        keep_later(best, {worker, here.stream, own - 1, stream({worker, here.stream})[at(own - 1)].end}, start);
+      if (const StreamLinks::After* after = causes_.after(member, here.stream, at(own))) {
         const Here other{worker, after->stream, static_cast<int>(after->count) - 1, {}};
         keep_later(best, {other.worker, other.stream, other.op, stream(other)[at(other.op)].end}, start);
       }
@@ -307,9 +300,15 @@ class WalkBack {
     return waited(best, start);
   }
 
-  std::vector<WorkerId> members(const Here& here, const Op& op) const {
+  // Where a member has the op: all have one list, but of tables each has those that it holds.
+  int place(WorkerId worker, StreamId of, int here, const Op& op) const {
+    if (kStreams[of].among != Among::Tied) return here;
+    const std::vector<Op>& ops = schedule_.lane_of(worker).communication[of];
+    return static_cast<int>(std::ranges::find(ops, op.bucket, [](const Op& one) { return one.bucket; }) - ops.begin());
+  }
+  std::vector<WorkerId> members(WorkerId worker, const Op& op) const {
     std::vector<WorkerId> all;
-    wiring_.for_each_member(at(here.stream), op.virtual_stage, here.worker, [&](WorkerId one) { all.push_back(one); });
+    wiring_.for_each_member(op, worker, [&all](WorkerId one) { all.push_back(one); });
     return all;
   }
 

@@ -65,7 +65,7 @@ std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model&
   const LayerRange layers = plan.layers[chunk];
   std::vector<Bucket> all = buckets(plan, chunk, layers, model, training);
   for (LayerId id = layers.begin; id < layers.end; ++id) {
-    const std::int64_t copied = table_copied(plan, model, chunk, id);
+    const std::int64_t copied = table_trained(plan, model, chunk, id);
     if (copied == 0) continue;
     const Bytes bytes{checked_product(copied, gradient_bytes(training).value, "the size of a gradient")};
     const auto behind = std::ranges::find_if(all, [id](const Bucket& one) { return one.first_layer <= id; });
@@ -116,7 +116,8 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   if (training.zero == kOptimizerSharded)
     shape.updated = plan.overlap_param_gather.value ? UpdatedParts::BesideForwards : UpdatedParts::BehindUpdate;
   shape.offloaded = plan.offloaded;
-  shape.tied = tied_chunks(plan, model);
+  for (TiedTable& table : tied_tables(plan, model))
+    shape.tied.push_back(std::move(table.chunks));
   shape.reduce_each = plan.reduce_each;
   return shape;
 }

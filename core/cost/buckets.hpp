@@ -36,7 +36,7 @@ std::vector<Bucket> buckets(const Model& model, LayerRange layers, Bytes per_par
 std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, LayerRange layers, const Model& model,
                             const Training& training);
 // Of the plan's own layers. A copy of a table of other workers (core/plan/tied_tables.hpp) is a bucket of its own, as
-// Megatron-LM has it with ZeRO-1, so that all of them are divided alike.                               [MegatronDDP26]
+// Megatron-LM has it with ZeRO-1, so that every stage that holds the table has the same shards of it.    [MegatronDDP26]
 std::vector<Bucket> buckets(const Plan& plan, VirtualStageId chunk, const Model& model, const Training& training);
 // Of a chunk: gradient bytes at which a bucket behind the first is closed.
 Bytes bucket_limit(const Plan& plan, VirtualStageId chunk, const Training& training);

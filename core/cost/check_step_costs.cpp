@@ -177,8 +177,10 @@ std::string check_collectives(const StepCosts& costs) {
     return "host_copies: three per virtual stage are needed where weights lie in the host's memory";
   for (const Collective& copy : costs.host_copies)
     if (std::string wrong = check_collective(costs, copy, "a copy to or from the host"); !wrong.empty()) return wrong;
-  if (std::string wrong = check_collective(costs, costs.tied, "the all-reduce of tied tables"); !wrong.empty())
-    return wrong;
+  if (costs.tied.size() != costs.shape.tied.size()) return "tied: one all-reduce per table is needed";
+  for (const Collective& table : costs.tied)
+    if (std::string wrong = check_collective(costs, table, "the all-reduce of a tied table"); !wrong.empty())
+      return wrong;
   const bool few = ((costs.shape.resharding && costs.shape.resharding->over > 0) ||
                     costs.shape.updated == UpdatedParts::BesideForwards) &&
                    !costs.gathers.empty();

@@ -54,8 +54,9 @@ class Loads {
     std::vector<StateExchange> exchanges;
     for (StageId k = 0; k < plan.stages; ++k)
       exchanges.emplace_back(plan, k, cost);
-    std::optional<TableExchange> tables;
-    if (const auto tied = tied_chunks(plan, cost.scenario().model); !tied.empty()) tables.emplace(plan, tied, cost);
+    std::vector<TableExchange> tables;
+    for (const TiedTable& table : tied_tables(plan, cost.scenario().model))
+      tables.emplace_back(plan, table, cost);
     std::vector<const CollectivePhase*> phases;
     const auto add = [&phases](const AllReduceGroup& group) {
       for (const auto* algorithm : group.algorithms())
@@ -64,7 +65,8 @@ class Loads {
     };
     for (const StateExchange& exchange : exchanges)
       std::ranges::for_each(exchange.groups(), add);
-    if (tables) add(tables->group());
+    for (TableExchange& table : tables)
+      add(table.group());
     for (const CollectivePhase* phase : phases)
       for (const auto& [link, weight] : phase->links)
         ++first_[at(link) + 1];

@@ -228,9 +228,9 @@ std::vector<Time> op_durations(const Plan& plan, const OnStages& on_stages, cons
     row[at(Kind::BW)] = checked_sum(op(times.both), checked_sum(gathered, reduced));
     row[at(Kind::B)] = checked_sum(op(times.input), gathered);
     row[at(Kind::W)] = checked_sum(op(times.weight), reduced);
-    row[at(Kind::Update)] = checked_sum(
-        update_time(plan, plan.stage_of(v), cost.scenario(), source, range, tables_copied(plan, model, v, range)),
-        source.copy(copies.step));
+    row[at(Kind::Update)] = checked_sum(update_time(plan, plan.stage_of(v), cost.scenario(), source, range,
+                                                    tables_of(plan, model, v, range, table_trained)),
+                                        source.copy(copies.step));
     const double spread = cost.scenario().cluster.device_of(device_class).spread;
     if (const double slowest = slowest_of(plan.devices(), spread); slowest > 1)
       for (int kind = 0; kind < kKinds; ++kind)

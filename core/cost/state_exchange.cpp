@@ -153,7 +153,8 @@ StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, La
   const StageId stage = plan.stage_of(v);
   StateExchange::Share sum = gathered_weights(plan, stage, layers, scenario);
   const Device& device = scenario.cluster.device_of(class_of_stage(plan, scenario.cluster, stage));
-  const std::int64_t copied = tables_copied(plan, scenario.model, v, layers);
+  const bool divided = scenario.training.zero >= kWeightsSharded;  // frozen ones, too
+  const std::int64_t copied = tables_of(plan, scenario.model, v, layers, divided ? table_copied : table_trained);
   sum.all = checked_sum(sum.all, weight_bytes(copied, 0, scenario.training, device).held);
   return sum;
 }

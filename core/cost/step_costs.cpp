@@ -145,10 +145,10 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
   if (scenario.cost == CostSourceKind::Profile)
     add_handing_over(costs, cost.source(), tensors.bytes, tensors_last.bytes);
   add_all_reduces(costs, plan, cost, full);
-  if (!costs.shape.tied.empty()) {
-    TableExchange tables(plan, costs.shape.tied, cost);
-    if (costs.fold != nullptr) tables.group().keep_links(*costs.fold);
-    costs.tied = tables.price();
+  for (const TiedTable& table : tied_tables(plan, scenario.model)) {
+    TableExchange exchange(plan, table, cost);
+    if (costs.fold != nullptr) exchange.group().keep_links(*costs.fold);
+    costs.tied.push_back(exchange.price());
   }
   delay_late_gathers(costs, costs.duration, plan, cost, full);
   delay_late_gathers(costs, costs.duration_last, plan, cost, last);
@@ -191,6 +191,7 @@ StepCosts plain_costs(const ScheduleShape& shape, const std::vector<Time>& forwa
       });
   if (shape.seating().any_reduced()) costs.collectives.resize(chunks);
   costs.moves.resize(chunks * 4 * at(shape.data_parallel));
+  costs.tied.resize(shape.tied.size());
   if (shape.weights_on_host()) costs.host_copies.resize(chunks * 3);
   costs.ready_before_end.resize(chunks);
   for (VirtualStageId v = 0; v < shape.chunks(); ++v) {

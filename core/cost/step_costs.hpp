@@ -128,7 +128,7 @@ struct StepCosts {
   Indexed<VirtualStageId, Collective> gathers;  // of its weights; empty: the schedule gathers none
   // Likewise: from shards of Resharding::over members, or of UpdatedParts::BesideForwards what runs beside the forward.
   Indexed<VirtualStageId, Collective> other_gathers;
-  Collective tied;  // of gradients of tied tables (ScheduleShape::tied); no phases and no time: none are
+  std::vector<Collective> tied;  // of gradients, by table of ScheduleShape::tied
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;
@@ -168,7 +168,7 @@ struct StepCosts {
     if (op.kind == Kind::AllReduce) return collectives[op.virtual_stage][op.bucket];
     if (op.kind == Kind::AllGather)
       return ((op.bucket & (kFromFew | kBesideForward)) != 0 ? other_gathers : gathers)[op.virtual_stage];
-    if (op.kind == Kind::TableReduce) return tied;
+    if (op.kind == Kind::TableReduce) return tied[op.bucket];
     if (op.kind == Kind::Fetch || op.kind == Kind::Store) return host_copies[host_copy(op)];
     return moves[move(op, copy)];
   }

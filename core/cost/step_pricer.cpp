@@ -73,7 +73,8 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
       });
   if (scenario.cost == CostSourceKind::Profile) add_handing_over(costs, cost_.source(), tensors.bytes, tensors.bytes);
   add_all_reduces(costs);
-  if (!costs.shape.tied.empty()) costs.tied = table(costs.shape.tied);
+  for (const TiedTable& one : tied_tables(plan_, scenario.model))
+    costs.tied.push_back(table(one));
   for (auto* const duration : {&costs.duration, &costs.duration_last})
     delay_late_gathers(costs, *duration, plan_, cost_, OnStages{full_});
   price_moves(
@@ -136,8 +137,8 @@ void StepPricer::add_all_reduces(StepCosts& costs) {
   }
 }
 
-Collective StepPricer::table(const std::vector<VirtualStageId>& tied) {
-  const auto [known, absent] = tables_.try_emplace(tied);
+Collective StepPricer::table(const TiedTable& tied) {
+  const auto [known, absent] = tables_.try_emplace({tied.owner, tied.chunks});
   if (absent) known->second = without_phases(TableExchange(plan_, tied, cost_).price());
   return known->second;
 }

@@ -11,6 +11,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/cost/fold.hpp"
 #include "core/cost/state_exchange.hpp"
+#include "core/plan/tied_tables.hpp"
 
 namespace pipewright::core {
 
@@ -55,7 +56,7 @@ class StepPricer {
   void add_all_reduces(StepCosts& costs);
   Time all_reduce(StageId k, const Bucket& bucket);
   Collective gather(StageId k, StateExchange::Share weights);
-  Collective table(const std::vector<VirtualStageId>& tied);
+  Collective table(const TiedTable& tied);
   const StateExchange& exchange(StageId k);
 
   Plan plan_;
@@ -73,7 +74,7 @@ class StepPricer {
   using Shares = std::pair<std::int64_t, std::int64_t>;
   std::vector<std::map<Shares, Time>> prices_;
   std::vector<std::map<Shares, Collective>> gathers_;
-  std::map<std::vector<VirtualStageId>, Collective> tables_;  // by tied chunks
+  std::map<std::pair<LayerId, std::vector<VirtualStageId>>, Collective> tables_;  // by owner and chunks
 };
 
 }  // namespace pipewright::core

@@ -27,6 +27,7 @@ std::string label(const Op& op) {
   if (of_updated) return op.bucket == kBesideForward ? text + "+" : text;
   if (op.kind == Kind::AllReduce || op.kind == Kind::AllGather || op.kind == Kind::Fetch)
     text += "." + std::to_string(op.bucket);
+  if (op.kind == Kind::TableReduce && op.bucket > 0) text += "." + std::to_string(op.bucket);
   return text;
 }
 
@@ -44,16 +45,17 @@ std::int64_t overlapped_cells(const std::vector<Op>& ops) {
   return cells;
 }
 
-std::vector<PositionId> tied_positions(const Schedule& schedule) {
+std::vector<PositionId> holders_of_table(const ScheduleShape& shape, std::size_t table) {
   std::set<PositionId> all;
-  for (const VirtualStageId v : schedule.shape.tied)
-    for (const PositionId position : places(schedule.seating(), v))
-      if (schedule.flush) all.insert(position);
+  for (const VirtualStageId v : shape.tied[table])
+    for (const PositionId position : places(shape.seating(), v))
+      all.insert(position);
   return {all.begin(), all.end()};
 }
 
-bool is_tied(const ScheduleShape& shape, VirtualStageId v) {
-  return std::ranges::binary_search(shape.tied, v);
+PositionId first_member(const ScheduleShape& shape, const Op& op) {
+  if (kStreams[rule(op.kind).stream].among == Among::Tied) return holders_of_table(shape, op.bucket).front();
+  return shape.seating().position(op.virtual_stage, 0);
 }
 
 std::vector<int> updates_seen(const Schedule& schedule) {

@@ -30,9 +30,10 @@
 //   Store(v,round)              on the stream out           likewise of gradients: the shard goes, after its AllReduce; the
 //                               updates start after all of them, and the compute op behind the backward that completes
 //                               gradients which the host adds to others                              [PyTorchFSDP26]
-//   TableReduce(v,0)            on the tables' stream       with a flush, once in all copies: gradients of a table that
-//                               chunks of several workers hold (tied embeddings). After the last backward of each of
-//                               these chunks and all their AllReduces; their updates start after it   [Megatron26]
+//   TableReduce(v,0,table)      on the tables' stream       with a flush, once a step and in all copies at the same time:
+//                               gradients of a table that chunks of several workers hold (tied embeddings); v is the
+//                               worker's own. After the last backward of each of these chunks and all their AllReduces;
+//                               their updates start after it                                       [MegatronDDP26]
 #pragma once
 
 #include <algorithm>
@@ -65,6 +66,27 @@ enum class Kind : std::uint8_t {
   TableReduce
 };
 
+// What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
+// another only where the rules above say so, as collectives of two communicators do. A new one is a row here, the rule
+// of its ops in sim/stream_links, and their price in StepCosts::collective.
+enum class Among : std::uint8_t { Holders, Worker, Tied };
+struct StreamRule {
+  std::string_view name;  // "gradients"
+  std::string_view op;    // what its ops are called: "all-reduce"
+  // Who takes part in each of its ops, all in one order: in all copies the holders of a chunk, or the holders of all
+  // chunks that share a table; or the worker alone.
+  Among among = Among::Holders;
+  bool kernels = false;  // its ops are kernels of the device, which contend with those that compute
+};
+inline constexpr std::array kStreams = {
+    StreamRule{.name = "gradients", .op = "all-reduce", .kernels = true},
+    StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
+    StreamRule{.name = "out", .op = "offload", .among = Among::Worker},
+    StreamRule{.name = "in", .op = "reload", .among = Among::Worker},
+    StreamRule{.name = "tables", .op = "all-reduce of tied tables", .among = Among::Tied, .kernels = true}};
+using StreamId = std::size_t;  // row of kStreams
+inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3, kTables = 4, kCompute = kStreams.size();
+
 // What a kind of op does to others and to memory: a row a kind, which generators, engines, the books of memory and real
 // runs look up. A micro-batch's stash goes when its `backward` and its `gradients` are over. The checkers (`validate`) know
 // the rules by themselves.
@@ -78,6 +100,8 @@ struct KindRule {
   bool stashes = false;      // takes room for its micro-batch's stash
   bool rebuilds = false;     // takes room for what that has left out
   bool updates = false;      // makes the next version of the chunk's weights
+  StreamId stream = kCompute;
+  std::string_view words = {};  // of communication, in a sentence: "all-reduce"
 };
 inline constexpr std::array kKindRules = {
     KindRule{.name = "F", .letters = "F", .forward = true, .weights = true, .stashes = true},
@@ -85,14 +109,14 @@ inline constexpr std::array kKindRules = {
     KindRule{.name = "W", .letters = "W", .gradients = true},
     KindRule{.name = "BW", .letters = "B", .backward = true, .gradients = true, .weights = true},
     KindRule{.name = "R", .letters = "R", .weights = true, .rebuilds = true},
-    KindRule{.name = "AllReduce", .letters = "AR"},
-    KindRule{.name = "AllGather", .letters = "AG"},
+    KindRule{.name = "AllReduce", .letters = "AR", .stream = kReductions, .words = "all-reduce"},
+    KindRule{.name = "AllGather", .letters = "AG", .stream = kGathers, .words = "all-gather"},
     KindRule{.name = "Update", .letters = "U", .updates = true},
-    KindRule{.name = "Offload", .letters = "OFFLOAD"},
-    KindRule{.name = "Reload", .letters = "RELOAD"},
-    KindRule{.name = "Fetch", .letters = "FETCH"},
-    KindRule{.name = "Store", .letters = "STORE"},
-    KindRule{.name = "TableReduce", .letters = "TR"},
+    KindRule{.name = "Offload", .letters = "OFFLOAD", .stream = kOut, .words = "offload"},
+    KindRule{.name = "Reload", .letters = "RELOAD", .stream = kIn, .words = "reload"},
+    KindRule{.name = "Fetch", .letters = "FETCH", .stream = kIn, .words = "weights from the host"},
+    KindRule{.name = "Store", .letters = "STORE", .stream = kOut, .words = "gradients to the host"},
+    KindRule{.name = "TableReduce", .letters = "TR", .stream = kTables, .words = "all-reduce of tied tables"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
@@ -107,7 +131,7 @@ struct Op {
   Kind kind{};
   std::uint16_t virtual_stage = 0;
   std::uint32_t micro_batch = 0;  // of AllReduce and Update: the round (flush schedules: 0)
-  // Of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass, and kFromFew; Fetch: pass; Store:
+  // Of TableReduce: which table. Of AllReduce: which bucket, 0 = the last layers' (first one ready); AllGather: pass, and kFromFew; Fetch: pass; Store:
   // 1 where the host adds to what it has of this step.
   std::uint32_t bucket : 31 = 0;
   // It and the op after it are one cell, made to overlap: F and a backward, as {0F5, 1B2}. Priced one after the other.
@@ -117,27 +141,6 @@ struct Op {
 
 // PyTorch's name of an op: "0F3" is the forward of micro-batch 3 on stage 0; BW is "0B3", B is "0I3", W is "0W3".
 std::string label(const Op& op);
-
-// What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
-// another only where the rules above say so, as collectives of two communicators do. A new one is a row here, the rule
-// of its ops in sim/stream_links, and their price in StepCosts::collective.
-enum class Among : std::uint8_t { Holders, Worker, Tied };
-struct StreamRule {
-  std::string_view name;  // "gradients"
-  std::string_view op;    // what its ops are called: "all-reduce"
-  // Who takes part in each of its ops, all in one order: the holders of a chunk, the worker alone, or the holders of all
-  // chunks that share a table; of all copies.
-  Among among = Among::Holders;
-  bool kernels = false;  // its ops are kernels of the device, which contend with those that compute
-};
-inline constexpr std::array kStreams = {
-    StreamRule{.name = "gradients", .op = "all-reduce", .kernels = true},
-    StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
-    StreamRule{.name = "out", .op = "offload", .among = Among::Worker},
-    StreamRule{.name = "in", .op = "reload", .among = Among::Worker},
-    StreamRule{.name = "tables", .op = "all-reduce of tables", .among = Among::Tied, .kernels = true}};
-using StreamId = std::size_t;  // row of kStreams
-inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3, kTables = 4;
 
 // One of a kind for each stream.
 template <class T>
@@ -149,6 +152,9 @@ struct Lane {
   ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload or Store; Reload or Fetch; TableReduce
 
   std::size_t ops() const;  // of all streams
+  void add(const Op& op) {
+    (rule(op.kind).stream == kCompute ? compute : communication[rule(op.kind).stream]).push_back(op);
+  }
 };
 
 enum class Direction : std::uint8_t { Forward, Backward };
@@ -215,8 +221,8 @@ struct ScheduleShape {
   std::optional<Resharding> resharding{};        // of weights that are sharded over the copies; none: they are whole
   UpdatedParts updated = UpdatedParts::None;
   bool reduce_each = false;  // gradients are reduced after every micro-batch; else after the last
-  // Chunks that share a table with chunks of other workers, ascending: its gradients are summed over all of them.
-  std::vector<VirtualStageId> tied{};
+  // By table that several workers hold: the chunks with it, ascending. Its gradients are summed over all of them.
+  std::vector<std::vector<VirtualStageId>> tied{};
   // By chunk: its activations wait in the host's memory, not in a partner's; empty: none do.       [ZeROInfinity21]
   std::vector<bool> offloaded{};
   int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one
@@ -273,9 +279,13 @@ struct Schedule {
   Rounds rounds() const { return {seating(), flush, shape.reduce_each, std::max(1, shape.update_every)}; }
 };
 
-// Positions of one copy that hold a chunk of ScheduleShape::tied, ascending; without a flush none.
-std::vector<PositionId> tied_positions(const Schedule& schedule);
-bool is_tied(const ScheduleShape& shape, VirtualStageId v);
+// Of one copy, the positions that hold such a table, ascending.
+std::vector<PositionId> holders_of_table(const ScheduleShape& shape, std::size_t table);
+inline bool has_table(const ScheduleShape& shape, std::size_t table, VirtualStageId v) {
+  return std::ranges::binary_search(shape.tied[table], v);
+}
+// Where an op of a stream is counted that several workers run together.
+PositionId first_member(const ScheduleShape& shape, const Op& op);
 
 // Without a flush, for each micro-batch: how many updates the weights have seen that stage 0 runs it with, where this is not just
 // what is there, and other stages do likewise (vertical sync, double buffering). Empty: each takes its newest.

@@ -1,7 +1,8 @@
 #include "core/plan/tied_tables.hpp"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <utility>
 
 namespace pipewright::core {
 namespace {
@@ -31,22 +32,36 @@ std::int64_t table_copied(const Plan& plan, const Model& model, VirtualStageId c
   return (table + plan.tensor_parallel - 1) / plan.tensor_parallel;
 }
 
-std::int64_t tables_copied(const Plan& plan, const Model& model, VirtualStageId chunk, LayerRange layers) {
+std::int64_t table_trained(const Plan& plan, const Model& model, VirtualStageId chunk, LayerId id) {
+  const LayerId owner = model.layers[id].tied_to;
+  return owner >= 0 && model.layers[owner].trained() > 0 ? table_copied(plan, model, chunk, id) : 0;
+}
+
+std::int64_t tables_of(const Plan& plan, const Model& model, VirtualStageId chunk, LayerRange layers,
+                       std::int64_t of_layer(const Plan&, const Model&, VirtualStageId, LayerId)) {
   std::int64_t all = 0;
   for (LayerId id = layers.begin; id < layers.end; ++id)
-    all = checked_sum(all, table_copied(plan, model, chunk, id), "the parameters");
+    all = checked_sum(all, of_layer(plan, model, chunk, id), "the parameters");
   return all;
 }
 
-std::vector<VirtualStageId> tied_chunks(const Plan& plan, const Model& model) {
-  std::set<VirtualStageId> chunks;
+std::vector<TiedTable> tied_tables(const Plan& plan, const Model& model) {
+  std::map<LayerId, TiedTable> tables;
   for (LayerId id = 0; id < std::ssize(model.layers); ++id) {
-    const Layer& layer = model.layers[id];
-    if (layer.tied_to < 0) continue;
+    const LayerId owner = model.layers[id].tied_to;
+    if (owner < 0) continue;
     const VirtualStageId chunk = chunk_with(plan, id);
-    if (is_apart(plan, layer, chunk)) chunks.insert({chunk_with(plan, layer.tied_to), chunk});
+    const std::int64_t trained = table_trained(plan, model, chunk, id);
+    if (trained == 0) continue;
+    TiedTable& table = tables.try_emplace(owner, TiedTable{owner, trained, {chunk_with(plan, owner)}}).first->second;
+    table.chunks.push_back(chunk);
   }
-  return {chunks.begin(), chunks.end()};
+  std::vector<TiedTable> all;
+  for (auto& [owner, table] : tables) {
+    std::ranges::sort(table.chunks);
+    all.push_back(std::move(table));
+  }
+  return all;
 }
 
 }  // namespace pipewright::core

@@ -6,6 +6,7 @@
 //      can go on and ops are left, the waiting ops form a cycle, and the message walks it.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -96,8 +97,10 @@ std::string Checker::shape_fault() {
     return "units are parts of chunks that one worker of a copy holds, in a schedule with a flush";
   if (shape.reduce_each && (!schedule.flush || !shape.replicas.empty()))
     return "reductions after every micro-batch need a flush, and stages without replicas";
-  if (!std::ranges::is_sorted(shape.tied) || std::ranges::any_of(shape.tied, [&](int v) { return v < 0 || v >= all; }))
-    return "tied: virtual stages in ascending order are needed";
+  for (const auto& with : shape.tied)
+    if (with.size() < 2 || std::ranges::adjacent_find(with, std::greater_equal<>()) != with.end() || with.front() < 0 ||
+        with.back() >= all)
+      return "tied: two or more virtual stages in ascending order are needed for each table";
   if (!fits(shape.offloaded, all)) return "offloaded: one entry is needed for each virtual stage";
   auto positions = sum_over<std::int64_t>(counted_to(shape.stages), [&](int k) { return shape.replicas_of(k); });
   if (std::ssize(schedule.positions) != positions)
@@ -371,22 +374,28 @@ std::string Checker::moves_fault(int position) const {
   return "";
 }
 
-// With a flush a worker with a chunk of a shared table takes part in one all-reduce of it. Its update of such a chunk waits for
+// With a flush a worker with chunks of a shared table takes part in one all-reduce of it. Its update of such a chunk waits for
 // passes of other workers, so that no pass stands behind it.
 std::string Checker::tables_fault(int position) const {
   const Lane& lane = schedule.positions[position];
   const int k = stage[at(position)];
   std::vector<Op> expected;
-  for (const VirtualStageId v : shape.tied)
-    if (schedule.flush && seating.holds(k, v))
-      expected = {{Kind::TableReduce, static_cast<std::uint16_t>(shape.tied.front()), 0, 0}};
+  const auto shares = [&](int v) {
+    return schedule.flush && std::ranges::any_of(shape.tied, [v](const auto& with) {
+             return std::ranges::find(with, VirtualStageId{v}) != with.end();
+           });
+  };
+  for (std::uint32_t table = 0; schedule.flush && table < shape.tied.size(); ++table) {
+    const auto here = std::ranges::find_if(shape.tied[table], [&](VirtualStageId v) { return seating.holds(k, v); });
+    if (here != shape.tied[table].end())
+      expected.push_back({Kind::TableReduce, static_cast<std::uint16_t>(int{*here}), 0, table & 0x7fffffffu});
+  }
   if (lane.communication[kTables] != expected)
     return worker(position) + ": its tables' stream is not " +
-           (expected.empty() ? "empty" : "the one all-reduce " + label(expected.front()));
+           (expected.empty() ? "empty" : "one all-reduce for each table: " + label(expected.front()));
   std::optional<Op> update;
   for (const Op& op : lane.compute) {
-    if (op.kind == Kind::Update &&
-        std::ranges::find(shape.tied, VirtualStageId{op.virtual_stage}) != shape.tied.end() && !expected.empty())
+    if (op.kind == Kind::Update && shares(op.virtual_stage))
       update = op;
     else if (op.kind != Kind::Update && update)
       return worker(position) + ": " + label(op) + " stands behind " + label(*update) +

@@ -62,7 +62,9 @@ class World {
     }
     channels_ = static_cast<int>(channels);
     // Of chunks, then of the experts of each device, then of the tied tables of each copy.
-    for (std::size_t v = 0; v < run.chunks.size() * (1 + at(run.plan->expert_parallel)) + at(run.plan->copies()); ++v)
+    for (std::size_t v = 0;
+         v < run.chunks.size() * (1 + at(run.plan->expert_parallel)) + run.tied_bytes.size() * at(run.plan->copies());
+         ++v)
       groups_.push_back(std::make_unique<Group>()), gathers_.push_back(std::make_unique<Group>());
     link_free_ = std::vector<std::atomic<std::int64_t>>(at(workers_) * at(workers_));
   }

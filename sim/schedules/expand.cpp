@@ -20,11 +20,11 @@ Op shared_op(Kind kind, VirtualStageId v, int round, int bucket = 0) {
 
 void append_all_reduce(const ScheduleShape& shape, Lane& lane, VirtualStageId v, int round) {
   for (int bucket = 0; bucket < shape.buckets_of(v); ++bucket)
-    lane.communication[kReductions].push_back(shared_op(Kind::AllReduce, v, round, bucket));
+    lane.add(shared_op(Kind::AllReduce, v, round, bucket));
 }
 
 void append_update(Lane& lane, VirtualStageId v, int round) {
-  lane.compute.push_back(shared_op(Kind::Update, v, round));
+  lane.add(shared_op(Kind::Update, v, round));
 }
 
 // A round for each micro-batch, in the order in which this lane completes them. Sharded stages have no replicas.
@@ -101,8 +101,8 @@ void add_gathers(Lane& lane, const Resharding& when) {
     const auto here = std::ranges::find(held, VirtualStageId{op->virtual_stage});
     if (here == held.end()) {
       const std::uint32_t from = std::erase(few, VirtualStageId{op->virtual_stage}) > 0 ? kFromFew : 0;
-      lane.communication[kGathers].push_back({Kind::AllGather, op->virtual_stage, op->micro_batch,
-                                              (static_cast<std::uint32_t>(pass_of(op->kind)) | from) & 0x7fffffffu});
+      lane.add({Kind::AllGather, op->virtual_stage, op->micro_batch,
+                (static_cast<std::uint32_t>(pass_of(op->kind)) | from) & 0x7fffffffu});
       held.push_back(op->virtual_stage);
     }
     const auto next = first_reader(op + 1);
@@ -149,14 +149,14 @@ void share_memory(Lane& lane, StageId k, int limit) {
     const bool forward = op.kind == Kind::F;
     if (read_next(i) && away[lane.compute[i + 1].micro_batch] != 0) {
       const std::uint32_t back = lane.compute[i + 1].micro_batch;
-      lane.communication[kIn].push_back({Kind::Reload, static_cast<std::uint16_t>(k), back, 0});
+      lane.add({Kind::Reload, static_cast<std::uint16_t>(k), back, 0});
       here.insert(std::ranges::lower_bound(here, back), back);
     }
     if (std::ssize(here) + (forward ? 1 : 0) > limit) {
       const std::uint32_t newest = here.back();
       here.pop_back();
       away[newest] = 1;
-      lane.communication[kOut].push_back({Kind::Offload, static_cast<std::uint16_t>(k), newest, 0});
+      lane.add({Kind::Offload, static_cast<std::uint16_t>(k), newest, 0});
     }
     if (forward) here.push_back(op.micro_batch);
     if (rule(op.kind).gradients) std::erase(here, op.micro_batch);
@@ -190,10 +190,10 @@ void offload(Schedule& schedule) {
       if (!offloaded[op.virtual_stage]) continue;
       const std::pair chunk{VirtualStageId{op.virtual_stage}, op.micro_batch};
       if (op.kind == Kind::F && !read_soon(lane, i)) {
-        lane.communication[kOut].push_back({Kind::Offload, op.virtual_stage, op.micro_batch, 0});
+        lane.add({Kind::Offload, op.virtual_stage, op.micro_batch, 0});
         away.insert(chunk);
       } else if (reads_stash(op.kind) && away.erase(chunk) > 0) {
-        lane.communication[kIn].push_back({Kind::Reload, op.virtual_stage, op.micro_batch, 0});
+        lane.add({Kind::Reload, op.virtual_stage, op.micro_batch, 0});
       }
     }
   }
@@ -203,21 +203,24 @@ void offload(Schedule& schedule) {
 void copy_shards(Schedule& schedule) {
   for (Lane& lane : schedule.positions) {
     for (const Op& gather : lane.communication[kGathers])
-      if (gather.bucket < kFromFew)
-        lane.communication[kIn].push_back({Kind::Fetch, gather.virtual_stage, gather.micro_batch, gather.bucket});
+      if (gather.bucket < kFromFew) lane.add({Kind::Fetch, gather.virtual_stage, gather.micro_batch, gather.bucket});
     std::set<VirtualStageId> there;  // chunks of which the host has gradients
     for (const Op& reduce : lane.communication[kReductions]) {
       const bool adds = !there.insert(VirtualStageId{reduce.virtual_stage}).second;
-      lane.communication[kOut].push_back({Kind::Store, reduce.virtual_stage, reduce.micro_batch, adds ? 1u : 0u});
+      lane.add({Kind::Store, reduce.virtual_stage, reduce.micro_batch, adds ? 1u : 0u});
     }
   }
 }
 
-// One all-reduce behind all gradients, in which every holder of a shared table takes part.    tests/sim/tied_tables_test.cpp
+// One all-reduce of each table behind all gradients, in which every holder takes part.   tests/sim/tied_tables_test.cpp
 void reduce_tables(Schedule& schedule) {
-  for (const PositionId position : tied_positions(schedule))
-    schedule.positions[position].communication[kTables] = {
-        shared_op(Kind::TableReduce, schedule.shape.tied.front(), 0)};
+  const Seating seating = schedule.seating();
+  for (std::size_t table = 0; schedule.flush && table < schedule.shape.tied.size(); ++table)
+    for (const PositionId position : holders_of_table(schedule.shape, table)) {
+      const auto own = std::ranges::find_if(
+          schedule.shape.tied[table], [&](VirtualStageId v) { return seating.holds(seating.stage_at(position), v); });
+      schedule.positions[position].add(shared_op(Kind::TableReduce, *own, 0, static_cast<int>(table)));
+    }
 }
 
 std::vector<Op> in_units(const std::vector<Op>& whole, const Seating& seating) {

@@ -35,13 +35,15 @@ constexpr std::int64_t kTable = 50'000LL * 1024;
 
 std::int64_t copied(const Scenario& scenario, VirtualStageId v) {
   const Plan plan = plan_of(scenario);
-  return tables_copied(plan, scenario.model, v, plan.layers[v]);
+  return tables_of(plan, scenario.model, v, plan.layers[v], table_copied);
 }
 
 Time price(const Scenario& scenario) {
   const CostModel cost(scenario);
   const Plan plan = find_plan(scenario, cost);
-  return TableExchange(plan, tied_chunks(plan, scenario.model), cost).price().time;
+  const std::vector<TiedTable> tables = tied_tables(plan, scenario.model);
+  REQUIRE(tables.size() == 1);
+  return TableExchange(plan, tables[0], cost).price().time;
 }
 
 }  // namespace
@@ -54,7 +56,10 @@ TEST_CASE("The last stage has a copy of the table, shared by the devices of a gr
   CHECK(copied(gpt("stages: 1"), 0) == 0);
   const Scenario there_and_back = gpt("stages: 2, virtual_stages: 2, schedule: zbv");
   CHECK(copied(there_and_back, 3) == 0);
-  const auto tied = [](const Scenario& scenario) { return tied_chunks(plan_of(scenario), scenario.model); };
+  const auto tied = [](const Scenario& scenario) {
+    const std::vector<TiedTable> tables = tied_tables(plan_of(scenario), scenario.model);
+    return tables.empty() ? std::vector<VirtualStageId>() : tables[0].chunks;
+  };
   CHECK(tied(gpt("stages: 3")) == std::vector<VirtualStageId>{0, 2});
   CHECK(tied(gpt("stages: 2, virtual_stages: 2, schedule: interleaved_1f1b")) == std::vector<VirtualStageId>{0, 3});
   CHECK(tied(there_and_back).empty());
@@ -68,8 +73,40 @@ TEST_CASE("The sum of the gradients by hand: 204.8 MB between two nodes in 20.48
   // In one node over ports of 100 GB/s.
   CHECK(price(gpt("stages: 2")) == Time{2'048'000});
   CHECK(price(gpt("stages: 2, data_parallel: 2, placement: data", ", zero: 1")) == Time{20'480'000});
+  // Replicas of a stage hold the same sum: one of them takes part.
+  CHECK(price(gpt("stages: 2, replicas: [3, 1]")) == Time{20'480'000});
   // Of four stages the first and the last.
   CHECK(price(gpt("stages: 4, data_parallel: 2, placement: data")) == Time{20'480'000});
+}
+
+// A next-token module on a stage of its own reads the embedding of stage 0 and the head of stage 2; both are sums of their own.
+TEST_CASE("Tables of two layers are two sums; a frozen one is none") {
+  const auto decoder = [](const std::string& model, const std::string& plan) {
+    const Scratch scratch;
+    return read_scenario(
+        scratch.write(
+            "x.yaml",
+            "model: {family: decoder, layers: 6, hidden: 256, heads: 4, feed_forward: 1024, vocabulary: 20000, "
+            "sequence_length: 128, " +
+                model +
+                "}\ncluster: {nodes: 4, node: {devices: 1, device: {memory: 80 GB, memory_bandwidth: 1 TB/s, peak: "
+                "{bf16: 10 TFLOP/s}}}, network: {bandwidth: 1 GB/s}}\ntraining: {micro_batches: 8, "
+                "micro_batch_size: 1, precision: bf16, gradient_precision: fp32, optimizer: adam}\nplan: {" +
+                plan + "}\n"),
+        {});
+  };
+  const Answer two = priced(decoder("next_token_modules: 1, tied: no", "stages: 4, partition: {layers: [2, 4, 2, 3]}"));
+  const std::vector<std::vector<VirtualStageId>> tied = {{0, 3}, {2, 3}};
+  CHECK(two.costs.shape.tied == tied);
+  CHECK(two.timeline.workers[0].communication[kTables].size() == 1);
+  CHECK(two.timeline.workers[3].communication[kTables].size() == 2);
+  CHECK(two.costs.tied[0].time == Time{20'480'000});  // 20.48 MB over 1 GB/s
+  CHECK(validate(two.schedule) == "");
+  const Answer frozen = priced(decoder("tied: yes, lora_rank: 8", "stages: 2"));
+  CHECK(frozen.costs.shape.tied.empty());
+  for (const Collective& bucket :
+       frozen.costs.collectives.empty() ? std::vector<Collective>() : frozen.costs.collectives[1])
+    CHECK(bucket.bytes < Bytes{1'000'000});
 }
 
 // Behind the gradients' own sums, and before the updates of both stages.
@@ -91,7 +128,7 @@ TEST_CASE("A step with a tied table takes its sum longer, and updates the copy, 
   CHECK(tied.report.workers[0].memory.bytes.weights == own.report.workers[0].memory.bytes.weights);
   bool told = false;
   for (const auto& part : tied.report.critical_path)
-    told = told || part.what.starts_with("all-reduce of tables");
+    told = told || part.what == "all-reduce of tied tables";
   CHECK(told);
 }
 

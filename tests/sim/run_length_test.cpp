@@ -45,7 +45,7 @@ void scale(StepCosts& costs, std::int64_t factor) {
   for (std::vector<Collective>* each : std::initializer_list<std::vector<Collective>*>{
            &costs.gathers, &costs.other_gathers, &costs.moves, &costs.host_copies})
     scale(*each, factor);
-  costs.tied.time = costs.tied.time * factor;
+  scale(costs.tied, factor);
 }
 
 // None: it said that the time of a run overflows.

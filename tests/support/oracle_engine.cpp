@@ -125,21 +125,31 @@ class Oracle {
       }
   }
 
-  // Tied tables: when everybody who holds one has all its gradients, reduced over its copies.
+  // Tied tables: when everybody who holds one has all its gradients, reduced over its copies, and is done with tables before.
   void share_tables() {
-    Time start{0};
-    const auto tied = [&](const Op& op) {
-      return std::ranges::count(shape_.tied, VirtualStageId{op.virtual_stage}) > 0;
+    std::map<std::uint32_t, Time> begin;
+    const auto spans = [&](int w) -> std::vector<Span>& {
+      return times_.workers[static_cast<std::size_t>(w)].communication[kTables];
     };
-    for (int w = 0; w < workers(); ++w) {
-      for (std::size_t i = 0; i < lane(w).compute.size(); ++i)
-        if (ends_gradient(lane(w).compute[i]) && tied(lane(w).compute[i])) start = std::max(start, compute(w)[i].end);
-      for (std::size_t i = 0; i < gradients(w).size(); ++i)
-        if (tied(gradients(w)[i])) start = std::max(start, collective(w)[i].end);
-    }
-    for (LaneTimes& worker : times_.workers)
-      for (Span& span : worker.communication[kTables])
-        span = {start, start + costs_.tied.time};
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < spans(w).size(); ++i) {
+        const Op& table = lane(w).communication[kTables][i];
+        Time& start = begin[table.bucket];
+        if (i > 0) start = std::max(start, spans(w)[i - 1].end);
+        for (std::size_t j = 0; j < lane(w).compute.size(); ++j)
+          if (ends_gradient(lane(w).compute[j]) && has(table, lane(w).compute[j]))
+            start = std::max(start, compute(w)[j].end);
+        for (std::size_t j = 0; j < gradients(w).size(); ++j)
+          if (has(table, gradients(w)[j])) start = std::max(start, collective(w)[j].end);
+      }
+    for (int w = 0; w < workers(); ++w)
+      for (std::size_t i = 0; i < spans(w).size(); ++i) {
+        const std::uint32_t table = lane(w).communication[kTables][i].bucket;
+        spans(w)[i] = {begin[table], begin[table] + costs_.tied[table].time};
+      }
+  }
+  bool has(const Op& table, const Op& op) const {
+    return std::ranges::count(shape_.tied[table.bucket], VirtualStageId{op.virtual_stage}) > 0;
   }
 
   // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The
@@ -332,10 +342,10 @@ class Oracle {
       if (op.kind == Kind::Update && on_host()) start = std::max(start, stored(worker));
       if (on_host() && i > 0) start = std::max(start, added(worker, i - 1));
       if (op.kind == Kind::Update) start = std::max(start, update_[{op.virtual_stage, int(op.micro_batch), 0, 0}]);
-      const auto& tables = times_.workers[static_cast<std::size_t>(worker)].communication[kTables];
-      if (op.kind == Kind::Update && !tables.empty() &&
-          std::ranges::count(shape_.tied, VirtualStageId{op.virtual_stage}) > 0)
-        start = std::max(start, tables[0].end);
+      const auto& tables = lane(worker).communication[kTables];
+      for (std::size_t t = 0; t < tables.size() && op.kind == Kind::Update; ++t)
+        if (has(tables[t], op))
+          start = std::max(start, times_.workers[static_cast<std::size_t>(worker)].communication[kTables][t].end);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};
     }

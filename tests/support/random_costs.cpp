@@ -80,7 +80,8 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
     costs.host_copies.push_back({{1}, {below(2 * longest, random)}, {}});
   for (std::int64_t i = 0; i < std::int64_t{4} * chunks * shape.data_parallel; ++i)
     costs.moves.push_back({{1}, {(7 * i + costs.duration.front().value) % (2 * longest)}, {}});
-  if (!shape.tied.empty()) costs.tied = {{1}, {5 * costs.duration.back().value % (2 * longest)}, {}};
+  for (std::int64_t table = 0; table < std::ssize(shape.tied); ++table)
+    costs.tied.push_back({{1}, {(5 + table) * costs.duration.front().value % (2 * longest)}, {}});
   return costs;
 }
 

@@ -120,10 +120,9 @@ Schedule random_schedule(std::mt19937& random) {
       const auto updated = static_cast<UpdatedParts>((shape.stages + shape.micro_batches + shape.data_parallel) % 3);
       shape.updated = updated == UpdatedParts::BesideForwards && !one_order ? UpdatedParts::BehindUpdate : updated;
     }
-    if ((shape.stages + shape.micro_batches / 2 + shape.data_parallel) % 3 == 0)
-      shape.tied = {0, VirtualStageId{shape.chunks() - 1}};
-    if (shape.chunks() > 3 && !shape.tied.empty() && shape.micro_batches % 4 == 0)
-      shape.tied.insert(shape.tied.begin() + 1, 2);
+    const VirtualStageId last{shape.chunks() - 1};
+    if (last > 0 && (shape.stages + shape.micro_batches / 2 + shape.data_parallel) % 3 == 0) shape.tied = {{0, last}};
+    if (last > 2 && !shape.tied.empty() && shape.micro_batches % 4 == 0) shape.tied = {{0, 2, last}, {1, last}};
     // Not both at once.
     if (shape.resharding && shape.offloaded.empty())
       shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
@@ -161,12 +160,12 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
       gather.time = gather.phases.front().time;
     }
   }
-  if (costs.tied.time > Time{}) {
+  for (Collective& table : costs.tied) {
     CollectivePhase phase;
-    phase.bytes = static_cast<double>(costs.tied.time.value), phase.rate = kBytePerNanosecond;
-    phase.time = costs.tied.time;
+    phase.bytes = static_cast<double>(table.time.value), phase.rate = kBytePerNanosecond;
+    phase.time = table.time;
     phase.links = {{layout == LinkLayout::Private ? add_link(costs) : 1, 1.0}};
-    costs.tied.phases = {phase};
+    table.phases = {phase};
   }
 }
 
