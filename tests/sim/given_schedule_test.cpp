@@ -18,6 +18,7 @@
 #include "tests/support/oracle_engine.hpp"
 #include "tests/support/pictures.hpp"
 #include "tests/support/random_costs.hpp"
+#include "tests/support/rounds.hpp"
 
 using namespace pipewright::tests;
 
@@ -153,7 +154,7 @@ TEST_CASE("stages that lie to and fro keep the middle of the way on one rank") {
 // directions among which micro-batches are dealt by chance.
 TEST_CASE("both engines and the oracle agree on orders drawn at random") {
   int listed = 0;
-  for (unsigned seed = 1; seed <= 200; ++seed) {
+  for (unsigned seed = 1; seed <= full_rounds(200U); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     const auto below = [&](std::size_t limit) { return static_cast<int>(random() % limit); };

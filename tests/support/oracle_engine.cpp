@@ -16,6 +16,11 @@ class Oracle {
   Oracle(const Schedule& schedule, const StepCosts& costs)
       : schedule_(schedule), shape_(schedule.shape), costs_(costs) {
     positions_ = static_cast<int>(schedule.positions.size());
+    for (int v = 0; v < shape_.chunks(); ++v) {
+      holders_.push_back(static_cast<int>(oracle::places(shape_, v).size()));
+      for (int m = 0; m < shape_.micro_batches; ++m)
+        position_of_.push_back(oracle::position_of(shape_, v, m));
+    }
     for (int w = 0; w < positions_ * shape_.data_parallel; ++w)
       times_.workers.push_back(
           {std::vector<Span>(lane(w).compute.size()),
@@ -56,8 +61,7 @@ class Oracle {
   }
   int round_of(const Op& op) const {
     if (schedule_.flush) return shape_.reduce_each ? static_cast<int>(op.micro_batch) : 0;
-    return static_cast<int>(op.micro_batch) / static_cast<int>(oracle::places(shape_, op.virtual_stage).size()) /
-           std::max(1, shape_.update_every);
+    return static_cast<int>(op.micro_batch) / holders_[op.virtual_stage] / std::max(1, shape_.update_every);
   }
   static bool ends_gradient(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::W; }
   static bool backward(const Op& op) { return op.kind == Kind::BW || op.kind == Kind::B; }
@@ -65,7 +69,6 @@ class Oracle {
   // All messages of a channel in the order of the ops that send them; an op's own messages in the order of edges.
   void post_messages() {
     times_.transfers.clear();
-    arrival_.clear();
     std::map<int, Time> free;
     for (int w = 0; w < workers(); ++w)
       for (std::size_t i = 0; i < lane(w).compute.size(); ++i) {
@@ -89,8 +92,8 @@ class Oracle {
       const Time sent = start + message.occupancy;
       free[message.channel] = sent, arrived = sent + message.latency;
       times_.transfers.push_back({static_cast<std::uint32_t>(edge), direction, m, from,
-                                  copy * positions_ + oracle::position_of(shape_, receiver, m), message.bytes, posted,
-                                  start, sent, arrived});
+                                  copy * positions_ + position_of_[at(receiver * shape_.micro_batches + m)],
+                                  message.bytes, posted, start, sent, arrived});
     }
     arrival_[{static_cast<int>(edge), static_cast<int>(direction), copy, m}] = arrived;
   }
@@ -359,6 +362,8 @@ class Oracle {
   const ScheduleShape& shape_;
   const StepCosts& costs_;
   int positions_ = 0;
+  std::vector<int> holders_;      // by chunk
+  std::vector<int> position_of_;  // who runs it, by chunk and micro-batch
   Timeline times_;
   std::map<Key, Time> arrival_;   // by edge, direction, copy, micro-batch
   std::map<Key, Time> gathered_;  // end, by position and the op that needs the weights

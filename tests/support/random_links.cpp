@@ -1,9 +1,11 @@
 #include "tests/support/random_links.hpp"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "core/plan/given_schedule.hpp"
 #include "sim/schedules/table.hpp"
 #include "tests/support/places.hpp"
 
@@ -38,6 +40,48 @@ ScheduleShape random_shape(std::mt19937& random) {
     shape.buckets.push_back(roll(1, 3, random));
   shape.blocking_sync = one_in(2, random);
   return shape;
+}
+
+// The order of pipelines in opposite directions as a file may give it: some of their micro-batches are left out, and the
+// others have numbers drawn at random, so that no rule deals them.
+Schedule listed(const Schedule& by_rule, std::mt19937& random) {
+  ScheduleShape shape = by_rule.shape;
+  const auto pipeline = [&](int m) { return oracle::holder_of(by_rule.shape, 0, m); };
+  std::vector<int> left(at(shape.pipelines)), kept, dealt, number(at(shape.micro_batches), -1);
+  for (int m = 0; m < shape.micro_batches; ++m)
+    ++left[at(pipeline(m))];
+  for (int m = 0; m < shape.micro_batches; ++m)
+    if (left[at(pipeline(m))] > 1 && one_in(6, random))
+      --left[at(pipeline(m))];
+    else
+      kept.push_back(m);
+  for (std::size_t i = kept.size(); i-- > 0;) {
+    std::swap(kept[i], kept[at(roll(0, static_cast<int>(i), random))]);
+    number[at(kept[i])] = static_cast<int>(i);
+  }
+  for (const int m : kept)
+    dealt.push_back(pipeline(m));
+  GivenSchedule given{.stages = shape.stages,
+                      .micro_batches = static_cast<int>(kept.size()),
+                      .chunk_order = ChunkOrder::Listed,
+                      .pipelines = shape.pipelines,
+                      .dealing = Dealing(dealt, shape.pipelines)};
+  for (const Lane& lane : by_rule.positions) {
+    std::vector<Op>& ops = given.compute.emplace_back();
+    for (Op op : lane.compute) {
+      if (op.kind == Kind::R || op.kind == Kind::Update) continue;
+      const int m = number[op.micro_batch];
+      if (m >= 0)
+        op.micro_batch = static_cast<std::uint32_t>(m), ops.push_back(op);
+      else if (!ops.empty())
+        ops.back().with_next = 0;
+    }
+  }
+  shape.chunk_order = given.chunk_order, shape.micro_batches = given.micro_batches, shape.forwards = 1;
+  shape.given = std::make_shared<const GivenSchedule>(std::move(given));
+  const ScheduleRule& file = *find_schedule(kGivenSchedule);
+  PP_CHECK(file.refusal(shape).empty());
+  return file.generate(shape);
 }
 
 std::int32_t add_link(StepCosts& costs) {
@@ -126,7 +170,10 @@ Schedule random_schedule(std::mt19937& random) {
     // Not both at once.
     if (shape.resharding && shape.offloaded.empty())
       shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
-    if (rule.refusal(shape).empty()) return rule.generate(shape);
+    if (!rule.refusal(shape).empty()) continue;
+    const Schedule schedule = rule.generate(shape);
+    std::mt19937 copy = random;  // what is drawn behind it stays as it is
+    return both_ways(rule.chunk_order) && one_in(3, copy) ? listed(schedule, copy) : schedule;
   }
 }
 

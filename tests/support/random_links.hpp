@@ -8,7 +8,8 @@
 
 namespace pipewright::tests {
 
-// A schedule of the table for a random small shape: replicas, copies, chunks, recomputation, buckets.
+// A schedule of the table for a random small shape: replicas, copies, chunks, recomputation, buckets. Of those in both
+// directions every third is the schedule "file", whose micro-batches are dealt by a list.
 Schedule random_schedule(std::mt19937& random);
 
 enum class LinkLayout {
