@@ -46,6 +46,7 @@ std::vector<std::unique_ptr<SmallAnswer>> answers() {
   list.push_back(small_answer({.schedule = "interleaved_1f1b", .wire = tenth, .virtual_stages = 2}));
   list.push_back(small_answer({.wire = tenth, .all_reduce = two, .data_parallel = 2, .buckets = 3}));
   list.push_back(small_answer({.wire = tenth, .all_reduce = two, .data_parallel = 2, .gather = two}));
+  list.push_back(small_answer({.wire = tenth, .table = two}));
   list.push_back(small_answer(
       {.schedule = "pipedream", .stages = 2, .hop = tenth, .wire = two, .all_reduce = two, .replicas = {3, 1}}));
   return list;

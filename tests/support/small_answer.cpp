@@ -95,6 +95,7 @@ StepCosts costs(const SmallShape& small, const ScheduleShape& shape) {
             {Bytes{4'000'000}, small.all_reduce, {{0, Bandwidth{0}, small.all_reduce, small.all_reduce, {}}}});
     }
   }
+  c.tied.assign(shape.tied.size(), {Bytes{4'000'000}, small.table, {{0, Bandwidth{0}, small.table, small.table, {}}}});
   if (small.gather > Time{})
     c.gathers.assign(static_cast<std::size_t>(chunks),
                      {Bytes{4'000'000}, small.gather, {{0, Bandwidth{0}, small.gather, small.gather, {}}}});
@@ -138,6 +139,7 @@ std::unique_ptr<SmallAnswer> small_answer(const SmallShape& small) {
   shape.data_parallel = small.data_parallel;
   shape.replicas = small.replicas;
   if (small.recompute) shape.recompute.assign(static_cast<std::size_t>(small.stages), true);
+  if (small.table > Time{}) shape.tied = {{0, VirtualStageId{shape.chunks() - 1}}};
   if (small.buckets > 1) shape.buckets.assign(static_cast<std::size_t>(shape.chunks()), small.buckets);
 
   auto result = std::make_unique<SmallAnswer>();

@@ -21,6 +21,7 @@ struct SmallShape {
   std::vector<int> replicas = {};
   bool recompute = false;
   int buckets = 1;
+  Time table{0};   // of a table that the first and the last chunk share; 0: they share none
   Time gather{0};  // of a chunk's weights, which are given away after each pass; 0: they are not sharded
 };
 
