@@ -13,7 +13,7 @@ std::string line(std::string_view name, const std::string& text) {
 }
 
 std::string gigahertz(std::int64_t khz) {
-  return khz == 0 ? "not told" : fmt::format("{} GHz", brief(static_cast<double>(khz) * 1e-6));
+  return khz == 0 ? "unknown" : fmt::format("{} GHz", brief(static_cast<double>(khz) * 1e-6));
 }
 
 std::string cpu_text(const CpuFindings& cpu) {

@@ -76,7 +76,7 @@ std::vector<std::string> stand_ins(std::string_view target, std::string_view lay
   if (target == "torch" && layers_refused.empty())
     return {"data: the file has random samples; replace them with yours"};
   if (target != "torch" && target != "deepspeed") return {};
-  return {fmt::format("layers and data: the file has made-up ones of width {}; replace them with yours", kMadeUpWidth)};
+  return {fmt::format("layers and data are placeholders (width {}); replace them with yours", kMadeUpWidth)};
 }
 
 std::string launch_header(const LaunchRequest& request, std::string_view framework, std::string_view version,

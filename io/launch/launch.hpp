@@ -32,8 +32,8 @@ struct LaunchRequest {
 
 // Of the layers below that stand in a program for the model's own.
 constexpr int kMadeUpWidth = 64;
-// What the file for `target` has in place of what is the reader's, though it can express the plan: "layers and data:
-// the file has made-up ones of width 64; replace them with yours".
+// What the file for `target` has in place of what is the reader's, though it can express the plan: "layers and data are
+// placeholders (width 64); replace them with yours".
 std::vector<std::string> stand_ins(std::string_view target, std::string_view layers_refused);
 
 std::string megatron_launch(const LaunchRequest& request);    // a shell script

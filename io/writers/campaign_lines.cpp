@@ -195,7 +195,7 @@ std::vector<std::pair<std::string, std::string>> campaign_lines(const Answer& an
   if (campaign.goodput) add_failures(lines, campaign);
   if (campaign.spread) add_spread(lines, campaign, answer);
   for (const std::string& missing : campaign.missing)
-    lines.emplace_back("not told", missing);
+    lines.emplace_back("not known", missing);
   for (const std::string& known : campaign.known)
     lines.emplace_back("known by", known);
   for (std::size_t i = lines.size() - 1; i > 0; --i)

@@ -67,7 +67,7 @@ std::string algorithms(const MeasuredDevice& device) {
     for (const MeasuredSize& size : series.sizes) {
       if (!size.algorithm) continue;
       const ProductAlgorithm& a = *size.algorithm;
-      std::string tile = a.tile_rows > 0 ? fmt::format("{} x {}", a.tile_rows, a.tile_columns) : "a tile not told";
+      std::string tile = a.tile_rows > 0 ? fmt::format("{} x {}", a.tile_rows, a.tile_columns) : "unknown tile";
       if (a.split_k > 1) tile += fmt::format(" in {} parts of the depth", a.split_k);
       ++tiles[{series.pass, series.precision, series.sms}][tile];
     }

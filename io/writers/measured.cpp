@@ -205,9 +205,9 @@ std::vector<std::string> told_apart(const RowCounts& counts) {
   std::vector<std::string> lines;
   for (const SubsetCounts& each : counts.subsets) {
     const int rows = each.compared + each.failed, right = each.compared_fit + each.failed - each.failed_fit;
-    lines.push_back(fmt::format("{}: {} of {} rows told right ({:.1f} %), {} of {} that failed and {} of {} that ran",
-                                each.of, right, rows, 100.0 * right / rows, each.failed - each.failed_fit, each.failed,
-                                each.compared_fit, each.compared));
+    lines.push_back(fmt::format(
+        "{}: {} of {} rows predicted right ({:.1f} %), {} of {} that failed and {} of {} that ran", each.of, right,
+        rows, 100.0 * right / rows, each.failed - each.failed_fit, each.failed, each.compared_fit, each.compared));
   }
   return lines;
 }

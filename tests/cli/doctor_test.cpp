@@ -53,7 +53,7 @@ TEST_CASE("A GPU is told with its SM groups, fewer than asked for where that is 
   const std::string text = doctor_text(kCpu, system);
   CHECK(tells(text, "GPU 0       Made-up GPU, architecture 9.0, 132 SMs, at 0000:01:00.0"));
   CHECK(tells(text, "memory    80.0 GiB, 79.0 GiB free; L2 50.0 MiB"));
-  CHECK(tells(text, "clocks    SMs 1.98 GHz, memory not told at 0 bits"));
+  CHECK(tells(text, "clocks    SMs 1.98 GHz, memory unknown at 0 bits"));
   CHECK(tells(text,
               "SM groups of 8 SMs or more, by 8; 2 x 64, 4 left over; 4 x 32, each put together of 4 groups of 8, "
               "4 left over; 7 x 16 (8 asked for), 20 left over; events in their streams: fail: cudaEventRecord: no\n"));

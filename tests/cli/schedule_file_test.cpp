@@ -147,7 +147,7 @@ TEST_CASE("launch writes a file and says what differs from the plan") {
   CHECK(run.status == 0);
   holds(run.err, "not as planned: schedule: gpipe is not there; 1f1b\n");
   holds(run.err, "predicted for what is written: ");
-  const std::string made_up = "layers and data: the file has made-up ones of width 64; replace them with yours\n";
+  const std::string made_up = "layers and data are placeholders (width 64); replace them with yours\n";
   holds(run.err, "not the model's: " + made_up);
   holds(file_text(file), "# Not the model's: " + made_up);
   holds(file_text(file), "\nWIDTH = 64  # ");
@@ -158,9 +158,8 @@ TEST_CASE("launch writes a file and says what differs from the plan") {
 
 TEST_CASE("launch --for torch says what of the file is not the model's: its layers only where they cannot be written") {
   const ProgramRun made_up = run_program({"launch", kQuickstart, "--for", "torch"});
-  holds(made_up.err,
-        "not the model's: layers and data: the file has made-up ones of width 64; replace them with yours\n");
-  holds(made_up.out, "# torch.distributed.pipelining can express this plan.\n# Not the model's: layers and data: ");
+  holds(made_up.err, "not the model's: layers and data are placeholders (width 64); replace them with yours\n");
+  holds(made_up.out, "# torch.distributed.pipelining can express this plan.\n# Not the model's: layers and data are ");
   const ProgramRun written = run_program({"launch", "scenarios/validation/cnn-1f1b.yaml", "--for", "torch"});
   holds(written.err, "not the model's: data: the file has random samples; replace them with yours\n");
   CHECK(written.err.find("width 64") == std::string::npos);
