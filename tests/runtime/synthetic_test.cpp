@@ -15,6 +15,7 @@
 #include "runtime/backends/cpu.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/transports/local.hpp"
+#include "tests/io/scratch.hpp"
 
 using namespace pipewright::tests;
 
@@ -29,8 +30,9 @@ Scenario scenario(std::vector<std::string> changes) {
 }
 
 struct Case {
-  explicit Case(const std::vector<std::string>& changes)
-      : asked(scenario(changes)),
+  explicit Case(const std::vector<std::string>& changes) : Case(scenario(changes)) {}
+  explicit Case(Scenario of)
+      : asked(std::move(of)),
         cost(asked),
         predicted(price(find_plan(asked, cost), cost, Engine::Auto)),
         run_plan(pipewright::runtime::run_plan(predicted.plan, predicted.schedule, asked.model, asked.training,
@@ -161,4 +163,35 @@ TEST_CASE("Without arithmetic, too, what no run divides is refused") {
   CHECK_THROWS_WITH_AS(
       Case({kQuick, "plan.stages=1", "training.zero=1", "plan.data_parallel=4", "plan.data_parallel_shard=2"}),
       doctest::Contains("plan.data_parallel_shard: a synthetic run sums gradients over all copies"), InputError);
+}
+
+// The last stage's next-token modules share the embedding's table with stage 0. With fewer micro-batches than pipelines some
+// workers have chunks that run none, whose gradients are complete all the same.
+TEST_CASE("Tables of several stages are summed once a step, whoever runs how many micro-batches") {
+  const Scratch scratch;
+  for (const std::string schedule : {"1f1b", "chimera", "gems"})
+    for (const std::string micro_batches : {"1", "2", "5"}) {
+      CAPTURE(schedule);
+      CAPTURE(micro_batches);
+      const Case run(read_scenario(
+          scratch.write(
+              "x.yaml",
+              "model: {family: decoder, layers: 6, hidden: 32, heads: 4, vocabulary: 200, sequence_length: 16, "
+              "next_token_modules: 2, feed_forward: 64, tied: yes}\n"
+              "cluster: {nodes: 1, node: {devices: 8, device: {memory: 80 GB, memory_bandwidth: 1 TB/s, peak: {fp32: "
+              "10 TFLOP/s}}, links: {kind: nvswitch, bandwidth: 10 GB/s}}}\n"
+              "training: {micro_batches: " +
+                  micro_batches + ", micro_batch_size: 1, precision: fp32, optimizer: adam}\nplan: {stages: 4, " +
+                  "data_parallel: 2, schedule: " + schedule + "}\n"),
+          {}));
+      const auto workers = run.run(2);
+      for (std::size_t w = 0; w < workers.size(); ++w) {
+        const PositionId position = static_cast<PositionId>(w) % run.predicted.plan.positions();
+        const auto& tables = workers[w].steps.back().times.communication[kTables];
+        CHECK(tables.size() == run.predicted.schedule.positions[position].communication[kTables].size());
+        for (const Span& span : tables)
+          CHECK((span.start > Time{} && span.end >= span.start));
+      }
+      CHECK(run.predicted.schedule.positions[0].communication[kTables].size() == 1);
+    }
 }
