@@ -249,7 +249,7 @@ inline void SharedLinks::set_level(std::uint32_t index, double level) {
       const Use& other = flow.uses[1 - on.use];
       links[other.link].flows[other.place].most = lower_of(flow.full_rate, level);
       touch_if(other);
-    } else if (lower_of(before, level) <= flow.second) {  // else it is told the same
+    } else if (lower_of(before, level) <= flow.second) {  // else what its links know stays the same
       tell_links(flow);
       if (differs) std::for_each(flow.uses.begin(), flow.uses.end(), touch_if);
     }
@@ -277,7 +277,7 @@ void SharedLinks::fill_all() {
     const double level = level_[index] = std::exchange(*lowest, kNone);
     for (const FlowOnLink& on : links_[index].flows) {
       Flow& flow = flows_[on.flow];
-      if (level > flow.second) continue;  // its links are told the same
+      if (level > flow.second) continue;  // what its links know stays the same
       tell_links(flow);
       if (level >= on.most) continue;  // its rate is as before
       for (const Use& use : flow.uses)

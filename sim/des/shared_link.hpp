@@ -11,7 +11,7 @@
 //         limit, or on a full link no flow is faster: the rates are max-min fair, and there is one such set of rates. So
 //         a change is followed: a link on which something begins, ends or has another rate finds its level again, and
 //         if it is another one, the rates of its flows, and so on. The lowest levels first, as in progressive filling (the
-//         same, 6.5.2), so that few are found twice. Where it takes long all the same, all levels are filled anew.
+//         same, 6.5.2), so that few are found twice. Where that takes long, all levels are filled again.
 // Fifo    A flow has its links for itself. It begins when all of them are free and no flow asked earlier for one of
 //         them; it never holds some links while it waits for others, so there is no deadlock.
 //
@@ -46,7 +46,7 @@ struct FlowDemand {
 
 class SharedLinks {
  public:
-  // MaxMin: after finding `patience` levels a link in one settling all are filled anew; 0: always.
+  // MaxMin: after finding `patience` levels a link in one settling all are filled again; 0: always.
   SharedLinks(std::vector<Bandwidth> capacity, LinkPolicy policy, std::size_t patience = 4);
 
   // A flow over `links` (each once, at least one) asks for its rate at `now`. It has none before the next `settle`.

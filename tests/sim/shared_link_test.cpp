@@ -241,7 +241,7 @@ TEST_CASE("max-min: every flow has a full link on which none is faster, or runs 
   }
 }
 
-TEST_CASE("max-min: a change that is followed gives what filling all anew gives, and filling after a while, too") {
+TEST_CASE("max-min: a change that is followed gives what filling all again gives, and so does filling after a while") {
   std::mt19937 dice(23);
   const auto random = [&dice](std::uint32_t below) { return static_cast<std::uint32_t>(dice()) % below; };
   for (int round = 0; round < 100; ++round) {
