@@ -2,213 +2,243 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <numeric>
+#include <span>
 #include <utility>
+
+#include "sim/stream_edges.hpp"
 
 namespace pipewright::sim {
 namespace {
 
-constexpr std::uint32_t kNoOp = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kNoOp = std::numeric_limits<std::uint32_t>::max(), kWanted = kNoOp - 1;
 
+constexpr bool is(const Op& op, Kinds kinds) {
+  return (only(op.kind) & kinds) != 0;
+}
+
+// Finds the anchors of all ops of a list at once, in time that is linear in both lists.
+class Anchors {
+ public:
+  Anchors(const Schedule& schedule, PositionId position)
+      : shape_(schedule.shape), rounds_(schedule.rounds()), lane_(schedule.positions[position]) {
+    const Seating& seating = rounds_.seating;
+    first_pass_.resize(at(seating.chunks())), first_round_.resize(at(seating.chunks()));
+    for (int i = 0; i < seating.held(); ++i) {
+      const VirtualStageId v = seating.chunk_of(seating.stage_at(position), i);
+      first_pass_[at(v)] = std::exchange(passes_, passes_ + static_cast<std::uint32_t>(shape_.micro_batches));
+      first_round_[at(v)] = std::exchange(all_rounds_, all_rounds_ + static_cast<std::uint32_t>(rounds_.count(v)) + 1);
+    }
+  }
+
+  const std::vector<Op>& list(StreamId stream) const {
+    return stream == kCompute ? lane_.compute : lane_.communication[stream];
+  }
+
+  // For each of `ops`; kNoOp: it has none.
+  std::vector<std::uint32_t> of(const std::vector<Op>& ops, const Anchor& anchor) const {
+    std::vector<std::uint32_t> found(ops.size(), kNoOp);
+    if (anchor.same == Same::Number)
+      std::iota(found.begin(), found.end(), std::uint32_t{0});
+    else if (anchor.same == Same::Table)
+      find_tables(ops, anchor, found);
+    else
+      find_keys(ops, anchor, found);
+    return found;
+  }
+
+ private:
+  // Over the ops that may be the anchor, until all are found.
+  void walk(const Anchor& anchor, const auto& found_all) const {
+    const std::vector<Op>& ops = list(anchor.in);
+    for (std::size_t n = 0; n < ops.size(); ++n)
+      if (const std::size_t i = anchor.last ? ops.size() - 1 - n : n; is(ops[i], anchor.kinds))
+        if (found_all(ops[i], static_cast<std::uint32_t>(i))) return;
+  }
+
+  // Tables are few, and a chunk may have several.
+  void find_tables(const std::vector<Op>& ops, const Anchor& anchor, std::vector<std::uint32_t>& found) const {
+    for (std::size_t i = 0; i < ops.size(); ++i)
+      walk(anchor, [&](const Op& other, std::uint32_t place) {
+        const bool has = has_table(shape_, ops[i].bucket, other.virtual_stage);
+        if (has) found[i] = place;
+        return has;
+      });
+  }
+
+  void find_keys(const std::vector<Op>& ops, const Anchor& anchor, std::vector<std::uint32_t>& found) const {
+    const bool of_round = anchor.same == Same::Round || anchor.same == Same::Update || anchor.same == Same::NextUpdate;
+    std::vector<std::uint32_t> by_key(of_round ? all_rounds_ : 2 * passes_, kNoOp);
+    std::size_t wanted = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      found[i] = key(anchor.same, ops[i]);
+      wanted += std::exchange(by_key[found[i]], kWanted) == kWanted ? 0 : 1;
+    }
+    walk(anchor, [&](const Op& other, std::uint32_t place) {
+      std::uint32_t& here = by_key[key(anchor.same, other)];
+      if (here == kWanted) here = place, --wanted;
+      return wanted == 0;
+    });
+    for (std::uint32_t& one : found)
+      one = by_key[one] == kWanted ? kNoOp : by_key[one];
+  }
+
+  // The same number for ops that have this in common. Micro-batches of updates, and of what is exchanged for them, are rounds.
+  std::uint32_t key(Same same, const Op& op) const {
+    const bool computes = rule(op.kind).stream == kCompute;
+    const std::uint32_t v = op.virtual_stage, m = op.micro_batch;
+    if (same == Same::Worker) return 0;
+    if (same == Same::MicroBatch) return first_pass_[v] + m;
+    if (same == Same::Pass)
+      return 2 * (first_pass_[v] + m) + static_cast<std::uint32_t>(computes ? pass_of(op.kind) : pass_of_gather(op));
+    if (same == Same::Round) return first_round_[v] + (computes ? static_cast<std::uint32_t>(rounds_.of(v, m)) : m);
+    const auto update = static_cast<std::uint32_t>(rounds_.update_of(static_cast<int>(m)));
+    return first_round_[v] + update + (same == Same::NextUpdate && !computes ? 1 : 0);
+  }
+
+  const ScheduleShape& shape_;
+  const Rounds rounds_;
+  const Lane& lane_;
+  std::vector<std::uint32_t> first_pass_, first_round_;  // by chunk: its first number
+  std::uint32_t passes_ = 0, all_rounds_ = 0;            // behind the last round of a chunk one that never comes
+};
+
+// Walks the lists of a worker by the rows of kStreamEdges, and knows no kind itself.
 class Linker {
  public:
   Linker(const Schedule& schedule, PositionId position)
-      : schedule_(schedule),
-        seating_(schedule.seating()),
-        rounds_(schedule.rounds()),
-        stage_(seating_.stage_at(position)),
-        may_leave_(schedule.shape.leaving_under_forward()),
-        lane_(schedule.positions[position]) {}
+      : anchors_(schedule, position),
+        lane_(schedule.positions[position]),
+        may_leave_(static_cast<std::uint32_t>(schedule.shape.leaving_under_forward())) {}
 
   StreamLinks run() {
-    if (!lane_.communication[kReductions].empty()) link_gradients();
-    const UpdatedParts updated = schedule_.shape.updated;
-    if (updated == UpdatedParts::BehindUpdate)
-      link_updated();
-    else if (updated == UpdatedParts::BesideForwards)
-      link_next_forwards();
-    else if (!lane_.communication[kGathers].empty())
-      link_weights();
-    if (!lane_.communication[kTables].empty()) link_tables();
-    if (schedule_.shape.weights_on_host())
-      link_shards();
-    else if (!lane_.communication[kOut].empty())
-      link_moves();
-    const auto by_op = [](const auto& a, const auto& b) { return a.op < b.op; };
-    std::stable_sort(links_.triggers.begin(), links_.triggers.end(), by_op);
-    std::stable_sort(links_.gates.begin(), links_.gates.end(), by_op);
+    for (auto row = std::begin(kStreamEdges); row != std::end(kStreamEdges);) {
+      const StreamId stream = rule(row->kind).stream;
+      const auto first = row;
+      while (row != std::end(kStreamEdges) && rule(row->kind).stream == stream)
+        ++row;
+      if (!lane_.communication[stream].empty()) link(stream, {first, row});
+    }
     return std::move(links_);
   }
 
  private:
-  void trigger(StreamId stream, std::uint32_t communication, std::uint32_t op, StreamLinks::From from) {
-    links_.waits[stream].push_back(op != kNoOp);
-    if (op != kNoOp) links_.triggers.push_back({op, communication, static_cast<std::uint8_t>(stream), from});
-  }
+  struct Run {  // ops of a stream, all by one row
+    StreamId stream;
+    std::uint32_t from, until;
+  };
 
-  // An all-reduce begins when the round's last backward has its gradients complete, an update waits for the round's.
-  void link_gradients() {
-    const auto round = [](const Op& op) { return static_cast<int>(op.micro_batch); };  // of AllReduce and Update
-    // Keys of this worker's (virtual stage, round) pairs, dense.
-    std::vector<std::size_t> first(at(seating_.chunks()));
-    std::size_t keys = 0;
-    for (int i = 0; i < seating_.held(); ++i) {
-      const VirtualStageId v = seating_.chunk_of(stage_, i);
-      first[at(v)] = keys;
-      keys += at(rounds_.count(v));
-    }
-    const auto key = [&first](const Op& op, int round_of_op) { return first[op.virtual_stage] + at(round_of_op); };
-    const std::vector<Op>& reduces = lane_.communication[kReductions];
-    std::vector<std::uint32_t> last_gradient(keys, kNoOp), needs(keys, 0);
-    for (std::uint32_t i = 0; i < reduces.size(); ++i)
-      needs[key(reduces[i], rounds_.update_of(round(reduces[i])))] = i + 1;
-    for (std::uint32_t i = 0; i < lane_.compute.size(); ++i) {
-      const Op& op = lane_.compute[i];
-      if (rule(op.kind).gradients) last_gradient[key(op, rounds_.of(op.virtual_stage, op.micro_batch))] = i;
-      if (op.kind != Kind::Update) continue;
-      if (const std::uint32_t count = needs[key(op, round(op))]; count > 0)
-        links_.gates.push_back({i, count, static_cast<std::uint8_t>(kReductions)});
-    }
-    for (std::uint32_t i = 0; i < reduces.size(); ++i)
-      trigger(kReductions, i, last_gradient[key(reduces[i], round(reduces[i]))], StreamLinks::From::Gradients);
-  }
-
-  // Weights are gathered one op ahead: while the op before the one that needs them runs. One that reads the same weights gives
-  // them away first.
-  void link_weights() {
-    const std::vector<Op>& gathers = lane_.communication[kGathers];
-    std::uint32_t next = 0;
-    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
-      const Op &op = lane_.compute[i], &gather = gathers[next];
-      if (!rule(op.kind).weights || gather.virtual_stage != op.virtual_stage || gather.micro_batch != op.micro_batch ||
-          pass_of_gather(gather) != pass_of(op.kind))
-        continue;
-      const bool behind =
-          i > 0 && rule(lane_.compute[i - 1].kind).weights && lane_.compute[i - 1].virtual_stage == op.virtual_stage;
-      trigger(kGathers, next++, i == 0 ? kNoOp : i - 1, behind ? StreamLinks::From::End : StreamLinks::From::Start);
-      links_.gates.push_back({i, next, static_cast<std::uint8_t>(kGathers)});
-    }
-    PP_CHECK(next == gathers.size());  // validate(schedule)
-  }
-
-  // After the last gradients of every chunk here that shares the table, and their all-reduces; before the first update of one.
-  void link_tables() {
-    const std::vector<Op>&ops = lane_.compute, &reduces = lane_.communication[kReductions];
-    for (std::uint32_t table = 0; table < lane_.communication[kTables].size(); ++table) {
-      const auto has = [&, which = lane_.communication[kTables][table].bucket](const Op& op) {
-        return has_table(schedule_.shape, which, op.virtual_stage);
-      };
-      std::uint32_t last = kNoOp, reduced = 0;
-      for (std::uint32_t i = 0; i < ops.size(); ++i)
-        if (rule(ops[i].kind).gradients && has(ops[i])) last = i;
-      for (std::uint32_t i = 0; i < reduces.size(); ++i)
-        if (has(reduces[i])) reduced = i + 1;
-      trigger(kTables, table, last, StreamLinks::From::End);
-      if (!reduces.empty()) links_.after[kTables].push_back({reduced, static_cast<std::uint8_t>(kReductions)});
-      const auto update = std::ranges::find_if(ops, [&](const Op& op) { return op.kind == Kind::Update && has(op); });
-      links_.gates.push_back(
-          {static_cast<std::uint32_t>(update - ops.begin()), table + 1, static_cast<std::uint8_t>(kTables)});
-    }
-  }
-
-  void gate(std::uint32_t op, std::uint32_t count) {
-    if (op < lane_.compute.size()) links_.gates.push_back({op, count, static_cast<std::uint8_t>(kGathers)});
-  }
-
-  // Behind the update of a round, and before the next one.
-  void link_updated() {
-    const std::vector<Op>& gathers = lane_.communication[kGathers];
-    std::map<VirtualStageId, std::uint32_t> before;  // of a chunk, its gathers so far end with that one
-    std::uint32_t next = 0;
-    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
-      const Op& op = lane_.compute[i];
-      if (op.kind != Kind::Update || op.virtual_stage != gathers[next].virtual_stage) continue;
-      if (const std::uint32_t count = std::exchange(before[op.virtual_stage], next + 1); count > 0) gate(i, count);
-      trigger(kGathers, next++, i, StreamLinks::From::End);
-    }
-    PP_CHECK(next == gathers.size());  // validate(schedule)
-  }
-
-  // One behind the other from the start: nothing has to be made room for.
-  void link_next_forwards() {
-    const std::vector<Op>& gathers = lane_.communication[kGathers];
-    std::uint32_t next = 0;
-    for (std::uint32_t i = 0; i < lane_.compute.size() && next < gathers.size(); ++i) {
-      const Op& op = lane_.compute[i];
-      if (op.kind != Kind::F || op.virtual_stage != gathers[next].virtual_stage) continue;
-      trigger(kGathers, next, kNoOp, {}), trigger(kGathers, next + 1, kNoOp, {});
-      gate(i, next + 1), gate(i + 1, next + 2);
-      next += 2;
-    }
-    PP_CHECK(next == gathers.size());  // validate(schedule)
-  }
-
-  // A shard of weights comes two ops ahead of its reader, and its gather waits for it; one of gradients goes when it is
-  // reduced, and the first update waits for all of them. Where the host adds it, the next op waits for that.
-  void link_shards() {
-    const std::vector<Op>&reduces = lane_.communication[kReductions], &gathers = lane_.communication[kGathers];
-    const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
-    std::uint32_t next = 0, in = 0;
-    for (const StreamLinks::Gate& reader : links_.gates) {
-      if (reader.stream != kGathers) continue;
-      if (gathers[next++].bucket < kFromFew)
-        trigger(kIn, in++, reader.op < 2 ? kNoOp : reader.op - 2, StreamLinks::From::Start);
-      links_.after[kGathers].push_back({in, static_cast<std::uint8_t>(kIn)});
-    }
-    std::vector<std::uint32_t> completed(reduces.size(), kNoOp);  // by which backward, of the gradients of a reduction
-    for (const StreamLinks::Trigger& one : links_.triggers)
-      if (one.stream == kReductions) completed[one.communication] = one.op;
-    for (std::uint32_t out = 0; out < outs.size(); ++out) {
-      trigger(kOut, out, kNoOp, {});
-      links_.after[kOut].push_back({out + 1, static_cast<std::uint8_t>(kReductions)});
-      if (outs[out].bucket == 1 && completed[out] + 1 < lane_.compute.size())
-        links_.gates.push_back({completed[out] + 1, out + 1, static_cast<std::uint8_t>(kOut)});
-    }
-    const auto update = std::ranges::find(lane_.compute, Kind::Update, &Op::kind);
-    if (!outs.empty() && update != lane_.compute.end())
-      links_.gates.push_back({static_cast<std::uint32_t>(update - lane_.compute.begin()),
-                              static_cast<std::uint32_t>(outs.size()), static_cast<std::uint8_t>(kOut)});
-    PP_CHECK(in == ins.size() && outs.size() == reduces.size());  // validate(schedule)
-  }
-
-  // Out after the forward, as many as may leave under the next one; back one op ahead of whoever reads them first.
-  void link_moves() {
-    const std::vector<Op>&outs = lane_.communication[kOut], &ins = lane_.communication[kIn];
-    const auto is_of = [](const Op& move, const Op& op) {
-      return move.virtual_stage == op.virtual_stage && move.micro_batch == op.micro_batch;
+  void link(StreamId stream, std::span<const StreamEdge> rows) {
+    const std::vector<Op>& ops = lane_.communication[stream];
+    const std::size_t triggers = links_.triggers.size(), gates = links_.gates.size();
+    links_.triggers.reserve(triggers + ops.size());
+    links_.waits[stream].resize(ops.size()), begun_[stream].resize(ops.size(), kNoOp);
+    found_.clear();
+    const auto row_of = [rows](const Op& op) {
+      return std::ranges::find_if(
+          rows, [&op](const StreamEdge& row) { return row.kind == op.kind && (op.bucket & row.bits) == row.bits; });
     };
-    std::map<std::pair<VirtualStageId, std::uint32_t>, std::uint32_t> number;  // of an offload
-    const auto may = static_cast<std::uint32_t>(may_leave_);
-    std::uint32_t out = 0, in = 0, gated = 0, before = 0;  // of the forwards before the op that was last
-    for (std::uint32_t i = 0, here = 0; i < lane_.compute.size(); ++i, before = std::exchange(here, out)) {
-      const Op& op = lane_.compute[i];
-      if (op.kind == Kind::F) {
-        if (out > gated + may) links_.gates.push_back({i, gated = out - may, static_cast<std::uint8_t>(kOut)});
-        if (out == outs.size() || !is_of(outs[out], op)) continue;
-        trigger(kOut, out++, i, StreamLinks::From::End);
-        number[{op.virtual_stage, op.micro_batch}] = out;
-      } else if (reads_stash(op.kind) && in < ins.size() && is_of(ins[in], op)) {
-        const std::uint32_t own = number.at({op.virtual_stage, op.micro_batch});
-        links_.after[kIn].push_back({may == 0 ? std::max(own, before) : own, static_cast<std::uint8_t>(kOut)});
-        trigger(kIn, in++, i - 1, StreamLinks::From::Start);
-        links_.gates.push_back({i, in, static_cast<std::uint8_t>(kIn)});
-      }
+    for (Run run{stream, 0, 0}; run.from < ops.size(); run.from = run.until) {
+      const auto row = row_of(ops[run.from]);
+      PP_CHECK(row != rows.end());
+      while (run.until < ops.size() && row_of(ops[run.until]) == row)
+        ++run.until;
+      begin(run, row->begins);
+      for (const StreamEdge::Waits& waits : row->waits)
+        wait(run, waits);
+      follow(run, row->follows);
     }
-    PP_CHECK(out == outs.size() && in == ins.size());  // validate(schedule)
+    for (std::uint32_t op = 0; op < last_for_.size(); ++op)
+      if (last_for_[op] > 0) gate(stream, op, last_for_[op]);
+    last_for_.clear();
+    merge(links_.triggers, triggers), merge(links_.gates, gates);
   }
 
-  const Schedule& schedule_;
-  const Seating seating_;
-  const Rounds rounds_;
-  const StageId stage_;
-  const std::size_t may_leave_;  // offloads, under a forward
+  // Those of a stream, from this one on, stand behind those of others at the same op.
+  template <class Link>
+  static void merge(std::vector<Link>& all, std::size_t from) {
+    const auto by_op = [](const Link& a, const Link& b) { return a.op < b.op; };
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(from);
+    if (!std::is_sorted(middle, all.end(), by_op)) std::stable_sort(middle, all.end(), by_op);
+    std::inplace_merge(all.begin(), middle, all.end(), by_op);
+  }
+
+  // By op of the stream, looked up once.
+  const std::vector<std::uint32_t>& find(StreamId stream, const Anchor& anchor) {
+    for (const Found& one : found_)
+      if (one.anchor == anchor) return one.ops;
+    return found_.emplace_back(anchor, anchors_.of(lane_.communication[stream], anchor)).ops;
+  }
+
+  void begin(const Run& run, const StreamEdge::Begins& begins) {
+    if (begins.anchor.kinds == 0) return;
+    const std::vector<std::uint32_t>& found = find(run.stream, begins.anchor);
+    for (std::uint32_t i = run.from; i < run.until; ++i) {
+      if (found[i] == kNoOp || found[i] < begins.ahead) continue;
+      const std::uint32_t op = found[i] - begins.ahead;
+      const Op &own = lane_.compute[op], &anchor = lane_.compute[found[i]];
+      const bool behind =
+          begins.given_away && is(own, begins.anchor.kinds) && own.virtual_stage == anchor.virtual_stage;
+      links_.waits[run.stream][i] = 1, begun_[run.stream][i] = op;
+      links_.triggers.push_back(
+          {op, i, static_cast<std::uint8_t>(run.stream), behind ? StreamLinks::From::End : begins.from});
+    }
+  }
+
+  void wait(const Run& run, const StreamEdge::Waits& waits) {
+    if (waits.anchor.kinds == 0) return;
+    const std::vector<std::uint32_t>& found = find(run.stream, waits.anchor);
+    const std::size_t further = waits.under_way ? may_leave_ : 0, end = lane_.compute.size();
+    if (waits.once) last_for_.resize(end);
+    for (std::uint32_t i = run.from; i < run.until && i + further < found.size(); ++i) {
+      if (found[i + further] == kNoOp) continue;
+      std::uint32_t op = found[i + further] + waits.behind;
+      while (waits.next != 0 && op < end && !is(lane_.compute[op], waits.next))
+        ++op;
+      if (op >= end) continue;
+      waits.once ? static_cast<void>(last_for_[op] = i + 1) : gate(run.stream, op, i + 1);
+    }
+  }
+
+  void gate(StreamId stream, std::uint32_t op, std::uint32_t count) {
+    links_.gates.push_back({op, count, static_cast<std::uint8_t>(stream)});
+  }
+
+  // Where there is none, as far as the op before.
+  void follow(const Run& run, const StreamEdge::Follows& follows) {
+    const StreamId other = follows.anchor.in;
+    const std::vector<Op>& others = anchors_.list(other);
+    if (follows.anchor.kinds == 0 || others.empty() || !is(others.front(), follows.anchor.kinds)) return;
+    const std::vector<std::uint32_t>&found = find(run.stream, follows.anchor), &begun = begun_[other];
+    std::vector<StreamLinks::After>& after = links_.after[run.stream];
+    after.reserve(found.size());
+    for (std::uint32_t i = run.from, count = 0; i < run.until; ++i) {
+      if (found[i] != kNoOp) count = found[i] + 1;
+      const auto before =
+          follows.room && may_leave_ == 0 ? std::ranges::lower_bound(begun, begun_[run.stream][i]) - begun.begin() : 0;
+      after.push_back({std::max(count, static_cast<std::uint32_t>(before)), static_cast<std::uint8_t>(other)});
+    }
+  }
+
+  struct Found {
+    Anchor anchor;
+    std::vector<std::uint32_t> ops;
+  };
+
+  const Anchors anchors_;
   const Lane& lane_;
+  const std::uint32_t may_leave_;               // offloads, under a forward
+  std::vector<Found> found_;                    // of one stream
+  ByStream<std::vector<std::uint32_t>> begun_;  // by op of a stream: with which compute op
+  std::vector<std::uint32_t> last_for_;         // by compute op: how many of one stream it waits for, once
   StreamLinks links_;
 };
 
 }  // namespace
 
 StreamLinks stream_links(const Schedule& schedule, PositionId position) {
+  const auto none = [](const std::vector<Op>& ops) { return ops.empty(); };
+  if (std::ranges::all_of(schedule.positions[position].communication, none)) return {};
   return Linker(schedule, position).run();
 }
 

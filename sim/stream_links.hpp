@@ -1,6 +1,6 @@
-// What the streams of a worker have to do with one another, by the rules of core/plan/schedule.hpp: which compute op
-// lets an op of a communication stream begin, and which ops of these streams a compute op waits for. The engines know no
-// other rule between streams. The same in every copy.
+// What the streams of a worker have to do with one another, by the rows of sim/stream_edges.hpp: which compute op lets an op
+// of a communication stream begin, and which ops of these streams a compute op waits for. The engines know no other rule
+// between streams. The same in every copy.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace pipewright::sim {
 
 // Ops are named by their index in their stream.
 struct StreamLinks {
-  // The compute op's start, or its end, or when it has the bucket's gradients complete.
-  enum class From : std::uint8_t { Start, End, Gradients };
+  // The compute op's start, or its end, or the point in it at which the bucket's part is done: its gradients.
+  enum class From : std::uint8_t { Start, End, Part };
   struct Trigger {
     std::uint32_t op = 0, communication = 0;
     std::uint8_t stream = 0;

@@ -67,8 +67,8 @@ enum class Kind : std::uint8_t {
 };
 
 // What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
-// another only where the rules above say so, as collectives of two communicators do. A new one is a row here, the rule
-// of its ops in sim/stream_links, and their price in StepCosts::collective.
+// another only where the rows of sim/stream_edges say so, as collectives of two communicators do. A new one is a row here,
+// one of its kind there, and a price in StepCosts::collective.
 enum class Among : std::uint8_t { Holders, Worker, Tied };
 struct StreamRule {
   std::string_view name;  // "gradients"
