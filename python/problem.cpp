@@ -23,7 +23,6 @@
 #include "python/question.hpp"
 #include "sim/compiled_order.hpp"
 #include "sim/schedules/table.hpp"
-#include "sim/static_order.hpp"
 
 namespace pipewright::python {
 namespace {
@@ -53,19 +52,18 @@ class Problem {
     const std::vector<Time> nothing(static_cast<std::size_t>(shape.chunks()));
     costs_ = plain_costs(shape, nothing, nothing, Time{});
     name_columns();
-    order_ = CompiledOrder::of(schedule_, costs_.edges);
+    order_ = CompiledOrder::of(schedule_, costs_);
   }
 
   const std::vector<CostColumn>& columns() const { return columns_; }
   const Schedule& schedule() const { return schedule_; }
-  bool compiled() const { return order_.has_value(); }
 
   std::vector<std::int64_t> makespans(const std::int64_t* costs, std::size_t rows) const {
     StepCosts priced = costs_;
     std::vector<std::int64_t> ends(rows);
     for (std::size_t r = 0; r < rows; ++r) {
       price(priced, costs + r * columns_.size(), r);
-      ends[r] = (order_ ? order_->makespan(priced) : static_order_makespan(schedule_, priced)).value;
+      ends[r] = order_->makespan(priced).value;
     }
     return ends;
   }
@@ -73,7 +71,7 @@ class Problem {
   OpColumns timeline(const std::int64_t* costs) const {
     StepCosts priced = costs_;
     price(priced, costs, 0);
-    return op_columns(schedule_, static_order(schedule_, priced).workers);
+    return op_columns(schedule_, order_->timeline(schedule_, priced).workers);
   }
 
  private:
@@ -181,7 +179,6 @@ void add_problem(nb::module_& module) {
       .def_prop_ro("stages", [](const Problem& problem) { return problem.schedule().shape.stages; })
       .def_prop_ro("chunks", [](const Problem& problem) { return problem.schedule().shape.chunks(); })
       .def_prop_ro("micro_batches", [](const Problem& problem) { return problem.schedule().shape.micro_batches; })
-      .def_prop_ro("compiled", &Problem::compiled)
       .def("makespans", makespans_of)
       .def("timeline", [](const Problem& problem, const CostMatrix& costs) {
         check_width(problem, costs);

@@ -2,8 +2,8 @@
 
 namespace pipewright::sim {
 
-Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
-    : copies(schedule.shape.data_parallel),
+Wiring::Wiring(const Schedule& schedule, const std::vector<Edge>& edges, int number_of_copies)
+    : copies(number_of_copies),
       positions(static_cast<int>(schedule.positions.size())),
       micro_batches(schedule.shape.micro_batches),
       seating_(schedule.seating()) {
@@ -20,9 +20,9 @@ Wiring::Wiring(const Schedule& schedule, const StepCosts& costs)
     group_at_.push_back(seating_.group_of(seating_.chunk_of(seating_.stage_at(position), 0)));
   for (std::size_t table = 0; table < shape.tied.size(); ++table)
     with_table_.push_back(holders_of_table(shape, table));
-  for (std::uint32_t edge = 0; edge < costs.edges.size(); ++edge) {
-    chunks[costs.edges[edge].from].out.push_back(edge);
-    chunks[costs.edges[edge].to].in.push_back(edge);
+  for (std::uint32_t edge = 0; edge < edges.size(); ++edge) {
+    chunks[edges[edge].from].out.push_back(edge);
+    chunks[edges[edge].to].in.push_back(edge);
   }
 }
 

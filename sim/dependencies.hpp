@@ -15,7 +15,9 @@ namespace pipewright::sim {
 // The schedule must stay as it is.
 class Wiring {
  public:
-  Wiring(const Schedule& schedule, const StepCosts& costs);
+  Wiring(const Schedule& schedule, const StepCosts& costs)
+      : Wiring(schedule, costs.edges, schedule.shape.data_parallel) {}
+  Wiring(const Schedule& schedule, const std::vector<Edge>& edges, int copies);
 
   struct Chunk {
     std::vector<std::uint32_t> in, out;  // edges into and out of a virtual stage, ascending

@@ -79,20 +79,6 @@ double collectives(const Schedule& schedule, const StepCosts& costs) {
   return slowed(costs, sum);
 }
 
-// Of the buckets of all gradients, and of what is gathered behind updates: what an order without a schedule's lists has.
-double collectives(const StepCosts& costs) {
-  double sum = 0;
-  for (const std::vector<Collective>& buckets : costs.collectives)
-    for (const Collective& reduced : buckets)
-      sum += ns(reduced.time);
-  if (costs.shape.updated == UpdatedParts::BehindUpdate)
-    for (const Collective& gathered : costs.gathers)
-      sum += ns(gathered.time);
-  for (const Collective& table : costs.tied)
-    sum += ns(table.time);
-  return slowed(costs, sum);
-}
-
 // The event queue's clock ends below kLargest, so that a run of just so long is one too long.
 constexpr double kMargin = 1 + 1e-15;
 
@@ -110,9 +96,9 @@ void check_run_length(const Schedule& schedule, const StepCosts& costs, int copi
   check((slowed(costs, micro_batches, computing(schedule, costs)) + others) * copies);
 }
 
-void check_run_length(const StepCosts& costs, const std::function<double()>& computing) {
+void check_run_length(const StepCosts& costs, double collectives, const std::function<double()>& computing) {
   const int micro_batches = costs.shape.micro_batches;
-  const double others = messages(costs, micro_batches) + collectives(costs);
+  const double others = messages(costs, micro_batches) + slowed(costs, collectives);
   const double at_most = slowed(costs, micro_batches, computing_at_most(costs, micro_batches)) + others;
   if (at_most * kMargin <= static_cast<double>(kLargest)) return;
   check(slowed(costs, micro_batches, computing()) + others);

@@ -13,7 +13,7 @@ namespace pipewright::sim {
 // longest.                                                                             tests/sim/run_length_test.cpp
 void check_run_length(const Schedule& schedule, const StepCosts& costs, int copies = 1);
 
-// The same of an order that is no list any more: `computing` says what all its ops take, in nanoseconds.
-void check_run_length(const StepCosts& costs, const std::function<double()>& computing);
+// The same of an order that is no list any more: what its communication takes, and all its ops, in nanoseconds.
+void check_run_length(const StepCosts& costs, double collectives, const std::function<double()>& computing);
 
 }  // namespace pipewright::sim

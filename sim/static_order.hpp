@@ -1,4 +1,5 @@
-// Default engine: longest path over fixed orders, no event queue.
+// Default engine: longest path over fixed orders, no event queue. It compiles the order and sweeps it once
+// (sim/compiled_order.hpp).
 //
 // Every worker runs its ops in the given order, so an op starts at
 //     start = max(end of the op before it on its stream, arrival of what it needs)

@@ -97,34 +97,31 @@ void compiled_sweep(benchmark::State& state, const char* name) {
   forget_peak();
   const Schedule schedule = find_schedule(name)->generate({.stages = 64, .micro_batches = 4096});
   const StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
-  const std::optional<CompiledOrder> order = CompiledOrder::of(schedule, costs.edges);
+  const CompiledOrder order = CompiledOrder::of(schedule, costs);
   for (auto _ : state)
-    benchmark::DoNotOptimize(order->makespan(costs));
+    benchmark::DoNotOptimize(order.makespan(costs));
   constexpr double ops = 2.0 * 64 * 4096;
   report_rate(state, "ops", ops, ops * 8);
 }
 BENCHMARK_CAPTURE(compiled_sweep, f1b1_unequal_K64_M4096, "1f1b")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(compiled_sweep, gpipe_unequal_K64_M4096, "gpipe")->Unit(benchmark::kMillisecond);
 
-// The first price of an order: a walk of the lists, or its compilation and a sweep.
-void first_price(benchmark::State& state, const char* name, bool compiled) {
+// The first price of an order: its compilation and a sweep.
+void first_price(benchmark::State& state, const char* name) {
   forget_peak();
   const auto stages = static_cast<int>(state.range(0)), micro_batches = static_cast<int>(state.range(1));
   const Schedule schedule = find_schedule(name)->generate({.stages = stages, .micro_batches = micro_batches});
   const StepCosts costs = pipeline_costs(schedule.shape, Stages::Unequal);
   for (auto _ : state)
-    benchmark::DoNotOptimize(compiled ? CompiledOrder::of(schedule, costs.edges)->makespan(costs)
-                                      : static_order_makespan(schedule, costs));
+    benchmark::DoNotOptimize(static_order_makespan(schedule, costs));
   const double ops = 2.0 * stages * micro_batches;
   report_rate(state, "ops", ops, ops * sizeof(Op));
 }
 void sizes(benchmark::internal::Benchmark* of) {
   of->ArgNames({"K", "M"})->Args({8, 32})->Args({64, 128})->Args({64, 4096})->Unit(benchmark::kMicrosecond);
 }
-BENCHMARK_CAPTURE(first_price, f1b1_static, "1f1b", false)->Apply(sizes);
-BENCHMARK_CAPTURE(first_price, f1b1_compiled, "1f1b", true)->Apply(sizes);
-BENCHMARK_CAPTURE(first_price, gpipe_static, "gpipe", false)->Apply(sizes);
-BENCHMARK_CAPTURE(first_price, gpipe_compiled, "gpipe", true)->Apply(sizes);
+BENCHMARK_CAPTURE(first_price, f1b1, "1f1b")->Apply(sizes);
+BENCHMARK_CAPTURE(first_price, gpipe, "gpipe")->Apply(sizes);
 
 // The same with the times of every op and transfer kept.
 void static_timeline(benchmark::State& state) {

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/compiled_order.hpp"
 #include "sim/event_order.hpp"
 #include "sim/schedules/expand.hpp"
 #include "sim/schedules/table.hpp"
@@ -14,6 +13,7 @@
 #include "tests/support/random_costs.hpp"
 #include "tests/support/random_links.hpp"
 #include "tests/support/rounds.hpp"
+#include "tests/support/worklist.hpp"
 
 using namespace pipewright::tests;
 
@@ -58,6 +58,7 @@ TEST_CASE("both engines and the oracle agree op by op when every transfer has it
     CAPTURE(steps.schedule.name);
     const Timeline timeline = event_order(steps.schedule, steps.costs, LinkUse::Private);
     check_same(timeline, static_order(steps.schedule, steps.costs));
+    check_same(timeline, worklist(steps.schedule, steps.costs));
     if (seed % 3 == 0 || more_rounds() > 1) check_same(timeline, oracle_timeline(steps.schedule, steps.costs));
     listed += steps.schedule.shape.chunk_order == ChunkOrder::Listed ? 1 : 0;
   }
@@ -113,7 +114,6 @@ TEST_CASE("both engines, the oracle and the compiled order agree where slices of
     check_same(timeline, oracle_timeline(schedule, costs));
     CHECK(validate(timeline, schedule, costs) == "");
     CHECK(static_order_makespan(schedule, costs) == timeline.makespan);
-    if (const auto order = CompiledOrder::of(schedule, costs.edges)) CHECK(order->makespan(costs) == timeline.makespan);
     // Each op takes what the table of its slice says.
     for (PositionId w = 0; w < std::ssize(schedule.positions); ++w)
       for (std::size_t i = 0; i < schedule.positions[w].compute.size(); ++i) {

@@ -53,7 +53,7 @@ TEST_CASE("The table of the first and the last stage: behind the last backward o
   }
   CHECK(timeline.workers[1].compute.back() == Span{Time{21}, Time{22}});  // waits for nobody
   CHECK(timeline.makespan == Time{33});
-  CHECK(CompiledOrder::of(schedule, costs.edges)->makespan(costs) == Time{33});
+  CHECK(CompiledOrder::of(schedule, costs).makespan(costs) == Time{33});
 }
 
 // Two copies: the reductions of 2 come first; the table is exchanged in both copies at once.
@@ -64,7 +64,7 @@ TEST_CASE("With copies: behind the all-reduce of the gradients") {
   for (const LaneTimes& worker : timeline.workers)
     CHECK(worker.communication[kTables] == std::vector<Span>{{last, last + Time{5}}});
   CHECK(timeline.makespan == last + Time{6});
-  CHECK(CompiledOrder::of(schedule, costs.edges)->makespan(costs) == timeline.makespan);
+  CHECK(CompiledOrder::of(schedule, costs).makespan(costs) == timeline.makespan);
 }
 
 // One table on stages 0 and 2, another one on 1 and 2: stage 2 sums one after the other, the others wait for their own.
@@ -77,7 +77,7 @@ TEST_CASE("Two tables of different stages are two sums") {
   CHECK(timeline.workers[1].communication[kTables] == std::vector<Span>{{Time{32}, Time{37}}});
   CHECK(timeline.workers[0].compute.back().end == Time{33});
   CHECK(timeline.makespan == Time{38});
-  CHECK(CompiledOrder::of(schedule, costs.edges)->makespan(costs) == Time{38});
+  CHECK(CompiledOrder::of(schedule, costs).makespan(costs) == Time{38});
 }
 
 // Chunks 0 and 3 of a V lie on one worker; the one in between with both.
