@@ -457,8 +457,11 @@ class EventOrder {
     Stream& of = streams_[stream];
     const auto& ops = lane(w).communication[s];
     if (of.joined || of.next == ops.size() || of.ready[of.next] > now()) return;
-    if (const auto& after = workers_[w].links->after[s]; !after.empty())
-      if (streams_[kStreams.size() * w + after[of.next].stream].next < after[of.next].count) return;
+    bool ready = true;
+    workers_[w].links->for_each_after(s, of.next, [&](const StreamLinks::After& after) {
+      ready = ready && streams_[kStreams.size() * w + after.stream].next >= after.count;
+    });
+    if (!ready) return;
     of.joined = true;
     const Op& op = ops[of.next];
     const std::size_t group = kStreams.size() * wiring_.group(op, static_cast<WorkerId>(w)) + s;

@@ -113,9 +113,8 @@ class CompiledOrder::Compiler {
     std::uint32_t readers = 0, end = 0;  // who waits for its end, and the slot of that
     std::uint32_t begin = 0, ready = 0;  // slots: of gradients, when `last` begins; when the op that lets it begin ends
     Op last{};
-    bool waits = false;       // for an op that lets it begin
-    std::uint32_t after = 0;  // so many ops of the stream `behind` are over before
-    std::uint8_t behind = 0;
+    bool waits = false;                         // for an op that lets it begin
+    std::array<StreamLinks::After, 2> after{};  // where `count` is not 0
   };
   struct Stream {
     Index lane = 0;
@@ -182,10 +181,10 @@ class CompiledOrder::Compiler {
     for (StreamId s = 0; s < kStreams.size(); ++s)
       for (StreamOp& op : stream(position, s).ops) {
         op.waits = links.waits[s][op.until - 1] != 0;
-        if (links.after[s].empty()) continue;
-        const StreamLinks::After& after = links.after[s][op.until - 1];
-        op.after = after.count, op.behind = after.stream;
-        if (op.after > 0) read(op.behind, op.after);
+        links.for_each_after(s, op.until - 1, [&](StreamLinks::After after) {
+          read(after.stream, after.count);
+          (op.after.front().count == 0 ? op.after.front() : op.after.back()) = after;
+        });
       }
     for (StreamLinks::Gate& gate : links.gates)
       read(gate.stream, gate.count);
@@ -473,8 +472,10 @@ class CompiledOrder::Compiler {
   bool joins(PositionId position, Stream& stream_of) {
     StreamOp& op = stream_of.ops[stream_of.next];
     if (op.waits && op.ready == kBegin) return false;
-    if (op.after > stream(position, op.behind).next) return false;
-    if (op.after > 0) wait(stream_of.lane, end_of(stream(position, op.behind).ops[op.after - 1]));
+    for (const StreamLinks::After& after : op.after)
+      if (after.count > stream(position, after.stream).next) return false;
+    for (const StreamLinks::After& after : op.after)
+      if (after.count > 0) wait(stream_of.lane, end_of(stream(position, after.stream).ops[after.count - 1]));
     if (op.ready != kBegin && op.begin == kBegin) wait(stream_of.lane, slots_.read(op.ready));
     return stream_of.joined = true;
   }

@@ -75,7 +75,8 @@ struct StreamEdge {
   struct Follows {
     Anchor anchor{};
     bool room = false;  // and, where none may be under way beside a forward, all there that begin before it does
-  } follows{};
+  };
+  std::array<Follows, 2> follows{};
 };
 
 // Rows of a stream stand together. Triggers and gates of one compute op come in the order of the rows.
@@ -96,12 +97,12 @@ inline constexpr StreamEdge kStreamEdges[] = {
     {.kind = Kind::AllGather,
      .begins = {.anchor = kReader, .from = StreamLinks::From::Start, .ahead = 1, .given_away = true},
      .waits = {{{.anchor = kReader}}},
-     .follows = {.anchor = kOwnFetch}},
+     .follows = {{{.anchor = kOwnFetch}}}},
     // Of every chunk here that shares the table: behind all gradients, before the first update.
     {.kind = Kind::TableReduce,
      .begins = {.anchor = kTableGradients, .from = StreamLinks::From::End},
      .waits = {{{.anchor = kTableUpdate}}},
-     .follows = {.anchor = kTableReductions}},
+     .follows = {{{.anchor = kTableReductions}}}},
     // Behind its forward. As many as may leave under the next one do so.
     {.kind = Kind::Offload,
      .begins = {.anchor = kForward, .from = StreamLinks::From::End},
@@ -110,13 +111,15 @@ inline constexpr StreamEdge kStreamEdges[] = {
     {.kind = Kind::Store,
      .bits = 1,
      .waits = {{{.anchor = kGradients, .behind = 1}, {.anchor = kFirstUpdate, .once = true}}},
-     .follows = {.anchor = kOwnReduction}},
-    {.kind = Kind::Store, .waits = {{{.anchor = kFirstUpdate, .once = true}}}, .follows = {.anchor = kOwnReduction}},
+     .follows = {{{.anchor = kOwnReduction}}}},
+    {.kind = Kind::Store,
+     .waits = {{{.anchor = kFirstUpdate, .once = true}}},
+     .follows = {{{.anchor = kOwnReduction}}}},
     // One op ahead of whoever reads it first.
     {.kind = Kind::Reload,
      .begins = {.anchor = kStashReader, .from = StreamLinks::From::Start, .ahead = 1},
      .waits = {{{.anchor = kStashReader}}},
-     .follows = {.anchor = kOwnOffload, .room = true}},
+     .follows = {{{.anchor = kOwnOffload, .room = true}}}},
     // Two ops ahead of the reader: its gather waits for it.
     {.kind = Kind::Fetch, .begins = {.anchor = kReader, .from = StreamLinks::From::Start, .ahead = 2}}};
 

@@ -146,7 +146,8 @@ class Linker {
       begin(run, row->begins);
       for (const StreamEdge::Waits& waits : row->waits)
         wait(run, waits);
-      follow(run, row->follows);
+      for (std::size_t which = 0; which < row->follows.size(); ++which)
+        follow(run, row->follows[which], which);
     }
     for (std::uint32_t op = 0; op < last_for_.size(); ++op)
       if (last_for_[op] > 0) gate(stream, op, last_for_[op]);
@@ -205,18 +206,18 @@ class Linker {
   }
 
   // Where there is none, as far as the op before.
-  void follow(const Run& run, const StreamEdge::Follows& follows) {
+  void follow(const Run& run, const StreamEdge::Follows& follows, std::size_t which) {
     const StreamId other = follows.anchor.in;
     const std::vector<Op>& others = anchors_.list(other);
     if (follows.anchor.kinds == 0 || others.empty() || !is(others.front(), follows.anchor.kinds)) return;
     const std::vector<std::uint32_t>&found = find(run.stream, follows.anchor), &begun = begun_[other];
-    std::vector<StreamLinks::After>& after = links_.after[run.stream];
-    after.reserve(found.size());
+    auto& after = links_.after[run.stream];
+    after.resize(found.size());
     for (std::uint32_t i = run.from, count = 0; i < run.until; ++i) {
       if (found[i] != kNoOp) count = found[i] + 1;
       const auto before =
           follows.room && may_leave_ == 0 ? std::ranges::lower_bound(begun, begun_[run.stream][i]) - begun.begin() : 0;
-      after.push_back({std::max(count, static_cast<std::uint32_t>(before)), static_cast<std::uint8_t>(other)});
+      after[i][which] = {std::max(count, static_cast<std::uint32_t>(before)), static_cast<std::uint8_t>(other)};
     }
   }
 

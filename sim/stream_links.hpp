@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -38,10 +39,16 @@ struct StreamLinks {
     std::uint32_t count = 0;
     std::uint8_t stream = 0;
   };
-  std::vector<Trigger> triggers;       // by op
-  std::vector<Gate> gates;             // by op
-  ByStream<std::vector<char>> waits;   // per op of a stream: whether a trigger lets it begin; else it may at once
-  ByStream<std::vector<After>> after;  // per op of a stream; empty: none waits for another stream
+  std::vector<Trigger> triggers;      // by op
+  std::vector<Gate> gates;            // by op
+  ByStream<std::vector<char>> waits;  // per op of a stream: whether a trigger lets it begin; else it may at once
+  // Per op of a stream, of up to two others, where `count` is not 0; empty: none waits for another stream.
+  ByStream<std::vector<std::array<After, 2>>> after;
+  void for_each_after(StreamId stream, std::size_t communication, const auto& use) const {
+    if (after[stream].empty()) return;
+    for (const After& one : after[stream][communication])
+      if (one.count > 0) use(one);
+  }
 };
 
 StreamLinks stream_links(const Schedule& schedule, PositionId position);

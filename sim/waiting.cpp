@@ -54,11 +54,6 @@ const StreamLinks::Trigger* Causes::trigger(PositionId position, StreamId stream
   return i < 0 ? nullptr : &links.all.triggers[at(i)];
 }
 
-const StreamLinks::After* Causes::after(PositionId position, StreamId stream, std::size_t communication) const {
-  const auto& after = links_[at(position)].all.after[stream];
-  return after.empty() ? nullptr : &after[communication];
-}
-
 Cause Causes::of(WorkerId worker, std::size_t op) const {
   Cause last;
   if (const std::int32_t i = transfer_[first_op_[at(worker)] + op]; i >= 0) {
@@ -291,10 +286,10 @@ class WalkBack {
       }
       if (own > 0)
         keep_later(best, {worker, here.stream, own - 1, stream({worker, here.stream})[at(own - 1)].end}, start);
-      if (const StreamLinks::After* after = causes_.after(member, here.stream, at(own))) {
-        const Here other{worker, after->stream, static_cast<int>(after->count) - 1, {}};
+      causes_.links(member).for_each_after(here.stream, at(own), [&](const StreamLinks::After& after) {
+        const Here other{worker, after.stream, static_cast<int>(after.count) - 1, {}};
         keep_later(best, {other.worker, other.stream, other.op, stream(other)[at(other.op)].end}, start);
-      }
+      });
     }
     if (best.until < Time{0}) best.until = Time{0};
     return waited(best, start);

@@ -28,8 +28,7 @@ class Causes {
 
   // What let an op of a communication stream begin, as far as this position is concerned; nullptr: nothing had to.
   const StreamLinks::Trigger* trigger(PositionId position, StreamId stream, std::size_t communication) const;
-  // Of another stream of the worker, that it waits for; nullptr: nothing.
-  const StreamLinks::After* after(PositionId position, StreamId stream, std::size_t communication) const;
+  const StreamLinks& links(PositionId position) const { return links_[at(position)].all; }
 
   const OpIndex& index() const { return index_; }
 

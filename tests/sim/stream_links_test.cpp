@@ -37,10 +37,10 @@ std::string joins(const Schedule& schedule, StreamId stream, int position = 0) {
     }
   for (const StreamLinks::Gate& one : links.gates)
     if (one.stream == stream) all.push_back(label(lane.compute[one.op]) + " waits: " + label(ops[one.count - 1]));
-  for (std::size_t i = 0; i < links.after[stream].size(); ++i) {
-    const auto& [count, other] = links.after[stream][i];
-    all.push_back(label(ops[i]) + " after " + label(lane.communication[other][count - 1]));
-  }
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    links.for_each_after(stream, i, [&](const StreamLinks::After& after) {
+      all.push_back(label(ops[i]) + " after " + label(lane.communication[after.stream][after.count - 1]));
+    });
   for (std::size_t i = 0; i < ops.size(); ++i)
     if (links.waits[stream][i] == 0) all.push_back(label(ops[i]) + " at once");
   std::string text;

@@ -340,13 +340,12 @@ class Worklist {
 
   // Whether what the op waits for on other streams is over; then `ready` is not before that.
   bool others_are_over(WorkerId worker, StreamId s, std::size_t op, std::int64_t& ready) {
-    const auto& after = lanes_[at(worker)].links->after[s];
-    if (after.empty()) return true;
-    const auto [count, other] = after[op];
-    const Stream& stream = streams_[kStreams.size() * at(worker) + other];
-    if (stream.next < count) return false;
-    ready = std::max(ready, meeting(worker, other, count - 1).end);
-    return true;
+    bool over = true;
+    lanes_[at(worker)].links->for_each_after(s, op, [&](const StreamLinks::After& after) {
+      over = over && streams_[kStreams.size() * at(worker) + after.stream].next >= after.count;
+      if (over) ready = std::max(ready, meeting(worker, after.stream, after.count - 1).end);
+    });
+    return over;
   }
 
   void wake_members(WorkerId worker, const Op& op) {
