@@ -29,6 +29,9 @@ void check_workers(const Plan& plan, const Training& training) {
   if (training.zero > 0 && plan.shard > 0 && plan.shard < plan.data_parallel)
     throw InputError(training.place, "plan.data_parallel_shard",
                      "a synthetic run sums gradients over all copies at once; leave it out");
+  if (training.clip_grad_norm)
+    throw InputError(training.place, "training.clip_grad_norm",
+                     "a synthetic run does not sum the norm of gradients; leave it out");
 }
 
 // What the compiler of one virtual stage needs of the others, found once.

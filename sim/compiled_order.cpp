@@ -18,8 +18,8 @@ bool CompiledOrder::is_of(const StepCosts& costs) const {
   const auto what = [](const ScheduleShape& s) {
     return std::tie(s.stages, s.virtual_stages, s.micro_batches, s.group, s.most_in_flight, s.forwards, s.slices,
                     s.pipelines, s.replicas, s.recompute, s.recompute_except_last, s.blocking_sync, s.vertical_sync,
-                    s.chunk_order, s.given, s.units, s.resharding, s.updated, s.reduce_each, s.tied, s.offloaded,
-                    s.update_every, s.double_buffered);
+                    s.chunk_order, s.given, s.units, s.resharding, s.updated, s.reduce_each, s.tied, s.norm,
+                    s.offloaded, s.update_every, s.double_buffered);
   };
   if (what(a) != what(b) || (a.data_parallel > 1) != (b.data_parallel > 1)) return false;
   if (a.weights_on_host() && a.buckets != b.buckets) return false;

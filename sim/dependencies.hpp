@@ -47,6 +47,7 @@ class Wiring {
     switch (kStreams[rule(op.kind).stream].among) {
       case Among::Worker: return 1;
       case Among::Tied: return copies * static_cast<int>(with_table_[op.bucket].size());
+      case Among::All: return workers();
       case Among::Holders: break;
     }
     return seating_.members(op.virtual_stage);
@@ -57,7 +58,10 @@ class Wiring {
     const Chunk& chunk = chunks[op.virtual_stage];
     for (CopyId copy = 0; copy < copies; ++copy) {
       const WorkerId first = copy * positions;
-      if (among == Among::Tied)
+      if (among == Among::All)
+        for (PositionId position = 0; position < positions; ++position)
+          use(WorkerId{first + position});
+      else if (among == Among::Tied)
         for (const PositionId position : with_table_[op.bucket])
           use(WorkerId{first + position});
       else
@@ -70,6 +74,7 @@ class Wiring {
     switch (kStreams[rule(op.kind).stream].among) {
       case Among::Worker: return at(worker);
       case Among::Tied: return op.bucket;
+      case Among::All: return 0;
       case Among::Holders: break;
     }
     return at(group_at_[at(worker % positions)]);

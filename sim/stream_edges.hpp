@@ -45,13 +45,16 @@ inline constexpr Kinds kCompleting = those_that(&KindRule::gradients), kUpdating
 inline constexpr Anchor kForward{those_that(&KindRule::forward), Same::MicroBatch},
     kReader{those_that(&KindRule::weights), Same::Pass},
     kStashReader{those_that(&KindRule::rebuilds) | those_that(&KindRule::backward), Same::MicroBatch},
-    kGradients{kCompleting, Same::Round, true}, kTableGradients{kCompleting, Same::Table, true},
-    kUpdate{kUpdating, Same::Update, true}, kNextUpdate{kUpdating, Same::NextUpdate},
-    kTableUpdate{kUpdating, Same::Table}, kFirstUpdate{kUpdating, Same::Worker};
+    kGradients{kCompleting, Same::Round, true}, kLastGradients{kCompleting, Same::Worker, true},
+    kTableGradients{kCompleting, Same::Table, true}, kUpdate{kUpdating, Same::Update, true},
+    kNextUpdate{kUpdating, Same::NextUpdate}, kTableUpdate{kUpdating, Same::Table},
+    kFirstUpdate{kUpdating, Same::Worker};
 inline constexpr Anchor kOwnFetch{only(Kind::Fetch), Same::Pass, false, kIn},
     kOwnOffload{only(Kind::Offload), Same::MicroBatch, false, kOut},
     kOwnReduction{only(Kind::AllReduce), Same::Number, false, kReductions},
-    kTableReductions{only(Kind::AllReduce), Same::Table, true, kReductions};
+    kTableReductions{only(Kind::AllReduce), Same::Table, true, kReductions},
+    kLastReduction{only(Kind::AllReduce), Same::Worker, true, kReductions},
+    kLastTable{only(Kind::TableReduce), Same::Worker, true, kTables};
 
 struct StreamEdge {
   Kind kind{};
@@ -103,6 +106,11 @@ inline constexpr StreamEdge kStreamEdges[] = {
      .begins = {.anchor = kTableGradients, .from = StreamLinks::From::End},
      .waits = {{{.anchor = kTableUpdate}}},
      .follows = {{{.anchor = kTableReductions}}}},
+    // Behind all gradients here and all their sums, before the first update.
+    {.kind = Kind::NormReduce,
+     .begins = {.anchor = kLastGradients, .from = StreamLinks::From::End},
+     .waits = {{{.anchor = kFirstUpdate}}},
+     .follows = {{{.anchor = kLastReduction}, {.anchor = kLastTable}}}},
     // Behind its forward. As many as may leave under the next one do so.
     {.kind = Kind::Offload,
      .begins = {.anchor = kForward, .from = StreamLinks::From::End},

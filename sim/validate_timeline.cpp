@@ -260,7 +260,8 @@ class Check {
           return fault(wrong);
         continue;
       }
-      const std::uint16_t of = stream == kTables ? 0 : op.virtual_stage;  // each holder names its own chunk
+      // Each member names its own chunk.
+      const std::uint16_t of = stream == kTables || stream == kNorm ? 0 : op.virtual_stage;
       const auto [entry, first] =
           meetings_.emplace(std::tuple{stream, of, op.micro_batch, std::uint32_t{op.bucket}}, span);
       if (!first && entry->second != span) return fault("has other times than at another member");
@@ -271,6 +272,7 @@ class Check {
                                                 : "starts more than an op ahead");
       if (stream == kTables && span.start < table_ready(worker, op))
         return fault("starts before all gradients of the table are there");
+      if (stream == kNorm && span.start < norm_ready(worker)) return fault("starts before all gradients are there");
       if (stream == kGathers && on_host_ && span.start < fetched(worker, op))
         return fault("starts before its shard is there");
     }
@@ -402,6 +404,17 @@ class Check {
         ready = std::max(ready, times(worker).communication[kReductions][i].end);
     return ready;
   }
+  // When the worker has all its gradients, summed over whoever shares them.
+  Time norm_ready(WorkerId worker) const {
+    Time ready;
+    for (std::size_t i = 0; i < lane(worker).compute.size(); ++i)
+      if (const Kind kind = lane(worker).compute[i].kind; kind == Kind::BW || kind == Kind::W)
+        ready = std::max(ready, times(worker).compute[i].end);
+    for (const StreamId sums : {kReductions, kTables})
+      for (const Span& span : times(worker).communication[sums])
+        ready = std::max(ready, span.end);
+    return ready;
+  }
   bool has(const Op& op, const Op& table) const {
     const auto& chunks = schedule_.shape.tied[table.bucket];
     return std::ranges::find(chunks, VirtualStageId{op.virtual_stage}) != chunks.end();
@@ -477,7 +490,8 @@ class Check {
                              (schedule_.flush || needed.micro_batch == op.micro_batch);
         const bool stored = s == kOut && on_host_ && op.kind == Kind::Update;
         const bool table = s == kTables && op.kind == Kind::Update && has(op, needed);
-        if (reduced || stored || table || (s == kGathers && waits_for(worker, op, needed)))
+        const bool norm = s == kNorm && op.kind == Kind::Update;
+        if (reduced || stored || table || norm || (s == kGathers && waits_for(worker, op, needed)))
           ready = std::max(ready, times(worker).communication[s][j].end);
       }
     return {};

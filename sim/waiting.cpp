@@ -138,9 +138,10 @@ class Parts {
       case Collective:
         if (std::get<2>(key) == kAdded) return CriticalPart::Class::Add;
         switch (static_cast<Kind>(std::get<2>(key))) {
-          case Kind::AllReduce: return CriticalPart::Class::AllReduce;
+          case Kind::AllReduce:
+          case Kind::TableReduce:
+          case Kind::NormReduce: return CriticalPart::Class::AllReduce;
           case Kind::AllGather: return CriticalPart::Class::AllGather;
-          case Kind::TableReduce: return CriticalPart::Class::AllReduce;
           case Kind::Offload: return CriticalPart::Class::Offload;
           case Kind::Fetch: return CriticalPart::Class::Fetch;
           case Kind::Store: return CriticalPart::Class::Store;
@@ -162,7 +163,7 @@ class Parts {
       case Recompute: return "recompute of " + stage;
       case Update: return "update of " + stage;
       case Transfer: return "transfer " + stage + " -> " + std::to_string(b);
-      case Collective: return std::string(words(b)) + (b == static_cast<int>(Kind::TableReduce) ? "" : " of " + stage);
+      case Collective: return std::string(words(b)) + (a < 0 ? "" : " of " + stage);
       case Waiting: break;
     }
     return "waiting";
@@ -187,8 +188,9 @@ class WalkBack {
         here = before_op(here, span.start);
       } else {
         const bool added = op.kind == Kind::Store && op.bucket == 1;
-        const bool of_several = kStreams[here.stream].among == Among::Tied;
-        parts_.add(Parts::Collective, part, of_several ? StageId{0} : schedule_.shape.stage_of(op.virtual_stage),
+        const Among among = kStreams[here.stream].among;
+        const bool of_several = among == Among::Tied || among == Among::All;
+        parts_.add(Parts::Collective, part, of_several ? StageId{-1} : schedule_.shape.stage_of(op.virtual_stage),
                    added ? Parts::kAdded : static_cast<int>(op.kind));
         here = before_collective(here, span.start);
       }

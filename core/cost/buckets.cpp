@@ -118,6 +118,7 @@ ScheduleShape schedule_shape(const Plan& plan, const Model& model, const Trainin
   shape.offloaded = plan.offloaded;
   for (TiedTable& table : tied_tables(plan, model))
     shape.tied.push_back(std::move(table.chunks));
+  shape.norm = training.clip_grad_norm && plan.barrier.value == Barrier::Flush && plan.workers() > 1;
   shape.reduce_each = plan.reduce_each;
   return shape;
 }

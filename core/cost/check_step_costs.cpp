@@ -181,6 +181,9 @@ std::string check_collectives(const StepCosts& costs) {
   for (const Collective& table : costs.tied)
     if (std::string wrong = check_collective(costs, table, "the all-reduce of a tied table"); !wrong.empty())
       return wrong;
+  if (!costs.shape.norm && costs.norm.time != Time{}) return "norm: no update waits for it";
+  if (std::string wrong = check_collective(costs, costs.norm, "the all-reduce of the norm"); !wrong.empty())
+    return wrong;
   const bool few = ((costs.shape.resharding && costs.shape.resharding->over > 0) ||
                     costs.shape.updated == UpdatedParts::BesideForwards) &&
                    !costs.gathers.empty();

@@ -159,6 +159,20 @@ StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, La
   return sum;
 }
 
+Collective norm_of_gradients(const Plan& plan, const CostModel& cost) {
+  constexpr Bytes kNumber{4};
+  const std::vector<DeviceId> all = with_members(plan.device, plan.tensor_parallel);
+  if (const auto known = cost.source().all_reduce(static_cast<int>(all.size()), kNumber)) {
+    CollectivePhase phase;
+    phase.latency = phase.time = *known;
+    return {kNumber, *known, {phase}};
+  }
+  const Cluster& cluster = cost.scenario().cluster;
+  AllReduceGroup group(all, cost.topology(), cluster.devices_per_node, &cluster);
+  group.keep_no_links();
+  return group.best(kNumber);
+}
+
 bool gathers_chunks(const StepCosts& costs, const Plan& plan) {
   return plan.resharding || costs.shape.updated == UpdatedParts::BehindUpdate;
 }

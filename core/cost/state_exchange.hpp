@@ -60,6 +60,10 @@ StateExchange::Share gathered_weights(const Plan& plan, StageId stage, LayerRang
 StateExchange::Share gathered_with_copies(const Plan& plan, VirtualStageId v, LayerRange layers,
                                           const Scenario& scenario);
 
+// One number of 4 bytes over all devices of the plan, of all copies: too small to slow what else is on its links. Eight devices
+// 1 us apart, two trees: 2 * 3 us.                                                        tests/planner/barrier_test.cpp
+Collective norm_of_gradients(const Plan& plan, const CostModel& cost);
+
 // Whether a chunk's weights are gathered as one, and room for what is gathered, so or beside forwards.
 bool gathers_chunks(const StepCosts& costs, const Plan& plan);
 void resize_gathers(StepCosts& costs, const Plan& plan);

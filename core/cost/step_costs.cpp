@@ -150,6 +150,7 @@ StepCosts step_costs(const Plan& plan, const CostModel& cost, std::shared_ptr<co
     if (costs.fold != nullptr) exchange.group().keep_links(*costs.fold);
     costs.tied.push_back(exchange.price());
   }
+  if (costs.shape.norm) costs.norm = norm_of_gradients(plan, cost);
   delay_late_gathers(costs, costs.duration, plan, cost, full);
   delay_late_gathers(costs, costs.duration_last, plan, cost, last);
   price_moves(

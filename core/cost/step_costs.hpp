@@ -129,6 +129,7 @@ struct StepCosts {
   // Likewise: from shards of Resharding::over members, or of UpdatedParts::BesideForwards what runs beside the forward.
   Indexed<VirtualStageId, Collective> other_gathers;
   std::vector<Collective> tied;  // of gradients, by table of ScheduleShape::tied
+  Collective norm;               // of gradients; none where nobody waits for it: ScheduleShape::norm
   // Of a micro-batch's activations to the partner and back, which is as long; empty: the schedule moves none.
   // [((copy * chunks + chunk) * 2 + back) * 2 + last micro-batch]
   std::vector<Collective> moves;
@@ -169,6 +170,7 @@ struct StepCosts {
     if (op.kind == Kind::AllGather)
       return ((op.bucket & (kFromFew | kBesideForward)) != 0 ? other_gathers : gathers)[op.virtual_stage];
     if (op.kind == Kind::TableReduce) return tied[op.bucket];
+    if (op.kind == Kind::NormReduce) return norm;
     if (op.kind == Kind::Fetch || op.kind == Kind::Store) return host_copies[host_copy(op)];
     return moves[move(op, copy)];
   }

@@ -75,6 +75,8 @@ StepCosts StepPricer::costs(const std::vector<LayerRange>& layers, const std::ve
   add_all_reduces(costs);
   for (const TiedTable& one : tied_tables(plan_, scenario.model))
     costs.tied.push_back(table(one));
+  if (costs.shape.norm && !norm_) norm_ = without_phases(norm_of_gradients(plan_, cost_));
+  if (costs.shape.norm) costs.norm = *norm_;
   for (auto* const duration : {&costs.duration, &costs.duration_last})
     delay_late_gathers(costs, *duration, plan_, cost_, OnStages{full_});
   price_moves(

@@ -75,6 +75,7 @@ class StepPricer {
   std::vector<std::map<Shares, Time>> prices_;
   std::vector<std::map<Shares, Collective>> gathers_;
   std::map<std::pair<LayerId, std::vector<VirtualStageId>>, Collective> tables_;  // by owner and chunks
+  std::optional<Collective> norm_;
 };
 
 }  // namespace pipewright::core

@@ -54,6 +54,7 @@ std::vector<PositionId> holders_of_table(const ScheduleShape& shape, std::size_t
 }
 
 PositionId first_member(const ScheduleShape& shape, const Op& op) {
+  if (kStreams[rule(op.kind).stream].among == Among::All) return 0;
   if (kStreams[rule(op.kind).stream].among == Among::Tied) return holders_of_table(shape, op.bucket).front();
   return shape.seating().position(op.virtual_stage, 0);
 }

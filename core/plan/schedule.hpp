@@ -34,6 +34,9 @@
 //                               gradients of a table that chunks of several workers hold (tied embeddings); v is the
 //                               worker's own. After the last backward of each of these chunks and all their AllReduces;
 //                               their updates start after it                                       [MegatronDDP26]
+//   NormReduce(v,0)             on the norm's stream        with a flush, where gradients are clipped: of all workers of all
+//                               copies, once a step; v is the worker's own. After its last backward, its AllReduces and
+//                               TableReduces; all updates start after it                       [ZeroBubble23] section 4
 #pragma once
 
 #include <algorithm>
@@ -63,18 +66,19 @@ enum class Kind : std::uint8_t {
   Reload,
   Fetch,
   Store,
-  TableReduce
+  TableReduce,
+  NormReduce
 };
 
 // What a worker exchanges next to its compute: a row a stream. Within a stream the order is strict; streams wait for one
 // another only where the rows of sim/stream_edges say so, as collectives of two communicators do. A new one is a row here,
 // one of its kind there, and a price in StepCosts::collective.
-enum class Among : std::uint8_t { Holders, Worker, Tied };
+enum class Among : std::uint8_t { Holders, Worker, Tied, All };
 struct StreamRule {
   std::string_view name;  // "gradients"
   std::string_view op;    // what its ops are called: "all-reduce"
   // Who takes part in each of its ops, all in one order: in all copies the holders of a chunk, or the holders of all
-  // chunks that share a table; or the worker alone.
+  // chunks that share a table; or the worker alone, or all workers.
   Among among = Among::Holders;
   bool kernels = false;  // its ops are kernels of the device, which contend with those that compute
 };
@@ -83,9 +87,12 @@ inline constexpr std::array kStreams = {
     StreamRule{.name = "weights", .op = "all-gather", .kernels = true},
     StreamRule{.name = "out", .op = "offload", .among = Among::Worker},
     StreamRule{.name = "in", .op = "reload", .among = Among::Worker},
-    StreamRule{.name = "tables", .op = "all-reduce of tied tables", .among = Among::Tied, .kernels = true}};
+    StreamRule{.name = "tables", .op = "all-reduce of tied tables", .among = Among::Tied, .kernels = true},
+    // Nobody computes beside it.
+    StreamRule{.name = "norm", .op = "all-reduce of the norm", .among = Among::All}};
 using StreamId = std::size_t;  // row of kStreams
-inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3, kTables = 4, kCompute = kStreams.size();
+inline constexpr StreamId kReductions = 0, kGathers = 1, kOut = 2, kIn = 3, kTables = 4, kNorm = 5,
+                          kCompute = kStreams.size();
 
 // What a kind of op does to others and to memory: a row a kind, which generators, engines, the books of memory and real
 // runs look up. A micro-batch's stash goes when its `backward` and its `gradients` are over. The checkers (`validate`) know
@@ -117,6 +124,7 @@ inline constexpr std::array kKindRules = {
     KindRule{.name = "Fetch", .letters = "FETCH", .stream = kIn, .words = "weights from the host"},
     KindRule{.name = "Store", .letters = "STORE", .stream = kOut, .words = "gradients to the host"},
     KindRule{.name = "TableReduce", .letters = "TR", .stream = kTables, .words = "all-reduce of tied tables"},
+    KindRule{.name = "NormReduce", .letters = "NR", .stream = kNorm, .words = "all-reduce of the norm"},
 };
 constexpr int kKinds = static_cast<int>(kKindRules.size());
 constexpr const KindRule& rule(Kind kind) {
@@ -148,8 +156,9 @@ using ByStream = std::array<T, kStreams.size()>;
 
 // Ops of one worker. The streams run side by side; within a stream the order is strict.
 struct Lane {
-  std::vector<Op> compute;                  // F, R, B, W, BW, Update
-  ByStream<std::vector<Op>> communication;  // AllReduce; AllGather; Offload or Store; Reload or Fetch; TableReduce
+  std::vector<Op> compute;  // F, R, B, W, BW, Update
+  // AllReduce; AllGather; Offload or Store; Reload or Fetch; TableReduce; NormReduce
+  ByStream<std::vector<Op>> communication;
 
   std::size_t ops() const;  // of all streams
   void add(const Op& op) {
@@ -223,6 +232,7 @@ struct ScheduleShape {
   bool reduce_each = false;  // gradients are reduced after every micro-batch; else after the last
   // By table that several workers hold: the chunks with it, ascending. Its gradients are summed over all of them.
   std::vector<std::vector<VirtualStageId>> tied{};
+  bool norm = false;  // with a flush: updates wait for the norm of all gradients
   // By chunk: its activations wait in the host's memory, not in a partner's; empty: none do.       [ZeROInfinity21]
   std::vector<bool> offloaded{};
   int update_every = 0;  // without a flush: micro-batches of a worker that make an update; 0: one

@@ -66,6 +66,7 @@ struct Checker {
   std::string moves_fault(int position) const;
   std::string shards_fault(int position) const;
   std::string tables_fault(int position) const;
+  std::string norm_fault(int position) const;
   std::string run() const;
 };
 
@@ -404,6 +405,25 @@ std::string Checker::tables_fault(int position) const {
   return "";
 }
 
+// With a flush a worker takes part in one all-reduce of the norm, if there is one. Updates wait for passes of all workers, so
+// that no pass stands behind one.
+std::string Checker::norm_fault(int position) const {
+  const Lane& lane = schedule.positions[position];
+  const std::vector<Op>& norm = lane.communication[kNorm];
+  const bool wanted = shape.norm && schedule.flush;
+  const auto right = [&](const Op& op) {
+    return op.kind == Kind::NormReduce && op.micro_batch == 0 && op.bucket == 0 && op.virtual_stage < chunks &&
+           seating.holds(stage[at(position)], op.virtual_stage);
+  };
+  if (norm.size() != (wanted ? 1 : 0) || !std::ranges::all_of(norm, right))
+    return worker(position) + ": its norm's stream is not " + (wanted ? "one all-reduce of the norm" : "empty");
+  const auto update = std::ranges::find(lane.compute, Kind::Update, &Op::kind);
+  const auto pass = std::find_if(update, lane.compute.end(), [](const Op& op) { return op.kind != Kind::Update; });
+  return !wanted || pass == lane.compute.end() ? ""
+                                               : worker(position) + ": " + label(*pass) + " stands behind " +
+                                                     label(*update) + ", which waits for the norm of all gradients";
+}
+
 // The run without a clock. A group has one list of all-reduces: all its members run the same.
 struct CheckedRun {
   const Checker& check;
@@ -575,7 +595,8 @@ std::string validate(const Schedule& schedule) {
   for (int k = 0; k < schedule.shape.stages; ++k)
     if (std::string fault = check.collective_fault(k); !fault.empty()) return fault;
   for (int position = 0; position < static_cast<int>(check.stage.size()); ++position)
-    for (const auto& look : {&Checker::weights_fault, &Checker::moves_fault, &Checker::tables_fault})
+    for (const auto& look :
+         {&Checker::weights_fault, &Checker::moves_fault, &Checker::tables_fault, &Checker::norm_fault})
       if (std::string fault = (check.*look)(position); !fault.empty()) return fault;
   return check.run();
 }

@@ -128,7 +128,8 @@ constexpr Field<Training> kTraining[] = {
     {"clip_grad_norm", "number > 0",
      "the most that the norm over all gradients may be; larger ones are scaled down, for which every stage must know "
      "the "
-     "norm before it updates; not priced; written into launch files; default: what a framework does by itself",
+     "norm before it updates (with a flush: an all-reduce of all workers); written into launch files; default: what a "
+     "framework does by itself",
      member<&Training::clip_grad_norm, Positive>},
     {"expert_products", "fused | looped",
      "of experts, on devices with efficiency.matrix_product.tiles, in fp16 and bf16: one call for all, or one each; "

@@ -55,7 +55,8 @@ Look look(Kind kind) {
     case Kind::R: return Look::Recompute;
     case Kind::Update: return Look::Update;
     case Kind::AllReduce:
-    case Kind::TableReduce: return Look::AllReduce;
+    case Kind::TableReduce:
+    case Kind::NormReduce: return Look::AllReduce;
     case Kind::AllGather: return Look::AllGather;
     case Kind::Offload:
     case Kind::Reload:
@@ -237,8 +238,9 @@ ByStream<std::vector<bool>> stream_rows(const Answer& answer, const std::vector<
     });
     for (std::size_t i = 0; i < shown.size(); ++i) {
       const auto& mine = spans(shown[i]);
-      const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(),
-                                     [&](WorkerId w) { return stage(w) == stage(shown[i]) && spans(w) == mine; });
+      const bool again = std::any_of(shown.begin() + static_cast<std::ptrdiff_t>(i) + 1, shown.end(), [&](WorkerId w) {
+        return (kStreams[s].among == Among::All || stage(w) == stage(shown[i])) && spans(w) == mine;
+      });
       rows[s].push_back(drawn && !mine.empty() && !again);
     }
   }

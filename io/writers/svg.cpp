@@ -248,7 +248,7 @@ class Gantt {
     const bool round = kind == Look::Update || kind == Look::AllReduce;
     const Seating seating = answer_.plan.seating();
     const int holder = round ? 0 : seating.holder_of(op.virtual_stage, op.micro_batch);
-    if (op.kind == Kind::TableReduce)
+    if (op.kind == Kind::TableReduce || op.kind == Kind::NormReduce)
       return fmt::format("{} · {} on stage {} · {} to {}", label(op), rule(op.kind).words,
                          seating.stage_of(op.virtual_stage, holder), short_time(span.start, 4),
                          short_time(span.end, 4));

@@ -45,7 +45,8 @@ char symbol(const Op& op) {
     case Kind::W: return 'w';
     case Kind::Update: return 'u';
     case Kind::AllReduce:
-    case Kind::TableReduce: return '=';
+    case Kind::TableReduce:
+    case Kind::NormReduce: return '=';
     case Kind::AllGather: return '-';
     case Kind::Offload:
     case Kind::Store: return '>';

@@ -57,6 +57,7 @@ std::vector<std::string> differences(const Answer& answer) {
   if (!costs.slices.empty()) list.push_back("slices take unequal times");
   if (costs.duration != costs.duration_last) list.push_back("the last micro-batch is smaller");
   if (!free_collectives(costs)) list.push_back("all-reduce takes time");
+  if (answer.schedule.flush && costs.norm.time > Time{}) list.push_back("the norm of gradients takes time");
   if (std::ranges::any_of(costs.moves, [](const Collective& one) { return one.time > Time{}; }))
     list.push_back("moves of activations take time");
   if (costs.shape.weights_on_host()) list.push_back("copies from the host take time");

@@ -223,6 +223,13 @@ void reduce_tables(Schedule& schedule) {
     }
 }
 
+// One behind all gradients and their sums, in which everybody takes part.                       tests/sim/norm_test.cpp
+void reduce_norm(Schedule& schedule) {
+  const Seating seating = schedule.seating();
+  for (PositionId position = 0; schedule.flush && position < std::ssize(schedule.positions); ++position)
+    schedule.positions[position].add(shared_op(Kind::NormReduce, seating.chunk_of(seating.stage_at(position), 0), 0));
+}
+
 std::vector<Op> in_units(const std::vector<Op>& whole, const Seating& seating) {
   const int units = seating.units;
   std::vector<Op> ops;
@@ -281,6 +288,8 @@ void expand(const ScheduleRule& rule, const ScheduleShape& shape, Schedule& pass
   add_reductions_and_updates(passes);
   passes.shape.tied = shape.tied;
   reduce_tables(passes);
+  passes.shape.norm = shape.norm;
+  if (shape.norm) reduce_norm(passes);
   if (shape.resharding) gather_weights(passes, *shape.resharding);
   passes.shape.updated = shape.updated;
   for (Lane& lane : passes.positions)

@@ -6,6 +6,7 @@
 //   R                     directly before the backward that needs it                                               recompute
 //   AllReduce, Update     behind the last backwards, or without a flush behind each round of them         data_parallel, buckets
 //   TableReduce           of tables that several stages hold                                                           tied
+//   NormReduce            of the norm of all gradients                                                                 norm
 //   AllGather             of weights that are sharded; that are updated in parts                             resharding, updated
 //   Offload, Reload       of activations that wait in the host's memory                                              offloaded
 //   Fetch, Store          of shards that lie there                                                        weights_on_host()

@@ -32,6 +32,12 @@ TEST_CASE("Panels are named after what tells them apart, or as their author like
   CHECK(contains(named.out, "quickstart.yaml with plan.schedule=gpipe</text>"));
 }
 
+TEST_CASE("The norm that all workers sum at once is one bar, under the last of them") {
+  const std::string drawn = run_program({"draw", kQuickstart, "--set", "training.clip_grad_norm=1"}).out;
+  CHECK(contains(drawn, "3NR0 · all-reduce of the norm on stage 3"));
+  CHECK(!contains(drawn, "0NR0"));
+}
+
 TEST_CASE("A panel that does not fit is drawn, and it is said") {
   const ProgramRun run = run_program({"draw", kQuickstart, "--set", "cluster.node.device.memory=2365MiB"});
   CHECK(run.status == 0);

@@ -21,6 +21,7 @@ LARGE = {
     "Plan": "the answer as it is written: one per key of `plan:` that is settled",
     "RuntimePolicy": "one per key of `plan:` that a plan carries as it was asked",
     "PlanRequest": "one per key of `plan:` that is settled in a plan",
+    "ScheduleShape": "one per choice of a plan that its lists of ops depend on",
     "StepCosts": "one table per kind of price that engines look up",
     "Training": "one per key of `training:`",
     "Operator": "the facts of one operator, which prices, memory and counts of FLOPs read together",

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "core/cost/state_exchange.hpp"
+#include "core/cost/step_pricer.hpp"
 #include "planner/answer.hpp"
 #include "planner/search/search.hpp"
 #include "planner/what_if/sensitivity.hpp"
@@ -79,6 +81,60 @@ TEST_CASE("what has no barrier, and who compares whole runs, refuses to leave it
   searched.plan.open["stages"] = {};
   CHECK_THROWS_WITH_AS(search(searched, {}), doctest::Contains("the search bounds and compares whole runs of a step"),
                        InputError);
+}
+
+// Two copies of four stages. Trees over 8 devices that are 1 us apart: 3 hops up and 3 down.
+TEST_CASE("updates of all stages wait for the norm of clipped gradients, but not where it is looked at afterwards") {
+  Scenario scenario = uniform_scenario();
+  scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{100e9}, .latency = Time{1000}};
+  scenario.plan.data_parallel.value = 2;
+  const Answer free = priced(scenario);
+  CHECK(free.schedule.positions[0].communication[kNorm].empty());
+  scenario.training.clip_grad_norm = 1.0;
+  const Answer clipped = priced(scenario);
+  CHECK(clipped.costs.norm.bytes == Bytes{4});
+  CHECK(clipped.costs.norm.time == Time{6'000});
+  CHECK(clipped.report.step_time == free.report.step_time + Time{6'000});
+  Time last;
+  for (const LaneTimes& worker : clipped.timeline.workers)
+    last = std::max(last, worker.communication[kReductions].back().end);
+  for (const LaneTimes& worker : clipped.timeline.workers)
+    CHECK(worker.communication[kNorm] == std::vector<Span>{{last, last + Time{6'000}}});
+  CHECK(std::ranges::count(clipped.report.critical_path, "all-reduce of the norm", &CriticalPart::what) == 1);
+  const CostModel cost(scenario);
+  StepPricer pricer(clipped.plan, cost);
+  const StepCosts cut = pricer.costs({clipped.plan.layers.begin(), clipped.plan.layers.end()},
+                                     {clipped.plan.recompute.begin(), clipped.plan.recompute.end()}, {});
+  CHECK(cut.norm.time == Time{6'000});
+  scenario.plan.barrier.value = Barrier::PostValidation;
+  CHECK(priced(scenario).schedule.positions[0].communication[kNorm].empty());
+  CHECK(priced(scenario).costs.norm.time == Time{});
+}
+
+// Copies that run alike are priced once, the norm over all of them; over the devices of a tensor-parallel group, too.
+TEST_CASE("the norm is that of all copies and of all devices of a worker") {
+  Scenario scenario = uniform_scenario({.devices = 32});
+  scenario.cluster.links = {.kind = LinkKind::Nvswitch, .bandwidth = Bandwidth{100e9}, .latency = Time{1000}};
+  scenario.training.clip_grad_norm = 1.0;
+  scenario.plan.data_parallel.value = 8;
+  const CostModel cost(scenario);
+  const Plan plan = find_plan(scenario, cost);
+  const StepCosts folded = folded_costs(plan, cost);
+  CHECK(folded.shape.data_parallel < 8);
+  CHECK(folded.norm.time == Time{10'000});  // 32 devices: 5 hops
+  Plan groups = plan;                       // four devices each on as many
+  groups.tensor_parallel = 4, groups.device.resize(8);
+  for (DeviceId& device : groups.device)
+    device = 4 * device;
+  CHECK(norm_of_gradients(groups, cost).time == Time{10'000});
+  groups.tensor_parallel = 1;
+  CHECK(norm_of_gradients(groups, cost).time == Time{6'000});
+  Scenario alone = uniform_scenario({.stages = 1});
+  alone.training.clip_grad_norm = 1.0;
+  CHECK(priced(alone).schedule.positions[0].communication[kNorm].empty());
+  Scenario asynchronous = uniform_scenario();
+  asynchronous.training.clip_grad_norm = 1.0, asynchronous.plan.schedule.value = "pipedream";
+  CHECK(priced(asynchronous).schedule.positions[0].communication[kNorm].empty());
 }
 
 }  // namespace pipewright::tests

@@ -163,6 +163,8 @@ TEST_CASE("Without arithmetic, too, what no run divides is refused") {
   CHECK_THROWS_WITH_AS(
       Case({kQuick, "plan.stages=1", "training.zero=1", "plan.data_parallel=4", "plan.data_parallel_shard=2"}),
       doctest::Contains("plan.data_parallel_shard: a synthetic run sums gradients over all copies"), InputError);
+  CHECK_THROWS_WITH_AS(Case({kQuick, "training.clip_grad_norm=1"}),
+                       doctest::Contains("training.clip_grad_norm: a synthetic run does not sum the norm"), InputError);
 }
 
 // The last stage's next-token modules share the embedding's table with stage 0. With fewer micro-batches than pipelines some

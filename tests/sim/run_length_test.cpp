@@ -47,6 +47,7 @@ void scale(StepCosts& costs, std::int64_t factor) {
            &costs.gathers, &costs.other_gathers, &costs.moves, &costs.host_copies})
     scale(*each, factor);
   scale(costs.tied, factor);
+  costs.norm.time = costs.norm.time * factor;
 }
 
 // None: it said that the time of a run overflows.

@@ -36,6 +36,7 @@ ScheduleShape random_shape(std::mt19937& random) {
   for (int v = 0; v < shape.chunks(); ++v)
     shape.buckets.push_back(1 + below(3, random));
   if (shape.micro_batches % 2 == 1 && shape.chunks() > 1) shape.tied = {{0, VirtualStageId{shape.chunks() - 1}}};
+  shape.norm = (shape.stages + shape.micro_batches / 2) % 2 == 0;
   return shape;
 }
 

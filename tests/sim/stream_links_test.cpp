@@ -123,6 +123,16 @@ TEST_CASE(
         "2B1 end: 2TR0.1; 0B1 end: 0TR0; 2U0 waits: 0TR0; 2U0 waits: 2TR0.1; 0TR0 after 0AR0.0; 2TR0.1 after 2AR0.0");
 }
 
+TEST_CASE("the norm is summed behind all gradients here and all their sums, before the first update") {
+  const Schedule schedule = linked("interleaved_1f1b", {.stages = 2,
+                                                        .virtual_stages = 2,
+                                                        .micro_batches = 2,
+                                                        .data_parallel = 2,
+                                                        .tied = {{0, 2}, {1, 2}},
+                                                        .norm = true});
+  CHECK(joins(schedule, kNorm) == "0B1 end: 0NR0; 2U0 waits: 0NR0; 0NR0 after 0AR0.0; 0NR0 after 2TR0.1");
+}
+
 // 0F0 0F1 0F2 0F3 0B3 ...: that of F3 stays, as B3 reads it at once. One may leave under a forward.
 TEST_CASE("offloads go behind their forward, one beside the next, and come back one op ahead of their reader") {
   const Schedule schedule = linked("gpipe", {.stages = 1, .micro_batches = 4, .offloaded = {true}});

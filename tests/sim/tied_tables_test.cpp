@@ -2,36 +2,17 @@
 #include <doctest/doctest.h>
 
 #include "sim/compiled_order.hpp"
-#include "sim/schedules/table.hpp"
 #include "sim/static_order.hpp"
+#include "tests/sim/summed.hpp"
 #include "tests/support/agreed.hpp"
 
 using namespace pipewright::tests;
 
 namespace {
 
-struct Tied {
-  Schedule schedule;
-  StepCosts costs;
-};
-
-// Forwards of 3, backwards of 6, reductions of 2, updates of 1, the all-reduce of the table 5.
-Tied tied(const char* name, ScheduleShape shape, std::vector<std::vector<VirtualStageId>> chunks) {
-  const ScheduleRule* rule = find_schedule(name);
-  shape.chunk_order = rule->chunk_order, shape.tied = std::move(chunks);
-  REQUIRE(rule->refusal(shape) == "");
-  Schedule schedule = rule->generate(shape);
-  REQUIRE(validate(schedule) == "");
-  const auto count = at(shape.chunks());
-  StepCosts costs =
-      plain_costs(schedule.shape, std::vector<Time>(count, Time{3}), std::vector<Time>(count, Time{6}), {});
-  for (auto& reductions : costs.collectives)
-    for (Collective& reduction : reductions)
-      reduction = Collective{{1}, Time{2}, {}};
-  for (std::size_t v = 0; v < count; ++v)
-    costs.duration[v * kKinds + static_cast<std::size_t>(Kind::Update)] = Time{1};
-  costs.tied.assign(shape.tied.size(), Collective{{1}, Time{5}, {}});
-  return {std::move(schedule), std::move(costs)};
+Summed tied(const char* name, ScheduleShape shape, std::vector<std::vector<VirtualStageId>> chunks) {
+  shape.tied = std::move(chunks);
+  return summed(name, std::move(shape));
 }
 
 const std::vector<Op>& tables(const Schedule& schedule, int position) {

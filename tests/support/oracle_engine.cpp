@@ -26,7 +26,8 @@ class Oracle {
           {std::vector<Span>(lane(w).compute.size()),
            {std::vector<Span>(gradients(w).size()), std::vector<Span>(lane(w).communication[kGathers].size()),
             std::vector<Span>(lane(w).communication[kOut].size()), std::vector<Span>(lane(w).communication[kIn].size()),
-            std::vector<Span>(lane(w).communication[kTables].size())}});
+            std::vector<Span>(lane(w).communication[kTables].size()),
+            std::vector<Span>(lane(w).communication[kNorm].size())}});
   }
 
   Timeline solve() {
@@ -37,15 +38,16 @@ class Oracle {
       post_messages();
       meet();
       share_tables();
+      share_norm();
       gather();
       for (int w = 0; w < workers(); ++w)
         on_host() ? copy(w) : move(w), run(w);
       changed = before.workers != times_.workers || before.transfers != times_.transfers;
     }
     for (const LaneTimes& worker : times_.workers)
-      for (const auto* stream :
-           {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers],
-            &worker.communication[kOut], &worker.communication[kIn], &worker.communication[kTables]})
+      for (const auto* stream : {&worker.compute, &worker.communication[kReductions], &worker.communication[kGathers],
+                                 &worker.communication[kOut], &worker.communication[kIn],
+                                 &worker.communication[kTables], &worker.communication[kNorm]})
         for (const Span& span : *stream)
           times_.makespan = std::max(times_.makespan, span.end);
     return times_;
@@ -153,6 +155,21 @@ class Oracle {
   }
   bool has(const Op& table, const Op& op) const {
     return std::ranges::count(shape_.tied[table.bucket], VirtualStageId{op.virtual_stage}) > 0;
+  }
+
+  // The norm: when everybody has all gradients, summed over copies and tables.
+  void share_norm() {
+    Time start{0};
+    for (int w = 0; w < workers(); ++w) {
+      for (std::size_t i = 0; i < lane(w).compute.size(); ++i)
+        if (ends_gradient(lane(w).compute[i])) start = std::max(start, compute(w)[i].end);
+      for (const StreamId s : {kReductions, kTables})
+        for (const Span& span : times_.workers[static_cast<std::size_t>(w)].communication[s])
+          start = std::max(start, span.end);
+    }
+    for (LaneTimes& worker : times_.workers)
+      for (Span& norm : worker.communication[kNorm])
+        norm = {start, start + costs_.norm.time};
   }
 
   // Weights: while the compute op before the one that needs them runs, behind it if it has them, at all copies at once. The
@@ -349,6 +366,8 @@ class Oracle {
       for (std::size_t t = 0; t < tables.size() && op.kind == Kind::Update; ++t)
         if (has(tables[t], op))
           start = std::max(start, times_.workers[static_cast<std::size_t>(worker)].communication[kTables][t].end);
+      for (const Span& norm : times_.workers[static_cast<std::size_t>(worker)].communication[kNorm])
+        if (op.kind == Kind::Update) start = std::max(start, norm.end);
       free = start + costs_.time_of(op);
       compute(worker)[i] = {start, free};
     }

@@ -82,6 +82,7 @@ StepCosts random_costs(const ScheduleShape& shape, std::mt19937& random, Wires w
     costs.moves.push_back({{1}, {(7 * i + costs.duration.front().value) % (2 * longest)}, {}});
   for (std::int64_t table = 0; table < std::ssize(shape.tied); ++table)
     costs.tied.push_back({{1}, {(5 + table) * costs.duration.front().value % (2 * longest)}, {}});
+  if (shape.norm) costs.norm = {{4}, {(3 * costs.duration.front().value) % (2 * longest)}, {}};
   return costs;
 }
 

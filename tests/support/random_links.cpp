@@ -167,6 +167,7 @@ Schedule random_schedule(std::mt19937& random) {
     const VirtualStageId last{shape.chunks() - 1};
     if (last > 0 && (shape.stages + shape.micro_batches / 2 + shape.data_parallel) % 3 == 0) shape.tied = {{0, last}};
     if (last > 2 && !shape.tied.empty() && shape.micro_batches % 4 == 0) shape.tied = {{0, 2, last}, {1, last}};
+    shape.norm = (shape.stages + shape.micro_batches + 2 * shape.data_parallel) % 4 == 1;
     // Not both at once.
     if (shape.resharding && shape.offloaded.empty())
       shape.resharding->from_host = (shape.stages + shape.micro_batches) % 2 == 0;
@@ -207,6 +208,7 @@ void add_links(StepCosts& costs, std::mt19937& random, LinkLayout layout) {
       gather.time = gather.phases.front().time;
     }
   }
+  if (costs.shape.norm) costs.norm.phases = {{.latency = costs.norm.time, .time = costs.norm.time, .links = {}}};
   for (Collective& table : costs.tied) {
     CollectivePhase phase;
     phase.bytes = static_cast<double>(table.time.value), phase.rate = kBytePerNanosecond;

@@ -307,11 +307,14 @@ class Worklist {
     find_stop(lane);
   }
 
-  // True when at least one collective of this worker came to its end.
+  // True when at least one collective of this worker came to its end. One may let another begin.
   bool run_streams(WorkerId worker) {
-    bool any = false;
-    for (const StreamId s : {kReductions, kTables, kOut, kIn, kGathers})  // each behind those whose ops it waits for
-      any |= run_stream(worker, s);
+    bool any = false, more = true;
+    while (std::exchange(more, false)) {
+      for (StreamId s = 0; s < kStreams.size(); ++s)
+        more |= run_stream(worker, s);
+      any |= more;
+    }
     return any;
   }
   bool run_stream(WorkerId worker, StreamId s) {
