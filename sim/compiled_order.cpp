@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 
 #include "core/check.hpp"
 #include "core/cost/cells.hpp"
@@ -62,19 +63,22 @@ class CompiledOrder::Sweep {
         costs_(costs),
         copy_(copy),
         messages_(order.rows_.size()),
-        channel_(at(costs.channels) + order.rows_.size()) {
+        channel_(order.rows_.size()) {
+    std::unordered_map<std::int32_t, std::size_t> first_of;  // row, by channel
     prices_.reserve(order.rows_.size());
     for (const compiled::Row& row : order.rows_) {
       Price& price = prices_.emplace_back();
-      if (row.takes_time && costs.settled.empty())
+      if (rule(row.op.kind).stream != kCompute)
+        price.duration = costs.collective(row.op, copy).time.value;
+      else if (row.takes_time && costs.settled.empty())
         price.duration = time_in_cell(costs, order.ops_of(row), row.in_cell).value;
-      price.channel = at(costs.channels) + prices_.size() - 1;
+      price.channel = prices_.size() - 1;
       if (row.edge < 0) continue;
       const Message& message =
           costs.message(at(row.edge), row.direction, copy, static_cast<MicroBatchId>(row.op.micro_batch));
       if (message.channel < 0) continue;
       price.occupancy = message.occupancy.value, price.latency = message.latency.value;
-      price.channel = at(message.channel);
+      price.channel = first_of.try_emplace(message.channel, price.channel).first->second;
       messages_[prices_.size() - 1] = &message;
     }
   }
@@ -147,9 +151,12 @@ class CompiledOrder::Sweep {
       const std::int64_t start = std::max(time[record.lane], arrival[record.needs]);
       std::int64_t done = start;
       if (row.takes_time) {
+        const auto [position, stream] = order_.lanes_[record.lane];
         const std::size_t op = ran_[record.lane]++;
-        done += costs_.settled.empty() ? price.duration : settled(record.lane, op, row);
-        worker(record.lane).compute[op] = {Time{start}, Time{done}};
+        const bool computes = stream == kCompute;
+        done += !computes || costs_.settled.empty() ? price.duration : settled(record.lane, op, row);
+        LaneTimes& times = worker(at(position));
+        (computes ? times.compute : times.communication[stream])[op] = {Time{start}, Time{done}};
       }
       time[record.lane] = done;
       const std::int64_t begin = std::max(channel_[price.channel], done), sent = begin + price.occupancy;
@@ -186,7 +193,7 @@ class CompiledOrder::Sweep {
   CopyId copy_;
   std::vector<Price> prices_;             // by row
   std::vector<const Message*> messages_;  // likewise; nullptr: none
-  std::vector<std::int64_t> channel_;     // when it is free again; those behind the real ones belong to a row each
+  std::vector<std::int64_t> channel_;     // when it is free again; rows share that of the first with its channel
   std::size_t at_record_ = 0, at_repeat_ = 0;
   // Where what is kept goes, if anything is; by lane how many ops of its list have run, and where its next transfer goes.
   const Schedule* schedule_ = nullptr;
@@ -207,7 +214,7 @@ double CompiledOrder::computing(const StepCosts& costs) const {
         const auto of = [&](std::size_t begin, std::size_t end) {
           double sum = 0;
           for (std::size_t i = begin; i < end; ++i)
-            if (const compiled::Row& row = rows_[records[i].row]; row.takes_time)
+            if (const compiled::Row& row = rows_[records[i].row]; row.takes_time && row.times == 0)
               sum += static_cast<double>(costs.time_of(row.op).value);
           return sum;
         };
@@ -219,18 +226,21 @@ double CompiledOrder::computing(const StepCosts& costs) const {
       records_);
 }
 
-// Likewise, of the copy in which it takes longest.
+// Likewise what streams do, in the copy in which it takes longest.
 double CompiledOrder::communicating(const StepCosts& costs) const {
   const int differ = costs.moves.empty() ? 1 : costs.shape.data_parallel;
   double sum = 0;
+  for (const compiled::Row& row : rows_)
+    if (row.times > 0)
+      sum += row.times * most_over<double>(counted_to(differ), [&](CopyId copy) {
+               return static_cast<double>(costs.collective(row.op, copy).time.value);
+             });
   for (const Meeting& meeting : meetings_)
     if (meeting.all_buckets)
       for (const Collective& bucket : costs.collectives[meeting.op.virtual_stage])
         sum += static_cast<double>(bucket.time.value);
     else
-      sum += most_over<double>(counted_to(differ), [&](CopyId copy) {
-        return static_cast<double>(costs.collective(meeting.op, copy).time.value);
-      });
+      sum += static_cast<double>(costs.collective(meeting.op, 0).time.value);
   return sum;
 }
 
@@ -281,18 +291,10 @@ Time CompiledOrder::run(const StepCosts& costs, std::vector<Sweep>& copies) cons
       records_);
 }
 
-// A worker's own op runs in each copy for itself, any other one when the last member of all copies is there.
+// It begins when the last member of all copies is there.
 void CompiledOrder::meet(const Meeting& meeting, const StepCosts& costs, std::vector<Sweep>& copies) const {
   const Op& op = meeting.op;
   const std::span members(members_.data() + meeting.members, members_.data() + meeting.end);
-  if (kStreams[rule(op.kind).stream].among == Among::Worker) {
-    for (std::size_t copy = 0; copy < copies.size(); ++copy) {
-      std::int64_t& time = copies[copy].time[members.front().lane];
-      const std::int64_t begin = std::exchange(time, time + costs.collective(op, static_cast<CopyId>(copy)).time.value);
-      copies[copy].keep(members.front(), begin, time);
-    }
-    return;
-  }
   const auto for_each = [&](const auto& use) {
     for (Sweep& copy : copies)
       for (const Member& member : members)
@@ -303,22 +305,25 @@ void CompiledOrder::meet(const Meeting& meeting, const StepCosts& costs, std::ve
     const std::int64_t begin = std::exchange(time, time + takes.value);
     for_each([&](Sweep& copy, const Member& member) { copy.keep(member, begin, time); });
   };
-  for_each([&](const Sweep& copy, const Member& member) { time = std::max(time, copy.time[member.lane]); });
+  for_each([&](const Sweep& copy, const Member& member) {
+    time = std::max(time, copy.time[member.lane]);
+    if (member.begin == 0) time = std::max(time, copy.arrival[member.ready]);
+  });
   if (op.kind == Kind::AllReduce) {
     const std::vector<Collective>& buckets = costs.collectives[op.virtual_stage];
     const std::size_t end = meeting.all_buckets ? buckets.size() : op.bucket + std::size_t{1};
     for (std::size_t bucket = meeting.all_buckets ? 0 : op.bucket; bucket < end; ++bucket) {
       for_each([&](const Sweep& copy, const Member& member) {
-        if (member.begin == member.complete) return;  // it has run no backward
-        const Time before_end = costs.ready_before_end_of(member.last, bucket);
-        time = std::max({time, copy.arrival[member.begin], copy.arrival[member.complete] - before_end.value});
+        if (member.begin == 0) return;
+        const Time before_end = costs.ready_before_end_of(completing_[member.completing], bucket);
+        time = std::max({time, copy.arrival[member.begin], copy.arrival[member.ready] - before_end.value});
       });
       run_for(buckets[bucket].time);
     }
   } else {
     run_for(costs.collective(op, 0).time);
   }
-  for_each([&](Sweep& copy, const Member& member) { copy.time[member.lane] = time; });
+  for_each([&](Sweep& copy, const Member& member) { copy.time[member.lane] = copy.arrival[member.gives] = time; });
 }
 
 Time Makespans::operator()(const StepCosts& costs) {

@@ -51,8 +51,9 @@ struct Row {
   std::uint32_t cell = 0;  // its first op in `cell_ops`, of a cell of several
   std::uint16_t cell_size = 1;
   std::uint16_t in_cell = 0;  // which of them it is
+  std::uint32_t times = 0;    // of a worker's own op of a stream: how many there are
 };
-// An op of a stream, before that record.
+// An op of a stream that several run together, before that record.
 struct Meeting {
   std::size_t record = 0;
   std::uint32_t members = 0, end = 0;  // from .. to
@@ -61,8 +62,9 @@ struct Meeting {
 };
 struct Member {
   std::uint32_t lane = 0;
-  std::uint32_t begin = 0, complete = 0;  // slots: of gradients, when `last` has begun and ended
-  Op last{};                              // the backward that completes them
+  std::uint32_t ready = 0, gives = 1;  // slots: when its part is there; of the end
+  // Of gradients: slot of when the backward began that completes them (0: it has run none), and which one it is, in `completing_`.
+  std::uint32_t begin = 0, completing = 0;
 };
 
 }  // namespace compiled
@@ -106,7 +108,7 @@ class CompiledOrder {
   std::variant<Records<std::uint16_t>, Records<std::uint32_t>> records_;
   std::vector<compiled::Repeat> repeats_;  // by record; no two overlap
   std::vector<compiled::Row> rows_;
-  std::vector<Op> cell_ops_;
+  std::vector<Op> cell_ops_, completing_;
   std::vector<compiled::Meeting> meetings_;  // by record
   std::vector<compiled::Member> members_;
   std::vector<std::pair<PositionId, StreamId>> lanes_;  // those of computing come first

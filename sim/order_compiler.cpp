@@ -61,7 +61,7 @@ class CompiledOrder::Compiler {
         seating_(schedule.seating()),
         wiring_(schedule, costs.edges, 1),
         last_(static_cast<std::uint32_t>(schedule.shape.micro_batches - 1)),
-        order_(schedule.shape, costs),
+        order_(costs.shape, costs),
         rows_(schedule, wiring_, costs.edges, order_.rows_, order_.cell_ops_) {}
 
   // None: its lanes, rows or slots are too many for an Index.
@@ -72,7 +72,7 @@ class CompiledOrder::Compiler {
     if (order_.lanes_.size() > kMost) return std::nullopt;
     prepare_passes();
     run_streams();
-    run_waves();
+    if (!run_waves(kMost)) return std::nullopt;
     for (const LaneState& lane : lanes_) {
       if (order_.cells_ && lane.next != lane.end) throw cells_wait(*lane.next, PositionId{std::size_t{lane.lane}});
       PP_CHECK(lane.next == lane.end);
@@ -80,7 +80,7 @@ class CompiledOrder::Compiler {
     for (const Stream& stream : streams_)
       PP_CHECK(stream.next == stream.ops.size());
     order_.slots_ = slots_.count();
-    if (order_.slots_ > kMost || order_.rows_.size() > kMost) return std::nullopt;
+    streams_ = {}, links_ = {}, kept_ = {};
     records_.shrink_to_fit();
     order_.records_ = std::move(records_);
     return std::move(order_);
@@ -89,8 +89,8 @@ class CompiledOrder::Compiler {
  private:
   struct LaneState {
     const Op* next = nullptr;
-    const Op* stop =
-        nullptr;  // the next one for the general path: an update, a cell, or one that streams have to do with
+    // The next one for the general path: an update, a cell, or one that streams have to do with.
+    const Op* stop = nullptr;
     const Op* end = nullptr;
     std::int32_t waits_for = kNoWay;  // parked until something is sent on this way
     Index lane = 0;
@@ -111,8 +111,9 @@ class CompiledOrder::Compiler {
     Op op;
     std::uint32_t until = 0;             // ops of the list up to it
     std::uint32_t readers = 0, end = 0;  // who waits for its end, and the slot of that
-    std::uint32_t begin = 0, ready = 0;  // slots: of gradients, when `last` begins; when the op that lets it begin ends
-    Op last{};
+    std::uint32_t begin = 0,
+                  ready = 0;  // slots: when the op began that completes gradients; when the one ends that lets it begin
+    std::uint32_t completing = 0;               // that op, in the order's list
     bool waits = false;                         // for an op that lets it begin
     std::array<StreamLinks::After, 2> after{};  // where `count` is not 0
   };
@@ -227,7 +228,7 @@ class CompiledOrder::Compiler {
 
   // --- waves -------------------------------------------------------------------------------------------------------
 
-  void run_waves() {
+  bool run_waves(std::size_t most) {
     std::vector<LaneState*> wave, coming(lanes_.size());
     for (LaneState& lane : lanes_)
       wave.push_back(&lane);
@@ -236,8 +237,10 @@ class CompiledOrder::Compiler {
       if (records_.size() + lanes_.size() > records_.capacity()) records_.reserve(std::max(ops_, 2 * records_.size()));
       end = run_wave(wave.data(), end, coming.data());
       wave.swap(coming);
+      if (slots_.count() > most || order_.rows_.size() > most) return false;
       if (!rows_.dealt()) look_for_repeats();  // else rows go by who deals what to whom, too
     }
+    return true;
   }
 
   // The next op of each worker from `it` to `end`, if what it needs was there before this wave. Those that may run in the
@@ -403,7 +406,8 @@ class CompiledOrder::Compiler {
           begins.ready = std::exchange(begins.begin, kBegin);
         } else {
           tell(lane.lane, begins.ready = slots_.add());
-          begins.last = op;
+          begins.completing = static_cast<std::uint32_t>(order_.completing_.size());
+          if (one.from == StreamLinks::From::Part) order_.completing_.push_back(op);
         }
       }
     }
@@ -464,7 +468,7 @@ class CompiledOrder::Compiler {
       touched_.pop_back();
       for (StreamId s = 0; s < kStreams.size(); ++s)
         if (Stream& one = stream(position, s); one.next < one.ops.size() && (one.joined || joins(position, one)))
-          meet(position, s);
+          kStreams[s].among == Among::Worker ? run_own(position, one) : meet(position, s);
     }
   }
 
@@ -476,8 +480,23 @@ class CompiledOrder::Compiler {
       if (after.count > stream(position, after.stream).next) return false;
     for (const StreamLinks::After& after : op.after)
       if (after.count > 0) wait(stream_of.lane, end_of(stream(position, after.stream).ops[after.count - 1]));
-    if (op.ready != kBegin && op.begin == kBegin) wait(stream_of.lane, slots_.read(op.ready));
     return stream_of.joined = true;
+  }
+
+  // A worker's own op needs nobody else.
+  void run_own(PositionId position, Stream& of) {
+    StreamOp& op = of.ops[of.next];
+    const std::uint32_t row = rows_.of_own(op.op, of.lane);
+    ++order_.rows_[row].times;
+    const std::uint32_t needs = slots_.read(op.ready);
+    emit(of.lane, row, needs, op.readers > 0 ? op.end = slots_.add() : kNobody);
+    over(position, of);
+  }
+  void over(PositionId position, Stream& of) {
+    ++of.next, of.joined = false, ++events_;
+    touched_.push_back(position);
+    LaneState& lane = lanes_[at(position)];
+    if (std::exchange(lane.gated, false)) *coming_++ = &lane;
   }
 
   // The next op runs if all its members have joined.
@@ -492,28 +511,26 @@ class CompiledOrder::Compiler {
     };
     for_each([&](PositionId, const Stream& of) { all = all && of.joined && of.ops[of.next].op.bucket == op.bucket; });
     if (!all) return;
-    ++events_;
     Meeting meeting{.record = records_.size(),
                     .members = static_cast<std::uint32_t>(order_.members_.size()),
                     .op = op,
                     .all_buckets = together(op)};
-    for_each([&](PositionId, const Stream& of) {
-      const StreamOp& own = of.ops[of.next];
-      Member member{.lane = of.lane};
-      if (own.begin != kBegin)
-        member.begin = slots_.read(own.begin), member.complete = slots_.read(own.ready), member.last = own.last;
-      order_.members_.push_back(member);
+    for_each([&](PositionId, Stream& of) {
+      StreamOp& own = of.ops[of.next];
+      order_.members_.push_back({.lane = of.lane,
+                                 .ready = slots_.read(own.ready),
+                                 .begin = slots_.read(own.begin),
+                                 .completing = own.completing});
+    });
+    // All is read by now, so that slots may be used again.
+    Member* member = order_.members_.data() + meeting.members;
+    for_each([&](PositionId at_position, Stream& of) {
+      if (StreamOp& own = of.ops[of.next]; own.readers > 0) member->gives = own.end = slots_.add();
+      ++member;
+      over(at_position, of);
     });
     meeting.end = static_cast<std::uint32_t>(order_.members_.size());
     order_.meetings_.push_back(meeting);
-    for_each([&](PositionId member, Stream& of) {
-      StreamOp& own = of.ops[of.next++];
-      of.joined = false;
-      if (own.readers > 0) tell(of.lane, own.end = slots_.add());
-      touched_.push_back(member);
-      LaneState& lane = lanes_[at(member)];
-      if (std::exchange(lane.gated, false)) *coming_++ = &lane;
-    });
   }
 
   // --- steady states -----------------------------------------------------------------------------------------------
@@ -543,7 +560,7 @@ class CompiledOrder::Compiler {
 
   // By how many micro-batches all lists and messages are ahead of the moment, with the same rows and slots; 0: they are not
   // alike, or an op of the general path ran in between.
-  std::int64_t later_than(const Moment& moment) const {
+  std::int64_t later_than(const Moment& moment) {
     const LaneState &first = lanes_.front(), &was = moment.lanes.front();
     if (moment.events != events_ || first.next == first.end) return 0;
     const std::int64_t later = std::int64_t{first.next->micro_batch} - was.next->micro_batch;

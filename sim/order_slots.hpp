@@ -54,12 +54,16 @@ class OrderSlots {
     outgrown_[way].push_back(rings_[way]);
     add_ring(way, 2 * (rings_[way].mask + 1));
   }
-  // Whether all messages under way are those of before, so many micro-batches later.
-  bool later(const std::vector<Sent>& before, std::int64_t micro_batches) const {
+  // Whether all messages under way are those of before, so many micro-batches later. Looks first where they differed last: a ring
+  // that drains is empty slots but for its last ones.
+  bool later(const std::vector<Sent>& before, std::int64_t micro_batches) {
     const auto same = [&](const Sent& was, const Sent& now) {
       return was.micro_batch == kEmpty ? now.micro_batch == kEmpty : now.micro_batch == was.micro_batch + micro_batches;
     };
-    return std::equal(before.begin(), before.end(), sent_.begin(), sent_.end(), same);
+    if (before.size() != sent_.size()) return false;
+    if (differ_ < sent_.size() && !same(before[differ_], sent_[differ_])) return false;
+    differ_ = static_cast<std::size_t>(std::ranges::mismatch(before, sent_, same).in1 - before.begin());
+    return differ_ == sent_.size();
   }
   void move_on(std::int64_t micro_batches) {
     for (Sent& sent : sent_)
@@ -88,6 +92,7 @@ class OrderSlots {
   }
 
   std::vector<Sent> sent_ = std::vector<Sent>(3);
+  std::size_t differ_ = 0;
   std::vector<std::uint32_t> free_;          // those that are no message's
   std::vector<Ring> rings_;                  // by way
   std::vector<std::vector<Ring>> outgrown_;  // by way: rings that were too small; something may still be there

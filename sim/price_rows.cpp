@@ -69,6 +69,14 @@ std::uint32_t PriceRows::of_update(const Op& op, PositionId position) {
   return row;
 }
 
+std::uint32_t PriceRows::of_own(const Op& op, std::size_t lane) {
+  const std::array key{lane, op.virtual_stage * at(kKinds) + at(op.kind), std::size_t{op.bucket},
+                       std::size_t{op.micro_batch == last_}};
+  std::uint32_t& row = own_.try_emplace(key, kNone).first->second;
+  if (row == kNone) row = add({.op = op});
+  return row;
+}
+
 std::uint32_t PriceRows::of_waiting(std::size_t lane) {
   if (lane >= waiting_.size()) waiting_.resize(lane + 1, kNone);
   if (waiting_[lane] == kNone) waiting_[lane] = add({.takes_time = false});

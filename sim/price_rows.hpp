@@ -1,6 +1,7 @@
 // The rows of prices of a compiled order: what is priced alike has one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -33,7 +34,8 @@ class PriceRows {
   bool dealt() const { return holders_ > 1; }
   std::uint32_t of_message(const Op& op, std::size_t way);  // a further one
   std::uint32_t of_update(const Op& op, PositionId position);
-  std::uint32_t of_waiting(std::size_t lane);  // and of telling others
+  std::uint32_t of_own(const Op& op, std::size_t lane);  // of a stream of that lane, which the worker runs alone
+  std::uint32_t of_waiting(std::size_t lane);            // and of telling others
   // Of the ops of a cell, behind one another, and then of their messages.
   std::uint32_t of_cell(std::span<const Op> cell);
 
@@ -62,6 +64,7 @@ class PriceRows {
   std::uint32_t last_;                 // micro-batch M - 1
   std::vector<std::uint32_t> passes_;  // by chunk and kind, then as `kind_of_price`; empty: they are too many
   Numbers some_passes_, messages_;
+  std::map<std::array<std::size_t, 4>, std::uint32_t> own_;
   std::vector<std::uint32_t> updates_;  // by position and which of its chunks
   std::vector<std::uint32_t> waiting_;  // by lane
   std::map<std::vector<std::size_t>, std::uint32_t> cells_;

@@ -72,7 +72,10 @@ TEST_CASE("a steady state is kept as few records, and times are those of the wor
       StepCosts costs = random_costs(shape, random, Wires::Chain, 30);
       if (below(2) == 0) add_slices(costs, random, 30);
       if (!order) order = CompiledOrder::of(schedule, costs);
-      CHECK(order->makespan(costs) == worklist(schedule, costs).makespan);
+      const Timeline expected = worklist(schedule, costs), timeline = order->timeline(schedule, costs);
+      CHECK(order->makespan(costs) == expected.makespan);
+      CHECK((timeline.workers == expected.workers));
+      CHECK((timeline.transfers == expected.transfers));
     }
     std::size_t ops = 0;
     for (const Lane& lane : schedule.positions)
@@ -128,6 +131,19 @@ TEST_CASE("an order is not that of other passes, and is that of other buckets an
   StepCosts fewer = costs;
   fewer.edges.pop_back();
   CHECK_FALSE(order.is_of(fewer));
+}
+
+TEST_CASE("the order of each kind of schedule is that of its own prices") {
+  for (const ScheduleRule& rule : schedules()) {
+    ScheduleShape shape{.stages = 2, .micro_batches = 4, .chunk_order = rule.chunk_order};
+    if (rule.chunks > 0) shape.virtual_stages = rule.chunks;
+    if (!rule.refusal(shape).empty()) continue;
+    CAPTURE(rule.name);
+    const auto chunks = static_cast<std::size_t>(shape.chunks());
+    const StepCosts costs =
+        plain_costs(shape, std::vector<Time>(chunks, Time{1}), std::vector<Time>(chunks, Time{2}), Time{1});
+    CHECK(CompiledOrder::of(rule.generate(shape), costs).is_of(costs));
+  }
 }
 
 TEST_CASE("makespans of one kind of schedule are those of the worklist") {
