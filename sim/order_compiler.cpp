@@ -122,6 +122,12 @@ class CompiledOrder::Compiler {
     std::vector<StreamOp> ops;
     std::size_t next = 0;
     bool joined = false;  // the next op counts this worker as ready
+
+    // With this one of the list.
+    StreamOp& at(std::uint32_t in_list) {
+      if (ops.size() == ops.back().until) return ops[in_list];
+      return *std::ranges::upper_bound(ops, in_list, {}, &StreamOp::until);
+    }
   };
 
   bool together(const Op& op) const { return op.kind == Kind::AllReduce && !schedule_.shape.weights_on_host(); }
@@ -173,11 +179,10 @@ class CompiledOrder::Compiler {
   // Ops instead of numbers of them in the list.
   void join_streams(PositionId position, StreamLinks& links) {
     const auto read = [&](StreamId s, std::uint32_t& count) {  // an op is over when so many of the list are
-      std::vector<StreamOp>& ops = stream(position, s).ops;
-      const auto op = std::ranges::lower_bound(ops, count, {}, &StreamOp::until);
-      PP_CHECK(op != ops.end() && op->until == count);
-      count = static_cast<std::uint32_t>(op - ops.begin() + 1);
-      ++op->readers;
+      StreamOp& op = stream(position, s).at(count - 1);
+      PP_CHECK(op.until == count);
+      count = static_cast<std::uint32_t>(&op - stream(position, s).ops.data() + 1);
+      ++op.readers;
     };
     for (StreamId s = 0; s < kStreams.size(); ++s)
       for (StreamOp& op : stream(position, s).ops) {
@@ -191,10 +196,9 @@ class CompiledOrder::Compiler {
       read(gate.stream, gate.count);
     std::erase_if(links.triggers, [&](StreamLinks::Trigger& trigger) {
       PP_CHECK(trigger.from != StreamLinks::From::Part || trigger.stream == kReductions);
-      const std::vector<StreamOp>& ops = stream(position, trigger.stream).ops;
-      const auto op = std::ranges::upper_bound(ops, trigger.communication, {}, &StreamOp::until);
-      const bool last = op->until == trigger.communication + 1;
-      trigger.communication = static_cast<std::uint32_t>(op - ops.begin());
+      const StreamOp& op = stream(position, trigger.stream).at(trigger.communication);
+      const bool last = op.until == trigger.communication + 1;
+      trigger.communication = static_cast<std::uint32_t>(&op - stream(position, trigger.stream).ops.data());
       return !last;
     });
   }
@@ -349,7 +353,12 @@ class CompiledOrder::Compiler {
   std::span<const Link> of_op(const std::vector<Link>& links, std::uint32_t next, const LaneState& lane,
                               const Op& op) const {
     const auto number = static_cast<std::uint32_t>(&op - schedule_.positions[position_of(lane)].compute.data());
-    const auto [begin, end] = std::ranges::equal_range(links.begin() + next, links.end(), number, {}, &Link::op);
+    auto begin = links.begin() + next;
+    while (begin != links.end() && begin->op < number)  // of the op before it in its cell
+      ++begin;
+    auto end = begin;
+    while (end != links.end() && end->op == number)
+      ++end;
     return {begin, end};
   }
 
