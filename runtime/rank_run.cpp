@@ -29,8 +29,9 @@ constexpr std::array<std::string_view, 4> kOptimizerNames = {"sgd", "momentum", 
 std::uint64_t hash_of(const Schedule& schedule) {
   Hash hash;
   for (const Lane& lane : schedule.positions)
-    for (const auto* const ops : {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers],
-                                  &lane.communication[kOut], &lane.communication[kIn], &lane.communication[kTables]}) {
+    for (const auto* const ops :
+         {&lane.compute, &lane.communication[kReductions], &lane.communication[kGathers], &lane.communication[kOut],
+          &lane.communication[kIn], &lane.communication[kTables], &lane.communication[kNorm]}) {
       if (ops->empty() && ops != &lane.compute && ops != &lane.communication[kReductions])
         continue;  // earlier checkpoints have no such list
       if (ops == &lane.communication[kGathers] && schedule.shape.updated != UpdatedParts::None)

@@ -64,7 +64,10 @@ class CompiledOrder::Sweep {
         copy_(copy),
         messages_(order.rows_.size()),
         channel_(order.rows_.size()) {
+    // Channels of all copies have numbers, of which this one has few where copies are many.
+    const bool few = at(costs.channels) > 4 * order.rows_.size();
     std::unordered_map<std::int32_t, std::size_t> first_of;  // row, by channel
+    if (!few) channel_.resize(order.rows_.size() + at(costs.channels));
     prices_.reserve(order.rows_.size());
     for (const compiled::Row& row : order.rows_) {
       Price& price = prices_.emplace_back();
@@ -78,7 +81,8 @@ class CompiledOrder::Sweep {
           costs.message(at(row.edge), row.direction, copy, static_cast<MicroBatchId>(row.op.micro_batch));
       if (message.channel < 0) continue;
       price.occupancy = message.occupancy.value, price.latency = message.latency.value;
-      price.channel = first_of.try_emplace(message.channel, price.channel).first->second;
+      price.channel = few ? first_of.try_emplace(message.channel, price.channel).first->second
+                          : order.rows_.size() + at(message.channel);
       messages_[prices_.size() - 1] = &message;
     }
   }
@@ -193,7 +197,7 @@ class CompiledOrder::Sweep {
   CopyId copy_;
   std::vector<Price> prices_;             // by row
   std::vector<const Message*> messages_;  // likewise; nullptr: none
-  std::vector<std::int64_t> channel_;     // when it is free again; rows share that of the first with its channel
+  std::vector<std::int64_t> channel_;     // when it is free again; of a row's own, or of messages
   std::size_t at_record_ = 0, at_repeat_ = 0;
   // Where what is kept goes, if anything is; by lane how many ops of its list have run, and where its next transfer goes.
   const Schedule* schedule_ = nullptr;
