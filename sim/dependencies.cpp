@@ -14,7 +14,6 @@ Wiring::Wiring(const Schedule& schedule, const std::vector<Edge>& edges, int num
     const auto chunk = static_cast<VirtualStageId>(v);
     chunks[v].first = seating_.position(chunk, 0);
     chunks[v].holders = seating_.holders(chunk);
-    replicated = replicated || !chunks[v].one_holder();
   }
   for (PositionId position = 0; position < positions; ++position)
     group_at_.push_back(seating_.group_of(seating_.chunk_of(seating_.stage_at(position), 0)));

@@ -29,7 +29,6 @@ class Wiring {
   int copies = 1;
   int positions = 1;
   int micro_batches = 1;
-  bool replicated = false;  // any chunk with more than one holder
 
   int workers() const { return copies * positions; }
 

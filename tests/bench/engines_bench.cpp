@@ -89,8 +89,6 @@ void static_makespan(benchmark::State& state, const char* name, Stages stages) {
   report_rate(state, "ops", ops, ops * (sizeof(Op) + sizeof(std::int64_t)));
 }
 BENCHMARK_CAPTURE(static_makespan, f1b1_equal_K64_M4096, "1f1b", Stages::Equal)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(static_makespan, f1b1_unequal_K64_M4096, "1f1b", Stages::Unequal)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(static_makespan, gpipe_unequal_K64_M4096, "gpipe", Stages::Unequal)->Unit(benchmark::kMillisecond);
 
 // A makespan of an order that is compiled already: what a search pays for the second price.
 void compiled_sweep(benchmark::State& state, const char* name) {
